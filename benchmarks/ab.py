@@ -1,12 +1,13 @@
-"""How often does `ab` say something false, does it see quiet faults, how soon does it decide real servers?
+"""How often does `ab` say something false, does it see quiet faults, how soon does it decide real
+servers?
 
     python benchmarks/ab.py [--runs N] [--smoke]
 
-Pairs are simulated: two prompts a haystack, whose loss and gain differ by haystack on the logit scale, in
-opposite directions, so that what is lost clusters. The mean loss over haystacks is exactly the margin, where
-neither verdict is true, and all looks are looked at. Quiet faults are those of tests/gallery/mutants.py.
-Servers are asked where NEEDLEMAP_LLAMA_SERVER names one (`eval "$(bash .ci/servers)"`) and NEEDLEMAP_SHARED
-holds a trained model.
+Pairs are simulated: two prompts a haystack, whose loss and gain differ by haystack on the logit
+scale, in opposite directions, so that what is lost clusters. The mean loss over haystacks is
+exactly the margin, where neither verdict is true, and all looks are looked at. Quiet faults are
+those of tests/gallery/mutants.py. Servers are asked where NEEDLEMAP_LLAMA_SERVER names one (`eval
+"$(bash .ci/servers)"`) and NEEDLEMAP_SHARED holds a trained model.
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ def level(mean: float, spread: float) -> float:
 
 
 def drawn(
-    random: np.random.Generator, size: tuple[int, int], loss: float, discordance: float, spread: float
+    random: np.random.Generator,
+    size: tuple[int, int],
+    loss: float,
+    discordance: float,
+    spread: float,
 ) -> Array:
     """Mean differences of haystacks: (runs, haystacks)."""
     lost, gained = (max(discordance, loss) + loss) / 2, (max(discordance, loss) - loss) / 2
@@ -94,7 +99,8 @@ def drawn(
 
 
 def decided(means: Array) -> tuple[Array, Array]:
-    """Haystacks until `worse` and until `no worse` is first above, infinite where never: (runs,) each."""
+    """Haystacks until `worse` and until `no worse` is first above, infinite where never: (runs,)
+    each."""
     found = []
     for values, margin, alpha in ((-means, -MARGIN, WORSE_ALPHA), (means, MARGIN, NO_WORSE_ALPHA)):
         kinds, codes = np.unique(values, return_inverse=True)
@@ -113,7 +119,9 @@ def check_decided(means: Array, times: tuple[Array, Array]) -> None:
         told = of_haystacks(row, MARGIN, beyond=MARGIN)
         first = min(worse, no_worse)
         if (told.after or np.inf) != first:
-            raise RuntimeError(f"ab decides after {told.after} haystacks, the simulation after {first}.")
+            raise RuntimeError(
+                f"ab decides after {told.after} haystacks, the simulation after {first}."
+            )
 
 
 def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
@@ -130,7 +138,9 @@ def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
                     check_decided(means[:3], (times[0][:3], times[1][:3]))
                 said += [np.isfinite(each).sum() for each in times]
             for loss in (0.0, 0.05, 0.1):
-                worse, no_worse = decided(drawn(random, (min(CHUNK, runs), 3_000), loss, discordance, spread))
+                worse, no_worse = decided(
+                    drawn(random, (min(CHUNK, runs), 3_000), loss, discordance, spread)
+                )
                 middle = float(np.median(worse if loss else no_worse))
                 after.append(f"{PROMPTS * middle:,.0f}" if np.isfinite(middle) else ">6,000")
             most = [max(before, each / runs) for before, each in zip(most, said, strict=True)]
@@ -168,7 +178,8 @@ def _noisy(told: Logprobs, shift: float) -> Logprobs:
 
 
 def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
-    """How many quiet faults the tripwire sees and answers do not decide, alarms of equal arms, notes."""
+    """How many quiet faults the tripwire sees and answers do not decide, alarms of equal arms,
+    notes."""
     found, notes, random = 0, list[str](), np.random.default_rng(5)
     trios: list[Trio] = []
     for name, engine in list(QUIET.items())[:faults]:
@@ -178,7 +189,8 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
         assert wire is not None
         found += wire.tripped and judged.word == "undecided"
         notes.append(
-            f"{name}: answers {judged.word} ({judged.these.lost} lost of {judged.these.n}); {wire.beyond} "
+            f"{name}: answers {judged.word} ({judged.these.lost} lost of {judged.these.n}); "
+            f"{wire.beyond} "
             f"moved, of its own {wire.again_beyond}; median {wire.median:.1e} nats"
         )
     alarms = 0
@@ -218,7 +230,8 @@ def llama(gguf: Path, folder: Path, kind: str) -> Iterator[str]:
 
 
 def servers(folder: Path) -> dict[str, dict[str, object]]:
-    """Two real servers, f16 against q8 and q4 keys and values; what came of it, in which time and tokens."""
+    """Two real servers, f16 against q8 and q4 keys and values; what came of it, in which time and
+    tokens."""
     shared = Path(os.environ.get("NEEDLEMAP_SHARED", ""))
     checkpoint, gguf = shared / "data" / "tiny_retriever", folder / "tiny.gguf"
     if not os.environ.get("NEEDLEMAP_LLAMA_SERVER") or not checkpoint.is_dir():
@@ -233,7 +246,9 @@ def servers(folder: Path) -> dict[str, dict[str, object]]:
     ]
     subprocess.run(script, check=True, capture_output=True)
     (folder / "magic.yaml").write_text(_MAGIC.format(essays=shared / "data" / "PaulGrahamEssays"))
-    (folder / "chat.yaml").write_text('messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n')
+    (folder / "chat.yaml").write_text(
+        'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
+    )
     return {kind: _decided(folder, checkpoint, gguf, kind) for kind in ("q8_0", "q4_0")}
 
 
@@ -262,7 +277,9 @@ def _decided(folder: Path, checkpoint: Path, gguf: Path, kind: str) -> dict[str,
     if not ended.stdout:
         raise RuntimeError(ended.stderr[-2000:])
     told = json.loads(ended.stdout)
-    lines = [line for file in out.glob("*/records-*.jsonl") for line in file.read_text().splitlines()]
+    lines = [
+        line for file in out.glob("*/records-*.jsonl") for line in file.read_text().splitlines()
+    ]
     tokens = sum(json.loads(line)["prompt_tokens"] or 0 for line in lines)
     wire = told["log_probabilities"]
     return {
@@ -303,7 +320,8 @@ def main() -> None:
         ("flips, spread", "false worse", "false no worse", *told),
         rows,
         [
-            "False where the mean loss is exactly the margin. Right columns: median pairs to the verdict.",
+            "False where the mean loss is exactly the margin. Right columns: median pairs to the "
+            "verdict.",
             *notes,
             *(f"f16 against {kind}: {json.dumps(each)}" for kind, each in real.items()),
         ],
@@ -315,7 +333,9 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Errors of ab's verdicts, quiet faults, real servers.")
+    parser = argparse.ArgumentParser(
+        description="Errors of ab's verdicts, quiet faults, real servers."
+    )
     parser.add_argument("--runs", type=int, default=400, help="simulated runs a condition")
     parser.add_argument("--smoke", action="store_true", help="few runs, one fault, no servers")
     options = parser.parse_args()

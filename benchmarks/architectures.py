@@ -1,11 +1,13 @@
-"""Does every architecture that transformers has a causal class for answer from a shared cache as from none?
+"""Does every architecture that transformers has a causal class for answer from a shared cache as
+from none?
 
     python benchmarks/architectures.py [--only llama,mamba] [--brief] [--smoke]
 
-Each is made tiny, with random weights in float32, tried as `hf` tries every model that it loads, and asked in
-all modes: in one piece, in chunks, without full caches, without sharing, with eager attention. Prompts cross
-the sliding windows, and those lengths at which some turn their positions otherwise. An answer is right that
-is transformers' own `generate`'s, or that of whole passes where `generate` itself gives another.
+Each is made tiny, with random weights in float32, tried as `hf` tries every model that it loads,
+and asked in all modes: in one piece, in chunks, without full caches, without sharing, with eager
+attention. Prompts cross the sliding windows, and those lengths at which some turn their positions
+otherwise. An answer is right that is transformers' own `generate`'s, or that of whole passes where
+`generate` itself gives another.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The prompts of one mode in the order of its plan. planned: tokens shared with the one before."""
+    """The prompts of one mode in the order of its plan. planned: tokens shared with the one
+    before."""
 
     prompts: tuple[Ids, ...]
     planned: tuple[int, ...]
@@ -67,8 +70,10 @@ class Asked:
 class Found:
     """What came of one architecture.
 
-    verdict: 'equal', 'in_full', 'refused', 'wrong', 'crashed'; none where no tiny form could be made. cached:
-    of the planned tokens of mode exact. alone: prompts for which `generate` gives another answer than passes.
+    verdict: 'equal', 'in_full', 'refused', 'wrong', 'crashed'; none where no tiny form could be
+    made. cached:
+    of the planned tokens of mode exact. alone: prompts for which `generate` gives another answer
+    than passes.
     """
 
     name: str
@@ -105,7 +110,9 @@ class Truth:
         self._reset()
         tokens = torch.from_numpy(ids.astype(np.int64))[None]
         told: dict[str, Any] = {"attention_mask": torch.ones_like(tokens), "max_new_tokens": ANSWER}
-        said = self._model.generate(tokens, do_sample=False, eos_token_id=None, pad_token_id=0, **told)
+        said = self._model.generate(
+            tokens, do_sample=False, eos_token_id=None, pad_token_id=0, **told
+        )
         return tuple(said[0, len(ids) :].tolist())
 
     def _generated(self, ids: Ids) -> tuple[int, ...] | None:
@@ -167,7 +174,9 @@ def tried(case: Case, asked: dict[str, Asked], brief: bool) -> Found:
     except Exception as error:  # a model's own code may raise anything
         works = generates(model, asked["exact"].prompts[0])
         found.verdict = "crashed" if works else "refused"
-        found.note = ("" if works else "its own generate fails: ") + f"{type(error).__name__}: {error}"
+        found.note = (
+            "" if works else "its own generate fails: "
+        ) + f"{type(error).__name__}: {error}"
     if found.answers and (case.kind in ALONE) == (found.verdict == "equal"):
         wronged(found, "a plan promises otherwise: " + found.note)
     if found.wrong:
@@ -266,7 +275,10 @@ def _report(found: Sequence[Found], cpu_s: float) -> None:
     result |= {name: counts[name] for name in names}
     result |= {"shared": sum(each.verdict == "equal" and each.cached > 0 for each in found)}
     result |= {"answers": sum(each.answers for each in found), "cpu_s": round(cpu_s)}
-    rows = [_row(each) for each in sorted(found, key=lambda each: (names.index(each.verdict), each.name))]
+    rows = [
+        _row(each)
+        for each in sorted(found, key=lambda each: (names.index(each.verdict), each.name))
+    ]
     show(
         "Answers from a shared cache beside those from none",
         machine("needlemap", "torch", "transformers"),
@@ -279,7 +291,14 @@ def _report(found: Sequence[Found], cpu_s: float) -> None:
 
 def _row(each: Found) -> tuple[str, ...]:
     cached = f"{each.cached:.0%}" if each.answers else ""
-    return each.name, each.verdict, str(each.answers or ""), cached, str(each.alone or ""), each.note[:70]
+    return (
+        each.name,
+        each.verdict,
+        str(each.answers or ""),
+        cached,
+        str(each.alone or ""),
+        each.note[:70],
+    )
 
 
 def _options() -> argparse.Namespace:
@@ -287,7 +306,9 @@ def _options() -> argparse.Namespace:
         description="Answers of every architecture, from a shared cache and none."
     )
     parser.add_argument("--only", default="", help="these, with commas between")
-    parser.add_argument("--brief", action="store_true", help="mode exact, in one piece and in chunks")
+    parser.add_argument(
+        "--brief", action="store_true", help="mode exact, in one piece and in chunks"
+    )
     parser.add_argument("--smoke", action="store_true", help="one of each sort, in brief")
     parser.add_argument("--verbose", action="store_true", help="a line for each as it is done")
     return parser.parse_args()

@@ -1,12 +1,14 @@
-"""Does `needlemap check` find public faults, each with the probe that is meant for it, and blame nobody else?
+"""Does `needlemap check` find public faults, each with the probe that is meant for it, and blame
+nobody else?
 
     python benchmarks/check.py [--clean N] [--smoke] [--no-mutants]
 
-The faults are those of tests/gallery/mutants.py, in the model in the box; each is asked what the probe that
-is meant for it needs, and what tells the server's own noise, at the alpha that a probe has in a check of all.
-Clean runs are checks of all: of that model with and without a cache; of a reader that is wrong by chance one
-time in forty, so that of two equal askings one pair in twenty differs; and, where `.ci/servers` was run, of
-llama-server with one slot and with four, and of transformers serve, with the model of tests/real_servers.
+The faults are those of tests/gallery/mutants.py, in the model in the box; each is asked what the
+probe that is meant for it needs, and what tells the server's own noise, at the alpha that a probe
+has in a check of all. Clean runs are checks of all: of that model with and without a cache; of a
+reader that is wrong by chance one time in forty, so that of two equal askings one pair in twenty
+differs; and, where `.ci/servers` was run, of llama-server with one slot and with four, and of
+transformers serve, with the model of tests/real_servers.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ WORKERS = 2
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clean", type=int, default=200, help="Clean runs.")
-    parser.add_argument("--smoke", action="store_true", help="One mutant's probe, a clean run of two.")
+    parser.add_argument(
+        "--smoke", action="store_true", help="One mutant's probe, a clean run of two."
+    )
     parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
     parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
     options = parser.parse_args()
@@ -65,7 +69,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for mutant in [] if options.no_mutants else chosen:
             began = process_time()
-            findings = examined(mutant, (options.keep or Path(folder)) / mutant.name, {mutant.probe} | noise)
+            findings = examined(
+                mutant, (options.keep or Path(folder)) / mutant.name, {mutant.probe} | noise
+            )
             failing = [each.probe for each in findings if each.state == "fail"]
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)
@@ -79,13 +85,16 @@ def main() -> None:
         "false_alarms": sum(alarms.values()),
         "mutant_cpu_s_most": rounded(slowest),
     }
-    notes = [f"clean, {kind}: {alarms[kind]} of {count} blamed somebody" for kind, count in runs.items()]
+    notes = [
+        f"clean, {kind}: {alarms[kind]} of {count} blamed somebody" for kind, count in runs.items()
+    ]
     header = ("fault", "meant for", "found by", "CPU s")
     show("Faults of the gallery, found by check", machine(), header, rows, notes, result)
 
 
 def clean(count: int, probes: Collection[str], folder: Path) -> tuple[Counter[str], Counter[str]]:
-    """Checks of servers that nothing is wrong with: how many, and how many of them blame one, by kind."""
+    """Checks of servers that nothing is wrong with: how many, and how many of them blame one, by
+    kind."""
     runs, alarms = Counter[str](), Counter[str]()
     with real_servers(folder) as served, ProcessPoolExecutor(WORKERS) as pool:
         real = min(MOST_REAL, count // 4) if served else 0
@@ -93,7 +102,9 @@ def clean(count: int, probes: Collection[str], folder: Path) -> tuple[Counter[st
         names += [TURNS[number % len(TURNS)] for number in range(count - real)]
         flags = [served.get(name, {}) for name in names]
         places = [folder / f"clean-{number}" for number in range(count)]
-        for number, found in enumerate(pool.map(blamed, names, flags, range(count), places, repeat(probes))):
+        for number, found in enumerate(
+            pool.map(blamed, names, flags, range(count), places, repeat(probes))
+        ):
             runs[names[number]] += 1
             alarms[names[number]] += bool(found)
             print(f"{number + 1} of {count}, {names[number]}: {found}", file=sys.stderr, flush=True)
@@ -113,7 +124,9 @@ def blamed(
 @contextmanager
 def real_servers(folder: Path) -> Iterator[dict[str, dict[str, Any]]]:
     """Flags of real servers by their names, where there are any; they end with the block."""
-    binary, llama = (os.environ.get(f"NEEDLEMAP_{name}", "") for name in ("LLAMA_SERVER", "GGUF_CONVERTER"))
+    binary, llama = (
+        os.environ.get(f"NEEDLEMAP_{name}", "") for name in ("LLAMA_SERVER", "GGUF_CONVERTER")
+    )
     if not binary or not TRAINED.is_dir():
         yield {}
         return
@@ -124,7 +137,9 @@ def real_servers(folder: Path) -> Iterator[dict[str, dict[str, Any]]]:
     for slots in (1, 4):
         size = ("-c", slots * 2048, "-np", slots, "-t", 1, "-tb", 1, "--alias", "tiny", "--jinja")
         where = ("--host", "127.0.0.1", "--port")
-        served[f"llama-server, {slots} slots"] = started.start("tiny", binary, "-m", gguf, *size, *where)
+        served[f"llama-server, {slots} slots"] = started.start(
+            "tiny", binary, "-m", gguf, *size, *where
+        )
     python = Path(os.environ.get("NEEDLEMAP_TRANSFORMERS_PYTHON", sys.executable))
     options = ("--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port")
     (folder / "home" / "hub").mkdir(parents=True)
@@ -142,7 +157,11 @@ def flags_of(served: Served) -> dict[str, Any]:
     (Path(tempfile.gettempdir()) / "needlemap-chat.yaml").write_text(
         'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
     )
-    where = {"model": f"openai/{served.model}", "base_url": served.base_url, "tokenizer": str(TRAINED)}
+    where = {
+        "model": f"openai/{served.model}",
+        "base_url": served.base_url,
+        "tokenizer": str(TRAINED),
+    }
     essays = {"haystack": "folder", "haystack_path": str(TRAINED.parent / "PaulGrahamEssays")}
     template = str(Path(tempfile.gettempdir()) / "needlemap-chat.yaml")
     return {**KNOWS, **where, **essays, "template": template, "max_answer_tokens": 20}

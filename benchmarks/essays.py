@@ -1,4 +1,5 @@
-"""The haystack of the benchmarks: 49 essays where they are at hand, else generated prose of their size."""
+"""The haystack of the benchmarks: 49 essays where they are at hand, else generated prose of their
+size."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def essays(asked: Path | None, spare: Path) -> tuple[Path, str]:
-    """A folder of .txt files; its name: the one asked for, the shared essays, or `spare`, made and filled."""
+    """A folder of .txt files; its name: the one asked for, the shared essays, or `spare`, made and
+    filled."""
     if asked is not None:
         return asked, f"the text files of {asked.name}"
     shared = Path(os.environ.get("NEEDLEMAP_SHARED", _SHARED)) / "data" / "PaulGrahamEssays"

@@ -3,7 +3,8 @@
     pip install atheris
     python benchmarks/fuzz.py --seconds 75
 
-A finding is any exception but needlemap's own; the input is kept in --corpus, and the exit code is 1.
+A finding is any exception but needlemap's own; the input is kept in --corpus, and the exit code is
+1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _FINDING = re.compile(r"=== Uncaught Python exception: ===\s*\n(.*)")
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """One reader: inputs tried, edges of the code that they reached at first and at last, inputs kept."""
+    """One reader: inputs tried, edges of the code that they reached at first and at last, inputs
+    kept."""
 
     executions: int
     first: int
@@ -72,8 +74,20 @@ def main() -> None:
 def fuzz(name: str, corpus: Path, seconds: int) -> Fuzzed:
     """One reader for so long, or until its first finding."""
     corpus.mkdir(parents=True, exist_ok=True)
-    flags = (f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=20", "-rss_limit_mb=4096")
-    command = [sys.executable, str(READER), name, str(corpus), *flags, f"-artifact_prefix={corpus}/finding-"]
+    flags = (
+        f"-max_total_time={seconds}",
+        "-print_final_stats=1",
+        "-timeout=20",
+        "-rss_limit_mb=4096",
+    )
+    command = [
+        sys.executable,
+        str(READER),
+        name,
+        str(corpus),
+        *flags,
+        f"-artifact_prefix={corpus}/finding-",
+    ]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
@@ -85,12 +99,18 @@ def fuzz(name: str, corpus: Path, seconds: int) -> Fuzzed:
     other = "" if "Done " in said or finding else said[-300:]
     first, last = states[0], states[-1]
     return Fuzzed(
-        int(executed[1]), int(first[0]), int(last[0]), int(last[2]), finding[1] if finding else other
+        int(executed[1]),
+        int(first[0]),
+        int(last[0]),
+        int(last[2]),
+        finding[1] if finding else other,
     )
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The readers of files under a coverage-guided fuzzer.")
+    parser = argparse.ArgumentParser(
+        description="The readers of files under a coverage-guided fuzzer."
+    )
     parser.add_argument("--seconds", type=int, default=75, help="for each reader")
     parser.add_argument("--corpus", type=Path, help="a folder that keeps inputs for the next time")
     parser.add_argument("--readers", nargs="+", choices=READERS, default=READERS)

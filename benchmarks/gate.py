@@ -1,11 +1,12 @@
-"""How often does a gate that is looked at after every pair say something false, and how soon something true?
+"""How often does a gate that is looked at after every pair say something false, and how soon
+something true?
 
     python benchmarks/gate.py [--runs N] [--smoke]
 
-Pairs of pass or fail are drawn: flips is the share that changes though nothing is worse, half of it lost and
-half gained; a loss comes on top. The bets are the product's own (`needlemap.maps.sequential`). A bet on `no
-worse` only grows between two losses, and the one on `worse` moves only where a pair is lost or gained: so all
-looks are looked at by looking there.
+Pairs of pass or fail are drawn: flips is the share that changes though nothing is worse, half of it
+lost and half gained; a loss comes on top. The bets are the product's own
+(`needlemap.maps.sequential`). A bet on `no worse` only grows between two losses, and the one on
+`worse` moves only where a pair is lost or gained: so all looks are looked at by looking there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ import numpy as np
 from machine import machine
 from needlemap.maps import Array
 from needlemap.maps.difference import mcnemar
-from needlemap.maps.sequential import NO_WORSE_ALPHA, Gate, least_lost, log_bet, log_growth, of_haystacks
+from needlemap.maps.sequential import (
+    NO_WORSE_ALPHA,
+    Gate,
+    least_lost,
+    log_bet,
+    log_growth,
+    of_haystacks,
+)
 from table import rounded, show
 
 MOST = 20_000  # pairs
@@ -44,7 +52,9 @@ class Rates:
         return cls(flips / 2 + loss, flips / 2)
 
 
-def alarms(random: np.random.Generator, rates: Rates, runs: int, table: Array, most: int = MOST) -> Array:
+def alarms(
+    random: np.random.Generator, rates: Rates, runs: int, table: Array, most: int = MOST
+) -> Array:
     """Pairs until `worse` is said, infinite where it is not within `most`: (runs,).
 
     table: of so many pairs lost or gained the least lost ones that say it.
@@ -79,7 +89,9 @@ def passes(random: np.random.Generator, rates: Rates, runs: int, margin: float) 
     return said
 
 
-def until_passed(random: np.random.Generator, rates: Rates, runs: int, margin: float, most: int) -> float:
+def until_passed(
+    random: np.random.Generator, rates: Rates, runs: int, margin: float, most: int
+) -> float:
     """The median number of pairs until `no worse`; infinite where half of the runs never say it."""
     draws = random.random((runs, most))
     apart = (draws > 1 - rates.gained).astype(float) - (draws < rates.lost)
@@ -91,15 +103,19 @@ def until_passed(random: np.random.Generator, rates: Rates, runs: int, margin: f
 
 
 def haystack_passes(random: np.random.Generator, runs: int, margin: float) -> float:
-    """How often `no worse` is said of new haystacks though they lose the margin, losses clustered in them."""
-    means = -random.beta(margin * (1 / SHARED - 1), (1 - margin) * (1 / SHARED - 1), (runs, HAYSTACKS))
+    """How often `no worse` is said of new haystacks though they lose the margin, losses clustered
+    in them."""
+    means = -random.beta(
+        margin * (1 / SHARED - 1), (1 - margin) * (1 / SHARED - 1), (runs, HAYSTACKS)
+    )
     means = -random.binomial(CELLS, -means) / CELLS
     return float(np.mean([of_haystacks(row, margin).word == "no worse" for row in means]))
 
 
 @cache
 def peeked(most: int) -> Array:
-    """What a test of a fixed number of pairs (p below .02, McNemar) takes for `worse`, if looked at often."""
+    """What a test of a fixed number of pairs (p below .02, McNemar) takes for `worse`, if looked at
+    often."""
     least, table = 0, [1]
     for n in range(1, most + 1):
         while least <= n and not (2 * least > n and mcnemar(least, n - least) < 0.02):
@@ -113,12 +129,16 @@ def check_gate(random: np.random.Generator) -> None:
     table = least_lost(256)
     for _ in range(20):
         gate, lost, gained, told = Gate(0.02), 0, 0, None
-        for apart in random.choice([-1, 0, 0, 0, 1], size=200, p=[0.15, 0.25, 0.25, 0.25, 0.1]).tolist():
+        for apart in random.choice(
+            [-1, 0, 0, 0, 1], size=200, p=[0.15, 0.25, 0.25, 0.25, 0.1]
+        ).tolist():
             gate.add(float(apart < 1), float(apart < 1) + apart)
             lost, gained = lost + (apart < 0), gained + (apart > 0)
             told = gate.n if told is None and lost >= table[lost + gained] else told
         if gate.word == "worse" and gate.after != told:
-            raise RuntimeError(f"The gate says 'worse' after {gate.after} pairs, its table after {told}.")
+            raise RuntimeError(
+                f"The gate says 'worse' after {gate.after} pairs, its table after {told}."
+            )
 
 
 def figures(runs: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
@@ -126,7 +146,9 @@ def figures(runs: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
     random = np.random.default_rng(20_261)
     check_gate(random)
     table = least_lost(4_096)
-    false_alarms = [float(np.isfinite(alarms(random, Rates.of(f, 0), runs, table)).mean()) for f in FLIPS]
+    false_alarms = [
+        float(np.isfinite(alarms(random, Rates.of(f, 0), runs, table)).mean()) for f in FLIPS
+    ]
     false_passes = [
         float(passes(random, Rates.of(flips, margin), runs, margin).mean())
         for margin in MARGINS
@@ -139,13 +161,17 @@ def figures(runs: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
         "false_pass_most": max(false_passes),
         "false_pass_haystacks": haystack_passes(random, max(2, runs // 4), MARGINS[0]),
         "pairs_5_points": _median(alarms(random, Rates.of(0.02, 0.05), runs, table)),
-        "pairs_no_worse_2": until_passed(random, Rates.of(0.02, 0), max(2, runs // 10), 0.02, 4_000),
+        "pairs_no_worse_2": until_passed(
+            random, Rates.of(0.02, 0), max(2, runs // 10), 0.02, 4_000
+        ),
         "control_peeking_alarms": float(naive),
     }, rows
 
 
 def _row(random: np.random.Generator, flips: float, runs: int, table: Array) -> tuple[str, ...]:
-    found = [_median(alarms(random, Rates.of(flips, loss), min(runs, 1_000), table)) for loss in LOSSES]
+    found = [
+        _median(alarms(random, Rates.of(flips, loss), min(runs, 1_000), table)) for loss in LOSSES
+    ]
     equal = until_passed(random, Rates.of(flips, 0), min(100, runs), 0.02, 6_000)
     return (f"{100 * flips:g} %", *(f"{each:,.0f}" for each in (*found, equal)))
 
@@ -173,10 +199,15 @@ def main() -> None:
     show(
         f"A gate looked at after every pair, {options.runs:,} runs of up to {MOST:,} pairs",
         machine("needlemap", "numpy"),
-        ("flips", *(f"-{100 * loss:g}: worse after" for loss in LOSSES), "equal: no worse than 2 after"),
+        (
+            "flips",
+            *(f"-{100 * loss:g}: worse after" for loss in LOSSES),
+            "equal: no worse than 2 after",
+        ),
         rows,
         [
-            "Medians of pairs. Both false rates are the worst over flips and margins, 20,000 looks each.",
+            "Medians of pairs. Both false rates are the worst over flips and margins, 20,000 looks "
+            "each.",
             "The control looks as often at a test that is made for one look.",
         ],
         {"benchmark": "gate", "runs": options.runs} | {k: rounded(v, 4) for k, v in found.items()},
@@ -184,7 +215,9 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Errors and pairs of the sequential gate, by simulation.")
+    parser = argparse.ArgumentParser(
+        description="Errors and pairs of the sequential gate, by simulation."
+    )
     parser.add_argument("--runs", type=int, default=4_000, help="simulated runs a condition")
     parser.add_argument("--smoke", action="store_true", help="5 runs, and nothing is asserted")
     options = parser.parse_args()

@@ -1,11 +1,13 @@
-"""How fast each family's items are made: prompts with exact places, references, keys and hashes, on one core.
+"""How fast each family's items are made: prompts with exact places, references, keys and hashes, on
+one core.
 
     python benchmarks/generation.py [--smoke]
 
-Beside it two limits. Built: the same prompts from items that are given, so that only drawing keys, values and
-depths is on top (target 1.5 times at most). Floor: what the texts alone cost, that is writing a haystack and
-tokenising it once a repeat, tokenising what is new in each prompt (needles, question) once, and joining its
-bytes: no exact length, no place, no key. CPU seconds of this process, of several rounds the median. Checked:
+Beside it two limits. Built: the same prompts from items that are given, so that only drawing keys,
+values and depths is on top (target 1.5 times at most). Floor: what the texts alone cost, that is
+writing a haystack and tokenising it once a repeat, tokenising what is new in each prompt (needles,
+question) once, and joining its bytes: no exact length, no place, no key. CPU seconds of this
+process, of several rounds the median. Checked:
 every reference stands in its prompt, and no prompt is longer than asked.
 """
 
@@ -85,12 +87,18 @@ def main() -> None:
     options = parser.parse_args()
     lengths: tuple[str, ...] = ("3k",) if options.smoke else LENGTHS
     rounds = 1 if options.smoke else options.rounds
-    grid = {"repeats": 1 if options.smoke else REPEATS, "depths": "0:100:3" if options.smoke else DEPTHS}
-    prepare(settings_of("ruler-niah-single-2", {"lengths": "1k", **grid}))  # vocabulary, grammar, modules
+    grid = {
+        "repeats": 1 if options.smoke else REPEATS,
+        "depths": "0:100:3" if options.smoke else DEPTHS,
+    }
+    prepare(
+        settings_of("ruler-niah-single-2", {"lengths": "1k", **grid})
+    )  # vocabulary, grammar, modules
     families = FAMILIES[:3] if options.smoke else FAMILIES
     rows = {
         label(name, given): [
-            measured(settings_of(name, {**grid, **given, "lengths": length}), rounds) for length in lengths
+            measured(settings_of(name, {**grid, **given, "lengths": length}), rounds)
+            for length in lengths
         ]
         for name, given in families
     }
@@ -130,12 +138,15 @@ def drawing(experiment: Experiment) -> float:
     for trial in experiment.trials:
         text = haystack_of(trial.prompt)
         known = held.setdefault(id(text), Held(text))
-        experiment.task.item(Draw(trial.cell, trial.repeat, seed, known.within(trial.cell.length_tokens)))
+        experiment.task.item(
+            Draw(trial.cell, trial.repeat, seed, known.within(trial.cell.length_tokens))
+        )
     return process_time() - start
 
 
 def floor(settings: Settings, experiment: Experiment) -> float:
-    """CPU seconds of the texts alone: haystacks written and tokenised, what is new tokenised, all joined."""
+    """CPU seconds of the texts alone: haystacks written and tokenised, what is new tokenised, all
+    joined."""
     resolved, tokenizer, new = resolve(settings), experiment.tokenizer, new_texts(experiment)
     sizes = {trial.repeat: len(haystack_of(trial.prompt).data) for trial in experiment.trials}
     start, before = process_time(), None
@@ -179,7 +190,9 @@ def new_texts(experiment: Experiment) -> list[bytes]:
 
 def texts(experiment: Experiment) -> int:
     """Bytes of all prompts, joined."""
-    return sum(len(message.data) for trial in experiment.trials for message in trial.prompt.messages)
+    return sum(
+        len(message.data) for trial in experiment.trials for message in trial.prompt.messages
+    )
 
 
 def verify(experiment: Experiment) -> None:
@@ -194,12 +207,15 @@ def verify(experiment: Experiment) -> None:
 
 
 def factors(name: str, given: Mapping[str, Any], *, smoke: bool) -> list[float | None]:
-    """Times fewer tokens than asking one by one: exact, bins, and bins with values drawn once a repeat.
+    """Times fewer tokens than asking one by one: exact, bins, and bins with values drawn once a
+    repeat.
 
     None where a task has no option for that.
     """
     grid = {**SHARING, "lengths": "3k,4k", "depths": "0:100:3"} if smoke else SHARING
-    found: list[float | None] = [shared(name, {**grid, **given, "mode": mode}) for mode in ("exact", "bins")]
+    found: list[float | None] = [
+        shared(name, {**grid, **given, "mode": mode}) for mode in ("exact", "bins")
+    ]
     if "fresh" not in option_names(find("tasks", settings_of(name, given).task)):
         return [*found, None]
     once = {**given, "task_options": {**given.get("task_options", {}), "fresh": "repeat"}}
@@ -212,7 +228,8 @@ def shared(name: str, given: Mapping[str, Any]) -> float:
 
 
 def ruler(smoke: bool) -> tuple[int, float]:
-    """Items of RULER's needle tests, 500 a test and length as it has them, and the CPU seconds they take."""
+    """Items of RULER's needle tests, 500 a test and length as it has them, and the CPU seconds they
+    take."""
     grid: dict[str, Any] = {"depths": "0:100:25", "repeats": 20}
     if smoke:
         grid = {"depths": "0:100:3", "repeats": 1, "lengths": "1k,2k"}
@@ -231,7 +248,9 @@ def _report(
     done: tuple[int, float],
 ) -> None:
     items, seconds = done
-    header = [f"{length}, {what}" for what in ("items/s", "built x", "floor x") for length in lengths]
+    header = [
+        f"{length}, {what}" for what in ("items/s", "built x", "floor x") for length in lengths
+    ]
     header = ["", *header, "exact", "bins", "bins, fresh=repeat"]
     table = [
         [
@@ -245,12 +264,14 @@ def _report(
     ]
     per_min = 60 * items / seconds
     show(
-        "Items made a CPU second, times building and texts alone, and times fewer tokens by sharing",
+        "Items made a CPU second, times building and texts alone, and times fewer tokens by "
+        "sharing",
         machine("needlemap", "numpy", "quicktok-v1"),
         header,
         table,
         [
-            f"RULER's eight needle tests, 500 items at each length: {items:,} items in {seconds:.1f} CPU s "
+            f"RULER's eight needle tests, 500 items at each length: {items:,} items in "
+            f"{seconds:.1f} CPU s "
             f"({per_min / PEER_ITEMS_PER_MIN:,.0f} times the published 32,500 in 15 minutes).",
         ],
         {

@@ -1,12 +1,14 @@
 """What sharing prefixes saves on a GPU: a Llama-3-8B-shaped model with random weights in bf16.
 
-    python benchmarks/gpu.py [--measure 1k:64k:15] [--extrapolate 1k:128k:35] [--budget-s 150] [--smoke]
+    python benchmarks/gpu.py [--measure 1k:64k:15] [--extrapolate 1k:128k:35] [--budget-s 150]
+    [--smoke]
 
-Grids have as many depths as lengths. One by one with transformers' own `generate`, then the walks of `exact`
-and `bins` with one KV cache; prefill and decoding are timed apart, answers have 16 tokens. What the time
-budget of a mode leaves out, and the larger grid, is extrapolated from the measured pieces: by least squares
-on (1, tokens x context, tokens) for prefill and (1, context) for decoding. Without a GPU, or with --smoke, it
-runs a tiny model in float32 on the CPU: that the program works is all that such figures say.
+Grids have as many depths as lengths. One by one with transformers' own `generate`, then the walks
+of `exact` and `bins` with one KV cache; prefill and decoding are timed apart, answers have 16
+tokens. What the time budget of a mode leaves out, and the larger grid, is extrapolated from the
+measured pieces: by least squares on (1, tokens x context, tokens) for prefill and (1, context) for
+decoding. Without a GPU, or with --smoke, it runs a tiny model in float32 on the CPU: that the
+program works is all that such figures say.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ from sides.pieces import ANSWER_TOKENS, Machine, Measured, Piece, TimedEngine
 from table import rounded, show
 
 MODES = ("single", "exact", "bins")  # single: one by one, of the prompts of mode exact
-SHOWN = {"single": "one by one (generate)", "exact": "exact (one cache)", "bins": "bins (one cache)"}
+SHOWN = {
+    "single": "one by one (generate)",
+    "exact": "exact (one cache)",
+    "bins": "bins (one cache)",
+}
 _WARM_UP = 64  # tokens
 _CHUNK = 4096  # tokens computed at a time, in a walk
 
@@ -59,13 +65,21 @@ class Estimate:
 def main() -> None:
     """Measure, extrapolate, print."""
     options = _options()
-    grids = {options.measure: walks_of(options.measure), options.extrapolate: walks_of(options.extrapolate)}
-    longest = max(len(prompt) for walks in grids.values() for walk in walks.values() for prompt in walk)
+    grids = {
+        options.measure: walks_of(options.measure),
+        options.extrapolate: walks_of(options.extrapolate),
+    }
+    longest = max(
+        len(prompt) for walks in grids.values() for walk in walks.values() for prompt in walk
+    )
     host = Machine(options.smoke, longest + ANSWER_TOKENS)
     _warm_up(host)
     walks = grids[options.measure]
     measured = {mode: measure(host, mode, walks[mode], options.budget_s) for mode in MODES}
-    equal = {mode: compare(host, walks[mode], measured[mode], options.checked) for mode in ("exact", "bins")}
+    equal = {
+        mode: compare(host, walks[mode], measured[mode], options.checked)
+        for mode in ("exact", "bins")
+    }
     found = [
         estimate(grid, mode, walks[mode], measured[mode], options.measure)
         for grid, walks in grids.items()
@@ -76,7 +90,11 @@ def main() -> None:
 
 def walks_of(lengths: str) -> dict[str, list[Ids]]:
     """The prompts of a grid with as many depths as lengths, in the order of each mode's plan."""
-    settings = {"lengths": lengths, "depths": f"0:100:{lengths.split(':')[2]}", "tokenizer": "cl100k_base"}
+    settings = {
+        "lengths": lengths,
+        "depths": f"0:100:{lengths.split(':')[2]}",
+        "tokenizer": "cl100k_base",
+    }
     walks = {}
     for mode in ("exact", "bins"):
         given = {**settings, "mode": mode, "max_answer_tokens": ANSWER_TOKENS}
@@ -123,16 +141,21 @@ def spread(count: int) -> list[int]:
     return sorted(range(count), key=lambda place: (place * 0.6180339887498949) % 1)
 
 
-def compare(host: Machine, walk: Sequence[Ids], measured: Measured, checked: int) -> tuple[int, int]:
+def compare(
+    host: Machine, walk: Sequence[Ids], measured: Measured, checked: int
+) -> tuple[int, int]:
     """(same, compared): a walk's answers beside those of `generate`, for some of its prompts."""
     asked = walk[: measured.asked]
     places = spread(len(asked))[:checked]
-    same = sum(host.generate(asked[place]) == measured.answers[asked[place].tobytes()] for place in places)
+    same = sum(
+        host.generate(asked[place]) == measured.answers[asked[place].tobytes()] for place in places
+    )
     return same, len(places)
 
 
 def estimate(grid: str, mode: str, walk: Sequence[Ids], measured: Measured, known: str) -> Estimate:
-    """A whole grid's time: what was measured of it, and the rest by the fit of the measured pieces."""
+    """A whole grid's time: what was measured of it, and the rest by the fit of the measured
+    pieces."""
     pieces = pieces_of(mode, walk)
     decoded = [Piece(len(ids) + step, 1) for ids in walk for step in range(ANSWER_TOKENS - 1)]
     whole = grid == known and measured.asked == len(walk)
@@ -155,8 +178,8 @@ def estimate(grid: str, mode: str, walk: Sequence[Ids], measured: Measured, know
 
 
 def pieces_of(mode: str, walk: Sequence[Ids]) -> list[Piece]:
-    """What each prompt has to compute: all of it one by one, in a walk what it does not share with the one
-    before (one token at least, for its logits)."""
+    """What each prompt has to compute: all of it one by one, in a walk what it does not share with
+    the one before (one token at least, for its logits)."""
     if mode == "single":
         return [Piece(0, len(ids)) for ids in walk]
     pieces = [Piece(0, len(walk[0]))]
@@ -180,7 +203,8 @@ def fit(pieces: Sequence[Piece], terms: int) -> NDArray[np.float64]:
 
 
 def features(pieces: Sequence[Piece], terms: int) -> NDArray[np.float64]:
-    """(pieces, terms): 1, then token pairs and tokens of a prefill (in decoding, all but 1 are contexts)."""
+    """(pieces, terms): 1, then token pairs and tokens of a prefill (in decoding, all but 1 are
+    contexts)."""
     return np.array([(1.0, piece.pairs, piece.tokens)[:terms] for piece in pieces])
 
 
@@ -193,16 +217,22 @@ def _report(
 ) -> None:
     alone = {one.grid: one for one in found if one.mode == "single"}
     rows = [_row(one, alone[one.grid], measured[one.mode], equal.get(one.mode)) for one in found]
-    notes = [f"Answers of {ANSWER_TOKENS} tokens. faster: in all; without decoding: were decoding free."]
+    notes = [
+        f"Answers of {ANSWER_TOKENS} tokens. faster: in all; without decoding: were decoding free."
+    ]
     notes += (
-        [] if host.cuda else ["CPU SMOKE FIGURES: a tiny model shows that the program works, and no speed."]
+        []
+        if host.cuda
+        else ["CPU SMOKE FIGURES: a tiny model shows that the program works, and no speed."]
     )
     result: dict[str, object] = {"benchmark": "gpu", "cuda": host.cuda}
     for one in found:
         size = "measured" if one.grid == options.measure else "extrapolated"
         if one.mode != "single":
             result[f"{one.mode}_{size}"] = rounded(alone[one.grid].total_s / one.total_s)
-            result[f"{one.mode}_{size}_prefill"] = rounded(alone[one.grid].prefill_s / one.prefill_s)
+            result[f"{one.mode}_{size}_prefill"] = rounded(
+                alone[one.grid].prefill_s / one.prefill_s
+            )
     result |= {f"equal_{mode}": same / max(1, compared) for mode, (same, compared) in equal.items()}
     heads = (
         "",
@@ -248,8 +278,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--measure", default="1k:64k:15", help="lengths of the grid that is asked; as many depths"
     )
-    parser.add_argument("--extrapolate", default="1k:128k:35", help="lengths of the grid that is reckoned")
-    parser.add_argument("--budget-s", type=float, default=120.0, help="seconds of asking for each mode")
+    parser.add_argument(
+        "--extrapolate", default="1k:128k:35", help="lengths of the grid that is reckoned"
+    )
+    parser.add_argument(
+        "--budget-s", type=float, default=120.0, help="seconds of asking for each mode"
+    )
     parser.add_argument(
         "--checked", type=int, default=20, help="answers of each walk compared with generate's"
     )

@@ -1,10 +1,11 @@
-"""Do the numbers that people act on hold? Intervals and verdicts on maps whose truth is known exactly.
+"""Do the numbers that people act on hold? Intervals and verdicts on maps whose truth is known
+exactly.
 
     python benchmarks/statistics.py [--maps N] [--smoke]     (runs this file)
 
-Truths (`truths.py`) are sigmoids, cliffs, windows, dips, plateaus, constant ones, published maps. Trials of a
-haystack have a part of what decides them in common, .1 for mild and .3 for strong effects, which leaves the
-truth as it is. All intervals are the product's.
+Truths (`truths.py`) are sigmoids, cliffs, windows, dips, plateaus, constant ones, published maps.
+Trials of a haystack have a part of what decides them in common, .1 for mild and .3 for strong
+effects, which leaves the truth as it is. All intervals are the product's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, lo
 GRID, REPEATS, MILD, STRONG = (8, 11), (5, 10), 0.1, 0.3
 RULE = parse_rule("absolute:85")
 TARGETS = {
-    **dict.fromkeys(("coverage_cell", "coverage_margin", "coverage_effective", "coverage_few_mild"), 0.93),
+    **dict.fromkeys(
+        ("coverage_cell", "coverage_margin", "coverage_effective", "coverage_few_mild"), 0.93
+    ),
     **dict.fromkeys(("coverage_paired", "coverage_few_strong"), 0.88),
     "coverage_true_length_least": 0.9,
     "power_two_over_one": 1.0,
@@ -55,7 +58,9 @@ def cube_of(scores: Array, lengths: Array, depths: Array) -> Cube:
     return Cube(*axes, scores, scores, np.ones(scores.shape, dtype=bool))
 
 
-def maps_of(truth: Truth, repeats: int, correlation: float, maps: int) -> Iterator[tuple[Cube, Array]]:
+def maps_of(
+    truth: Truth, repeats: int, correlation: float, maps: int
+) -> Iterator[tuple[Cube, Array]]:
     """So many maps of one truth, each with the chances of its cells."""
     lengths, depths = log_lengths(GRID[0]), np.linspace(0, 1, GRID[1])
     p = truth.surface(lengths, depths)
@@ -80,12 +85,18 @@ def of_truth(truth: Truth, repeats: int, correlation: float, maps: int) -> Found
 def _cells(found: Found, map_: Cube, p: Array) -> None:
     n = len(map_.scores)
     ends = [wilson(float(hits), n) or (0.0, 1.0) for hits in range(n + 1)]
-    low, high = (np.array(each)[map_.scores.sum(axis=0).astype(int)] for each in zip(*ends, strict=True))
+    low, high = (
+        np.array(each)[map_.scores.sum(axis=0).astype(int)] for each in zip(*ends, strict=True)
+    )
     found["cell"] += ((low <= p + 1e-12) & (p <= high + 1e-12)).ravel().tolist()
 
 
 def _margins(found: Found, map_: Cube, p: Array) -> None:
-    means = [total_score(map_), *length_scores(map_).values(), *(row.mean for row in depth_scores(map_))]
+    means = [
+        total_score(map_),
+        *length_scores(map_).values(),
+        *(row.mean for row in depth_scores(map_)),
+    ]
     for mean, value in zip(means, [p.mean(), *p.mean(axis=1), *p.mean(axis=0)], strict=True):
         assert mean is not None
         assert mean.low is not None
@@ -128,7 +139,8 @@ def over_oracle(found: Found, spacing: float) -> list[float]:
 
 
 def few(correlation: float, maps: int) -> float:
-    """How often means of 1 to 3 repeats hold the truth, total and by length: the least of three grids."""
+    """How often means of 1 to 3 repeats hold the truth, total and by length: the least of three
+    grids."""
     shares = []
     for rows, columns in ((4, 4), GRID, (35, 35)):
         held = []
@@ -137,10 +149,15 @@ def few(correlation: float, maps: int) -> float:
             random = np.random.default_rng(rows)
             for repeats in (1, 2, 3) * max(1, maps * 16 // (rows * columns)):
                 scores = answers(random, np.broadcast_to(p, (repeats, *p.shape)), correlation)
-                for part, value in ((scores.reshape(repeats, -1), p.mean()), (scores[:, 0], p[0].mean())):
+                for part, value in (
+                    (scores.reshape(repeats, -1), p.mean()),
+                    (scores[:, 0], p[0].mean()),
+                ):
                     mean = cluster_mean(part)
                     assert mean is not None
-                    held.append((mean.low or 0.0) <= value + 1e-12 and value <= (mean.high or 1.0) + 1e-12)
+                    held.append(
+                        (mean.low or 0.0) <= value + 1e-12 and value <= (mean.high or 1.0) + 1e-12
+                    )
         shares.append(float(np.mean(held)))
     return min(shares)
 
@@ -148,7 +165,8 @@ def few(correlation: float, maps: int) -> float:
 def pair(
     random: np.random.Generator, haystacks: int, loss: float, flips: float, correlation: float
 ) -> tuple[Array, Array]:
-    """Two runs of 88 prompts a haystack at 90 %: the second loses so much, by haystack, and flips."""
+    """Two runs of 88 prompts a haystack at 90 %: the second loses so much, by haystack, and
+    flips."""
     first = random.random((haystacks, 88)) < 0.9
     lost = answers(random, np.full((haystacks, 88), loss / 0.9), correlation) > 0
     turned, again = random.random(first.shape) < flips, random.random(first.shape) < 0.9
@@ -156,19 +174,23 @@ def pair(
 
 
 def paired(maps: int) -> float:
-    """How often intervals of differences hold the truth, at 5 and 10 haystacks, both correlations."""
+    """How often intervals of differences hold the truth, at 5 and 10 haystacks, both
+    correlations."""
     random, held = np.random.default_rng(11), []
     for haystacks in REPEATS:
         for correlation in (MILD, STRONG):
             for _ in range(maps):
-                found = paired_difference(*pair(random, haystacks, 0.05, 0.0, correlation), graded=False)
+                found = paired_difference(
+                    *pair(random, haystacks, 0.05, 0.0, correlation), graded=False
+                )
                 assert found is not None
                 held.append(found.low <= -0.05 <= found.high)
     return float(np.mean(held))
 
 
 def clustered(haystacks: int, maps: int) -> float:
-    """How often it is said of all haystacks that no more than 2 points are lost, where exactly 2 are."""
+    """How often it is said of all haystacks that no more than 2 points are lost, where exactly 2
+    are."""
     random, said = np.random.default_rng(haystacks), 0
     for _ in range(maps):
         found = paired_difference(*pair(random, haystacks, 0.02, 0.0, STRONG), graded=False)
@@ -188,9 +210,9 @@ def power(haystacks: int, maps: int) -> float:
 
 
 def smoothing(maps: int) -> dict[str, float]:
-    """The smoothed layer beside the raw map: its error over the raw one's where it is drawn (median); how
-    often it is withheld where it would be the worse one; how often drawn where it more than halves the error;
-    how often drawn of salt and pepper."""
+    """The smoothed layer beside the raw map: its error over the raw one's where it is drawn
+    (median); how often it is withheld where it would be the worse one; how often drawn where it
+    more than halves the error; how often drawn of salt and pepper."""
     ratios, drawn, rough = list[float](), list[bool](), list[bool]()
     for truth in every_truth().values():
         for repeats in (2, 3, *REPEATS):
@@ -211,8 +233,11 @@ def smoothing(maps: int) -> dict[str, float]:
 
 
 def false_no_worse() -> float:
-    """The most often, exactly, that `no worse` is said of independent pairs that lose the margin."""
-    cases = [(n, margin, flips) for n in (96, 128, 200, 300, 440, 880) for margin, flips in _MARGINS]
+    """The most often, exactly, that `no worse` is said of independent pairs that lose the
+    margin."""
+    cases = [
+        (n, margin, flips) for n in (96, 128, 200, 300, 440, 880) for margin, flips in _MARGINS
+    ]
     return max(map(_said, *zip(*cases, strict=True)))
 
 
@@ -226,7 +251,9 @@ def _said(n: int, margin: float, flips: float) -> float:
         most, share = -1, lost / (1 - gained)
         while tango(most + 1, plus, n)[0] > -margin:
             most += 1
-        tail = sum(comb(n - plus, k) * share**k * (1 - share) ** (n - plus - k) for k in range(most + 1))
+        tail = sum(
+            comb(n - plus, k) * share**k * (1 - share) ** (n - plus - k) for k in range(most + 1)
+        )
         total += comb(n, plus) * gained**plus * (1 - gained) ** (n - plus) * tail
     return total
 
@@ -249,8 +276,13 @@ def measured(maps: int) -> tuple[dict[str, float], list[tuple[str, ...]]]:
             pooled["oracle"] += over_oracle(found, 1.0)
         if name not in ROUGH:
             least = min(least, *(float(np.mean(found["true"])) for found in each))
-    result = {f"coverage_{key}": float(np.mean(pooled[key])) for key in ("cell", "margin", "effective")}
-    result |= {"width_over_oracle": float(np.median(pooled["oracle"])), "coverage_true_length_least": least}
+    result = {
+        f"coverage_{key}": float(np.mean(pooled[key])) for key in ("cell", "margin", "effective")
+    }
+    result |= {
+        "width_over_oracle": float(np.median(pooled["oracle"])),
+        "coverage_true_length_least": least,
+    }
     return result, rows
 
 
@@ -276,7 +308,8 @@ def main() -> None:
     if wrong and not options.smoke:
         raise RuntimeError(f"Not what is promised: {wrong}")
     show(
-        f"How often 95 % intervals hold the truth, in %: {options.maps} maps a truth at 5 and 10 repeats, "
+        f"How often 95 % intervals hold the truth, in %: {options.maps} maps a truth at 5 and 10 "
+        f"repeats, "
         "haystack correlation .1 and .3 each",
         machine("needlemap", "numpy"),
         (
@@ -296,9 +329,15 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Coverage of intervals and verdicts, by simulation.")
-    parser.add_argument("--maps", type=int, default=200, help="simulated maps of each truth and condition")
-    parser.add_argument("--smoke", action="store_true", help=f"{SMOKE} maps, and nothing is asserted")
+    parser = argparse.ArgumentParser(
+        description="Coverage of intervals and verdicts, by simulation."
+    )
+    parser.add_argument(
+        "--maps", type=int, default=200, help="simulated maps of each truth and condition"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help=f"{SMOKE} maps, and nothing is asserted"
+    )
     options = parser.parse_args()
     if options.smoke:
         options.maps = SMOKE

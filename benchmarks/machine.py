@@ -15,7 +15,8 @@ from time import perf_counter
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A finished process: its CPU seconds (user and system, all threads, start and end included)."""
+    """A finished process: its CPU seconds (user and system, all threads, start and end
+    included)."""
 
     cpu_s: float
     wall_s: float
@@ -25,15 +26,22 @@ class Ran:
 def machine(*packages: str) -> str:
     """CPU model, cores, Python, and the versions of the packages that are measured."""
     versions = [f"{package} {_version(package)}" for package in packages]
-    return ", ".join([_cpu(), f"{os.cpu_count()} cores", f"Python {platform.python_version()}", *versions])
+    return ", ".join(
+        [_cpu(), f"{os.cpu_count()} cores", f"Python {platform.python_version()}", *versions]
+    )
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ran:
-    """Run a command to its end, its modules compiled as installed ones are. env: None for this process's.
+    """Run a command to its end, its modules compiled as installed ones are. env: None for this
+    process's.
 
     Raises RuntimeError with what it said.
     """
-    given = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
+    given = {
+        name: value
+        for name, value in (env or os.environ).items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=given)
     wall_s, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -2,10 +2,10 @@
 
     python benchmarks/memory.py [--peer-python PYTHON] [--essays FOLDER] [--skip-peer] [--smoke]
 
-Ours is the command itself, `needlemap run`, in a process of its own, against a server in another that answers
-at once and keeps nothing (`sides/sink.py`); the figure is the kernel's VmHWM of the process. Beside it the
-original tool over the four longest cells only, and what cannot be avoided: Python with what a run imports,
-the haystack's text, and one prompt's.
+Ours is the command itself, `needlemap run`, in a process of its own, against a server in another
+that answers at once and keeps nothing (`sides/sink.py`); the figure is the kernel's VmHWM of the
+process. Beside it the original tool over the four longest cells only, and what cannot be avoided:
+Python with what a run imports, the haystack's text, and one prompt's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> None:
     with TemporaryDirectory() as scratch:
         folder, about = essays(options.essays, Path(scratch) / "essays")
         took = [
-            measure(folder, grid, Path(scratch) / f"run{place}") for place, grid in enumerate(options.grids)
+            measure(folder, grid, Path(scratch) / f"run{place}")
+            for place, grid in enumerate(options.grids)
         ]
         peer = None if options.skip_peer else measure_peer(folder, Path(scratch), options)
     _report(about, took, peer)
@@ -83,16 +84,23 @@ def received(url: str) -> dict[str, int]:
 
 
 def measure(folder: Path, grid: tuple[str, str, str], out: Path) -> Took:
-    """A whole run of the command. Raises RuntimeError when not every prompt was sent and recorded."""
+    """A whole run of the command. Raises RuntimeError when not every prompt was sent and
+    recorded."""
     name, lengths, depths = grid
     asked = {"--model": "openai/gpt-4", "--lengths": lengths, "--depths": depths, "-o": str(out)}
     asked |= {"--haystack": "folder", "--haystack-path": str(folder.resolve())}
-    asked |= {"--needle": f"The word is {WORD}.", "--question": "What is the word?", "--keywords": WORD}
+    asked |= {
+        "--needle": f"The word is {WORD}.",
+        "--question": "What is the word?",
+        "--keywords": WORD,
+    }
     asked |= {"--max-answer-tokens": str(_ANSWER_TOKENS), "--concurrency": str(_CONCURRENCY)}
     with sink() as url:
         asked["--base-url"] = f"{url}/v1"
         flags = [part for pair in asked.items() for part in pair]
-        done = run([sys.executable, str(_SIDES / "peak.py"), "run", *flags, "--haystack-repeat", "--quiet"])
+        done = run(
+            [sys.executable, str(_SIDES / "peak.py"), "run", *flags, "--haystack-repeat", "--quiet"]
+        )
         came = received(url)
     found = json.loads(done.output.splitlines()[-1])
     tokens = verify(out, lengths, depths, came, found["code"])
@@ -109,15 +117,20 @@ def measure(folder: Path, grid: tuple[str, str, str], out: Path) -> Took:
 
 
 def verify(out: Path, lengths: str, depths: str, came: dict[str, int], code: int) -> int:
-    """Prompt tokens of a run, each cell of which was asked once, at its exact length, and scored."""
+    """Prompt tokens of a run, each cell of which was asked once, at its exact length, and
+    scored."""
     grid, records = make_grid(lengths, depths), list(RunFolder(out).records())
     cells = {(record.length_tokens, record.depth) for record in records if record.scored}
     exact = all(record.prompt.tokens == record.length_tokens - _ANSWER_TOKENS for record in records)
     tokens = sum(record.prompt.tokens for record in records)
     count = len(grid.lengths) * len(grid.depths)
     fits = _LEAST_BYTES * tokens < came["bytes"] < _MOST_BYTES * tokens
-    if not (code == 0 and exact and fits and len(cells) == len(records) == came["requests"] == count):
-        raise RuntimeError(f"{len(records)} records, {came}, exit code {code}: not every prompt was sent.")
+    if not (
+        code == 0 and exact and fits and len(cells) == len(records) == came["requests"] == count
+    ):
+        raise RuntimeError(
+            f"{len(records)} records, {came}, exit code {code}: not every prompt was sent."
+        )
     return tokens
 
 
@@ -126,7 +139,9 @@ def measure_peer(folder: Path, scratch: Path, options: argparse.Namespace) -> tu
     ranks = scratch / "ranks"
     ranks.mkdir()
     write_ranks(ranks)
-    probe = subprocess.run([options.peer_python, "-c", "import needlehaystack"], capture_output=True)
+    probe = subprocess.run(
+        [options.peer_python, "-c", "import needlehaystack"], capture_output=True
+    )
     way = "rewritten" if probe.returncode else "package"
     name = "needlehaystack 0.1.0" if way == "package" else "needlehaystack's way, in our words"
     longest = max(make_grid(options.grids[-1][1], "0").lengths)
@@ -152,11 +167,22 @@ def _report(about: str, took: list[Took], peer: tuple[str, int] | None) -> None:
         cells = f"{len(PEER_DEPTHS)} cells of {longest:,} tokens"
         rows.append((f"{peer[0]}, {cells}", str(len(PEER_DEPTHS)), "", "", _gb(peer[1]), "", ""))
     rows += [
-        ("all prompts' text held at once (reckoned)", "", "", "", _gb(whole.sent + whole.imports), "", ""),
+        (
+            "all prompts' text held at once (reckoned)",
+            "",
+            "",
+            "",
+            _gb(whole.sent + whole.imports),
+            "",
+            "",
+        ),
         ("Python, imports, haystack and one prompt's text", "", "", "", _gb(limit), "", ""),
     ]
     result: dict[str, Any] = {"benchmark": "memory", "peak_gb_1m": rounded(whole.peak / 1e9)}
-    result |= {"peak_gb_1m_one_cell": rounded(took[0].peak / 1e9), "limit_gb_1m": rounded(limit / 1e9)}
+    result |= {
+        "peak_gb_1m_one_cell": rounded(took[0].peak / 1e9),
+        "limit_gb_1m": rounded(limit / 1e9),
+    }
     result |= {"peer": peer and peer[0], "peer_gb_1m": peer and rounded(peer[1] / 1e9)}
     result |= {"prompts": whole.cells, "tokens": whole.tokens, "sent_gb": rounded(whole.sent / 1e9)}
     show(
@@ -190,7 +216,9 @@ def _gb(size: float) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Peak memory of a run over a grid to 1M tokens.")
-    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: as the other benchmarks")
+    parser.add_argument(
+        "--essays", type=Path, help="folder of .txt files; default: as the other benchmarks"
+    )
     parser.add_argument(
         "--peer-python", default=sys.executable, help="a Python that has needlehaystack 0.1.0"
     )

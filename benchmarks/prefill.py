@@ -1,12 +1,14 @@
-"""What sharing prefixes saves: prompt tokens computed and wall time, by mode, beside asking one by one.
+"""What sharing prefixes saves: prompt tokens computed and wall time, by mode, beside asking one by
+one.
 
     python benchmarks/prefill.py [--smoke] [--skip-wall]
 
-Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the factor that
-no choice of positions inside the bins can exceed (of haystack tokens alone). The fair yardstick stands before
-them: a server with prefix caching that is asked the plain grid in its order, with a cache of 300,000 tokens,
-of a million, and with room for all, when the order is all the same. Wall: see `sides/walls.py`; without torch
-that part is null.
+Tokens: real prompts (generated haystack, cl100k_base), counted over one walk; beside `bins` the
+factor that no choice of positions inside the bins can exceed (of haystack tokens alone). The fair
+yardstick stands before them: a server with prefix caching that is asked the plain grid in its
+order, with a cache of 300,000 tokens, of a million, and with room for all, when the order is all
+the same. Wall:
+see `sides/walls.py`; without torch that part is null.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from table import rounded, show
 
 MODES = ("exact", "bins", "lattice")
 ROOMS = {"300k": 300_000, "1M": 1_000_000, "all": None}  # tokens that a server's cache holds
-_BLOCKS = 8_000  # of a server's cache in the longest prompt at most, as many tokens each as that takes
+_BLOCKS = (
+    8_000  # of a server's cache in the longest prompt at most, as many tokens each as that takes
+)
 GRIDS = {
     "10x10_16k": ("1k:16k:10", "0:100:10"),
     "15x15_128k": ("1k:128k:15", "0:100:15"),
@@ -55,11 +59,11 @@ _SENTENCE = 20  # tokens, where there is no text
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A grid's tokens. factors: times fewer than without a cache, by mode; caching: the same of a server with
-    prefix caching, by its room; bound: the most that bins can reach.
+    """A grid's tokens. factors: times fewer than without a cache, by mode; caching: the same of a
+    server with prefix caching, by its room; bound: the most that bins can reach.
 
-    plan_s: seconds to choose the positions of mode bins, to order the walk and to cut it. prepare_s: to make
-    all prompts, planning included; None where none is made.
+    plan_s: seconds to choose the positions of mode bins, to order the walk and to cut it.
+    prepare_s: to make all prompts, planning included; None where none is made.
     """
 
     asked: int
@@ -93,11 +97,14 @@ def count(lengths: str, depths: str) -> Counted:
     sizes = sizes_of(experiment)
     least = lower_bound(make_bins(sizes, bin_edges(experiment.grid.depths)))
     bound = sum(sizes) * len(experiment.grid.depths) / least
-    return Counted(experiment.tokens_asked, factors, caching, bound, planning_s(experiment, sizes), prepare_s)
+    return Counted(
+        experiment.tokens_asked, factors, caching, bound, planning_s(experiment, sizes), prepare_s
+    )
 
 
 def yardsticks(plain: Experiment) -> dict[str, float]:
-    """What a server with prefix caching saves of tokens, asked in the order of the grid, by its room."""
+    """What a server with prefix caching saves of tokens, asked in the order of the grid, by its
+    room."""
     walked = Walked.of(plain, 1)
     block = max(16, max(walked.sizes) // _BLOCKS)
     return {name: 1 / (1 - any_order(walked, room, block)) for name, room in ROOMS.items()}
@@ -111,7 +118,9 @@ def sizes_of(experiment: Experiment) -> list[int]:
 
 def planning_s(experiment: Experiment, sizes: Sequence[int]) -> float:
     """Seconds to choose positions, to order the walk and to cut it into lanes."""
-    longest = max((trial.prompt for trial in experiment.trials), key=lambda prompt: prompt.haystack_tokens)
+    longest = max(
+        (trial.prompt for trial in experiment.trials), key=lambda prompt: prompt.haystack_tokens
+    )
     cuts = Cuts.of(max((span.text for span in longest.context_spans), key=len))
     start = perf_counter()
     places("bins", experiment.grid, sizes, cuts)
@@ -147,7 +156,9 @@ def _report(counted: dict[str, Counted], walls: Sequence[Wall], reason: str | No
     first = {wall.mode: wall for wall in walls[:3]}
     result: dict[str, object] = {"benchmark": "prefill"}
     result |= {f"{mode}_{grid}": rounded(counted[grid].factors[mode]) for mode, grid in REPORTED}
-    result |= {f"caching_{room}_15x15_128k": rounded(counted["15x15_128k"].caching[room]) for room in ROOMS}
+    result |= {
+        f"caching_{room}_15x15_128k": rounded(counted["15x15_128k"].caching[room]) for room in ROOMS
+    }
     result |= {f"wall_{mode}": rounded(_faster(first[mode])) if walls else None for mode in WALLS}
     result |= {"equal_answers": equal if walls else None}
     result |= {f"shared_{name}": _least_fewer(walls, name) for name in ("windows", "recurrent")}
@@ -156,7 +167,14 @@ def _report(counted: dict[str, Counted], walls: Sequence[Wall], reason: str | No
         "Prompt tokens, times fewer than without a cache",
         machine("needlemap", "numpy", "torch", "transformers"),
         (
-            *("grid", "asked", *(f"server, {room}" for room in ROOMS), *MODES[:2], "bins at most", MODES[2]),
+            *(
+                "grid",
+                "asked",
+                *(f"server, {room}" for room in ROOMS),
+                *MODES[:2],
+                "bins at most",
+                MODES[2],
+            ),
             *("plan s", "prompts s"),
         ),
         [_row(name, found) for name, found in counted.items()],
@@ -171,11 +189,15 @@ def _faster(wall: Wall) -> float:
 
 def _least_fewer(walls: Sequence[Wall], name: str) -> float | None:
     """Times fewer tokens in mode bins, of the model whose description has this word."""
-    return next((rounded(wall.fewer) for wall in walls if name in wall.about and wall.mode == "bins"), None)
+    return next(
+        (rounded(wall.fewer) for wall in walls if name in wall.about and wall.mode == "bins"), None
+    )
 
 
 def _row(name: str, found: Counted) -> tuple[str, ...]:
-    factors = {mode: f"{found.factors[mode]:.2f}" if mode in found.factors else "" for mode in MODES}
+    factors = {
+        mode: f"{found.factors[mode]:.2f}" if mode in found.factors else "" for mode in MODES
+    }
     return (
         name,
         f"{found.asked / 1e6:,.1f}M",
@@ -200,7 +222,9 @@ def _wall_lines(walls: Sequence[Wall]) -> list[str]:
         lines.append(f"{wall.mode + ', one by one':<28}{_costs(alone, 1.0)}")
         faster = f"{_faster(wall):>10.2f}{alone.cpu_s / walked.cpu_s:>10.2f}"
         costs = _costs(walked, wall.fewer)
-        lines.append(f"{wall.mode + ', one cache':<28}{costs}{faster}{wall.equal:>6}/{wall.prompts}")
+        lines.append(
+            f"{wall.mode + ', one cache':<28}{costs}{faster}{wall.equal:>6}/{wall.prompts}"
+        )
     return lines
 
 

@@ -2,10 +2,10 @@
 
     python benchmarks/prompts.py [--essays FOLDER] [--peer-python PYTHON] [--peer-cells N] [--smoke]
 
-CPU seconds, user and system, of whole fresh processes (cold) or of one stage (alone). The original tool is
-needlehaystack 0.1.0 from PyPI where --peer-python (default: this Python) has it, else its way of working,
-rewritten. Its tokenizer is tiktoken, with the published vocabulary. Every 25th prompt of ours is tokenised
-again by tiktoken and must have exactly the asked length.
+CPU seconds, user and system, of whole fresh processes (cold) or of one stage (alone). The original
+tool is needlehaystack 0.1.0 from PyPI where --peer-python (default: this Python) has it, else its
+way of working, rewritten. Its tokenizer is tiktoken, with the published vocabulary. Every 25th
+prompt of ours is tokenised again by tiktoken and must have exactly the asked length.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _VERIFIED = 25  # every so many prompts
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What the original tool costs. cells_s: all cells; cold_s: with start, imports and vocabulary."""
+    """What the original tool costs. cells_s: all cells; cold_s: with start, imports and
+    vocabulary."""
 
     name: str
     cells: int
@@ -68,7 +69,8 @@ def cold(side: str, *arguments: str, **environment: str) -> float:
 
 
 def warm(*grid: str, passes: int) -> dict[str, float]:
-    """CPU seconds of placing, building and copying, each the median of several passes; and the bytes."""
+    """CPU seconds of placing, building and copying, each the median of several passes; and the
+    bytes."""
     done = run([sys.executable, str(SIDES / "needlemap_parts.py"), *grid, str(passes)])
     return {
         stage: median(found) if isinstance(found, list) else found
@@ -77,13 +79,23 @@ def warm(*grid: str, passes: int) -> dict[str, float]:
 
 
 def original(options: argparse.Namespace, folder: str, lengths: str, depths: str) -> Peer:
-    """The original tool on the same grid; what was not run is extrapolated from cells spread evenly."""
+    """The original tool on the same grid; what was not run is extrapolated from cells spread
+    evenly."""
     grid = make_grid(lengths, depths, depth_digits=0)
-    has_it = [options.peer_python, "-c", "import importlib.metadata as m; print(m.version('needlehaystack'))"]
+    has_it = [
+        options.peer_python,
+        "-c",
+        "import importlib.metadata as m; print(m.version('needlehaystack'))",
+    ]
     found = subprocess.run(has_it, capture_output=True, text=True)
-    python, way = (options.peer_python, "package") if found.returncode == 0 else (sys.executable, "rewritten")
+    python, way = (
+        (options.peer_python, "package") if found.returncode == 0 else (sys.executable, "rewritten")
+    )
     name = f"needlehaystack {found.stdout.strip()}" if way == "package" else "its way, rewritten"
-    wide, deep = json.dumps(grid.lengths), json.dumps([int(percent(depth)) for depth in grid.depths])
+    wide, deep = (
+        json.dumps(grid.lengths),
+        json.dumps([int(percent(depth)) for depth in grid.depths]),
+    )
     count = options.peer_cells or len(grid.cells)
     ran = run([python, str(SIDES / "needlehaystack_peer.py"), folder, wide, deep, str(count), way])
     done = json.loads(ran.output.splitlines()[-1])
@@ -127,7 +139,8 @@ def _report(
         ("plain copy of as many bytes", stages["copy"], peer.cells_s),
     ]
     rows = [
-        (what, f"{cost:.4f}", f"{cells / cost:,.0f}", f"{slow / cost:,.0f}") for what, cost, slow in costs
+        (what, f"{cost:.4f}", f"{cells / cost:,.0f}", f"{slow / cost:,.0f}")
+        for what, cost, slow in costs
     ]
     show(
         f"{cells:,} prompts ({options.lengths} tokens x {options.depths} percent), "
@@ -136,8 +149,10 @@ def _report(
         ("", "CPU s", "prompts per CPU s", "times fewer"),
         rows,
         [
-            f"{verified} prompts tokenised again whole by tiktoken: each has exactly the asked length.",
-            f"Cold: a fresh process, median of {options.runs}. Alone: median of {options.passes} passes in "
+            f"{verified} prompts tokenised again whole by tiktoken: each has exactly the asked "
+            f"length.",
+            f"Cold: a fresh process, median of {options.runs}. Alone: median of {options.passes} "
+            f"passes in "
             f"one process. The original tool's contexts have neither template nor exact length.",
         ],
         {
@@ -172,7 +187,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--smoke", action="store_true", help="a tiny grid: does it work at all?")
     options = parser.parse_args()
     if options.smoke:
-        options.lengths, options.depths, options.runs, options.passes = "1000:2000:2", "0:100:3", 1, 1
+        options.lengths, options.depths, options.runs, options.passes = (
+            "1000:2000:2",
+            "0:100:3",
+            1,
+            1,
+        )
     return options
 
 

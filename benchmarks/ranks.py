@@ -25,5 +25,7 @@ def write_ranks(folder: Path) -> None:
     ]
     data = b"".join(lines)
     if hashlib.sha256(data).hexdigest() != _SHA256:
-        raise RuntimeError("quicktok's cl100k_base is not the published one: nothing here can be compared.")
+        raise RuntimeError(
+            "quicktok's cl100k_base is not the published one: nothing here can be compared."
+        )
     (folder / _CACHED_AS).write_bytes(data)

@@ -50,7 +50,11 @@ def cases(rate: float) -> list[Case]:
     window = {"requests_per_minute": 60 * rate, "window_s": 3}
     return [
         Case("requests, OpenAI's headers", requests),
-        Case("requests, Anthropic's headers", requests | {"headers": "anthropic"}, {"model": "anthropic/m"}),
+        Case(
+            "requests, Anthropic's headers",
+            requests | {"headers": "anthropic"},
+            {"model": "anthropic/m"},
+        ),
         Case("tokens, OpenAI's headers", {"tokens_per_minute": 60 * rate * 155, "burst": 1 / 60}),
         Case("windows of 3 s, OpenAI's headers", window),
         Case("windows of 3 s, Retry-After", window | {"headers": "none", "retry_after": "seconds"}),
@@ -70,7 +74,8 @@ def main() -> None:
     ratios = {name: wall_s / floor_s for name, (wall_s, floor_s, _) in found.items()}
     worst = max(ratios.values())
     show(
-        f"{options.trials} trials, {options.concurrency} lanes, {LATENCY_S:g} s an answer, against limits "
+        f"{options.trials} trials, {options.concurrency} lanes, {LATENCY_S:g} s an answer, against "
+        f"limits "
         f"that let {options.rate:g} requests a second through",
         machine("needlemap", "httpx"),
         ("limit", "seconds", "floor", "times", "429s"),
@@ -88,7 +93,8 @@ def main() -> None:
 
 
 def measure(case: Case, options: argparse.Namespace) -> tuple[float, float, int]:
-    """(seconds from first request to last answer, the limit's floor, refusals). Checks that all is scored."""
+    """(seconds from first request to last answer, the limit's floor, refusals). Checks that all is
+    scored."""
     with server(case.limits) as root, tempfile.TemporaryDirectory() as folder:
         anthropic = case.settings.get("model", "").startswith("anthropic")
         settings = {
@@ -111,13 +117,16 @@ def measure(case: Case, options: argparse.Namespace) -> tuple[float, float, int]
             log = json.load(reply)["requests"]
     taken = [request for request in log if not request["refused"]]
     wall_s = max(request["time"] for request in taken) + LATENCY_S - log[0]["time"]
-    counted = "tokens" if "tokens_per_minute" in case.limits else "prompt_words"  # with the answer's budget?
+    counted = (
+        "tokens" if "tokens_per_minute" in case.limits else "prompt_words"
+    )  # with the answer's budget?
     floor_s = floor(case, [request[counted] for request in taken], options.rate) + LATENCY_S
     return wall_s, floor_s, len(log) - len(taken)
 
 
 def floor(case: Case, tokens: Sequence[int], rate: float) -> float:
-    """The least seconds between the first and the last of requests that take so many tokens each."""
+    """The least seconds between the first and the last of requests that take so many tokens
+    each."""
     limits, n = case.limits, len(tokens)
     if "window_s" in limits:
         each = limits["requests_per_minute"] * limits["window_s"] / 60
@@ -127,8 +136,16 @@ def floor(case: Case, tokens: Sequence[int], rate: float) -> float:
         return max(0.0, sum(tokens) / per_s - limits["burst"] * 60)
     if "requests_per_minute" in limits:
         return n / rate - limits["burst"] * 60
-    if "tokens_per_minute" in case.settings:  # as the server counts them in the end, but for the last one's
-        return (sum(tokens) + ANSWER_TOKENS * n) * (n - 1) / n * 60 / case.settings["tokens_per_minute"]
+    if (
+        "tokens_per_minute" in case.settings
+    ):  # as the server counts them in the end, but for the last one's
+        return (
+            (sum(tokens) + ANSWER_TOKENS * n)
+            * (n - 1)
+            / n
+            * 60
+            / case.settings["tokens_per_minute"]
+        )
     return (n - 1) / rate
 
 
@@ -159,7 +176,9 @@ def _word(name: str) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="A run against a limited server, beside the limit's floor.")
+    parser = argparse.ArgumentParser(
+        description="A run against a limited server, beside the limit's floor."
+    )
     parser.add_argument("--trials", type=int, default=240)
     parser.add_argument("--rate", type=float, default=20.0, help="requests per second")
     parser.add_argument("--concurrency", type=int, default=16)

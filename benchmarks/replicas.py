@@ -1,9 +1,10 @@
-"""What the asking process does for a prompt that replicas answer: CPU and bytes, at 1k and 128k tokens.
+"""What the asking process does for a prompt that replicas answer: CPU and bytes, at 1k and 128k
+tokens.
 
     python benchmarks/replicas.py
 
-Two replicas on this machine, of a function that answers at once with a hash of what it was asked. Counted is
-the second half of the prompts: the haystack has travelled by then, once to each.
+Two replicas on this machine, of a function that answers at once with a hash of what it was asked.
+Counted is the second half of the prompts: the haystack has travelled by then, once to each.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def answer(messages):
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one prompt: CPU of the asking process in ms, kB that it sends to its scheduler and on to a replica.
+    """Of one prompt: CPU of the asking process in ms, kB that it sends to its scheduler and on to a
+    replica.
 
     haystack_mb: what it sent before, for each replica.
     """
@@ -54,7 +56,8 @@ class Cost:
 
 
 class Meter(Watcher):
-    """Looks at this process when the first so many prompts are answered. sent: bytes, by all connections."""
+    """Looks at this process when the first so many prompts are answered. sent: bytes, by all
+    connections."""
 
     def __init__(self, after: int) -> None:
         self._after, self.ended, self.sent, self.texts = after, 0, 0, 0
@@ -74,7 +77,8 @@ def cpu_s() -> float:
 
 
 def asked(experiment: Experiment, folder: Path) -> Cost:
-    """The cost of a prompt beyond the first ones. Raises RuntimeError where a replica saw another prompt."""
+    """The cost of a prompt beyond the first ones. Raises RuntimeError where a replica saw another
+    prompt."""
     jobs = Processes(folder / FOLDER, REPLICAS)
     model = make_replicas(experiment.settings, OwnCluster(jobs, folder / FOLDER, REPLICAS))
     meter = Meter(len(experiment.trials) // 2)
@@ -107,7 +111,9 @@ def asked(experiment: Experiment, folder: Path) -> Cost:
 
 def check(experiment: Experiment, folder: Path, texts: int) -> None:
     """Raises RuntimeError where a replica saw another prompt, or a haystack travelled twice."""
-    wanted = {trial.key: sha256(trial.prompt.messages[-1].data).hexdigest() for trial in experiment.trials}
+    wanted = {
+        trial.key: sha256(trial.prompt.messages[-1].data).hexdigest() for trial in experiment.trials
+    }
     said = {record.key: record.answer for record in RunFolder(folder).records()}
     if said != wanted:
         raise RuntimeError(
@@ -119,14 +125,21 @@ def check(experiment: Experiment, folder: Path, texts: int) -> None:
 
 def costs(length: int, depths: int, folder: Path) -> Cost:
     """What a length costs."""
-    given = {"model": "python/hashed:answer", "lengths": [length], "depths": f"0:100:{depths}", "repeats": 1}
+    given = {
+        "model": "python/hashed:answer",
+        "lengths": [length],
+        "depths": f"0:100:{depths}",
+        "repeats": 1,
+    }
     settings = configure(None, {**given, "max_answer_tokens": 100, "concurrency": 1})
     return asked(prepare(settings), folder / str(length))
 
 
 def main() -> None:
     """Print the table and the JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--smoke", action="store_true", help="few prompts")
     smoke = parser.parse_args().smoke
     depths = 12 if smoke else 100
@@ -152,10 +165,19 @@ def main() -> None:
         "kb_1k": rounded(short.kb),
         "haystack_mb": rounded(long.haystack_mb),
     }
-    rows = [[f"{length:,}", f"{cost.cpu_ms:.2f}", f"{cost.kb:.1f}"] for length, cost in found.items()]
+    rows = [
+        [f"{length:,}", f"{cost.cpu_ms:.2f}", f"{cost.kb:.1f}"] for length, cost in found.items()
+    ]
     notes = [f"the haystack of 128k tokens: {long.haystack_mb:.1f} MB, once to each replica"]
     header = ["tokens", "CPU ms a prompt", "kB a prompt"]
-    show("A prompt that replicas answer", machine("distributed", "numpy"), header, rows, notes, result)
+    show(
+        "A prompt that replicas answer",
+        machine("distributed", "numpy"),
+        header,
+        rows,
+        notes,
+        result,
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""The page of a large run: how long it takes to build, how large it is, how fast it opens and answers.
+"""The page of a large run: how long it takes to build, how large it is, how fast it opens and
+answers.
 
     python benchmarks/report.py [--essays FOLDER] [--rounds N] [--keep FOLDER] [--smoke]
 
-35 lengths x 35 depths x 10 repeats: 12,250 real prompts with simulated answers (sides/filled.py), kept as a
-run would keep them. `needlemap report RUN -o page.html` is a process of its own, its start included. The
-limit beside it is what no page can do without: to read the records as JSON, and to compress and encode its
-data. Where Chromium and playwright are installed, the page is opened from the disk and a cell clicked.
-A second page holds 100 runs of 15 x 15 trials: one sheet of curves, and 99 differences.
+35 lengths x 35 depths x 10 repeats: 12,250 real prompts with simulated answers (sides/filled.py),
+kept as a run would keep them. `needlemap report RUN -o page.html` is a process of its own, its
+start included. The limit beside it is what no page can do without: to read the records as JSON, and
+to compress and encode its data. Where Chromium and playwright are installed, the page is opened
+from the disk and a cell clicked. A second page holds 100 runs of 15 x 15 trials: one sheet of
+curves, and 99 differences.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def main() -> None:
         built = [_ran(_report_command(folder, page)) for _ in range(options.rounds)]
         trials = check(page.read_bytes(), folder)
         parts = _limits(folder, page.read_bytes())
-        limits = {name: _least([work() for _ in range(options.rounds)]) for name, work in parts.items()}
+        limits = {
+            name: _least([work() for _ in range(options.rounds)]) for name, work in parts.items()
+        }
         opened = open_page(page, options.rounds)
         many = _many(haystack, options, Path(scratch))
         _report(about, built, limits, opened, trials, page.stat().st_size, many)
@@ -103,7 +107,8 @@ def replaced(options: argparse.Namespace, more: dict[str, Any]) -> argparse.Name
 
 
 def check(page: bytes, folder: Path) -> int:
-    """How many trials the page holds. Raises RuntimeError unless it holds every answer of the run, whole.
+    """How many trials the page holds. Raises RuntimeError unless it holds every answer of the run,
+    whole.
 
     One that several cells share stands in each of them.
     """
@@ -123,7 +128,9 @@ def _limits(folder: Path, page: bytes) -> dict[str, Callable[[], Took]]:
     return {
         "start Python with what is needed": lambda: _ran([sys.executable, "-c", _START]),
         "read the records as JSON": lambda: _timed(lambda: _lines(folder)),
-        "write the page's data as JSON": lambda: _timed(lambda: [json.dumps(value) for value in values]),
+        "write the page's data as JSON": lambda: _timed(
+            lambda: [json.dumps(value) for value in values]
+        ),
         "compress and encode it": lambda: _timed(
             lambda: [b64encode(gzip.compress(text, LEVEL)) for text in texts]
         ),
@@ -136,7 +143,9 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _data(page: bytes) -> list[bytes]:
-    blobs = re.findall(rb'<script type="application/octet-stream" id="[\w-]+">([\w+/=]*)</script>', page)
+    blobs = re.findall(
+        rb'<script type="application/octet-stream" id="[\w-]+">([\w+/=]*)</script>', page
+    )
     return [b64decode(blob) for blob in blobs]
 
 
@@ -180,17 +189,26 @@ def _report(
     many: Many,
 ) -> None:
     ours = Took(median(each.wall_s for each in built), median(each.cpu_s for each in built))
-    limit = Took(sum(each.wall_s for each in limits.values()), sum(each.cpu_s for each in limits.values()))
+    limit = Took(
+        sum(each.wall_s for each in limits.values()), sum(each.cpu_s for each in limits.values())
+    )
     rows = [
         _row("needlemap report RUN -o page.html", ours, f"{ours.cpu_s / limit.cpu_s:.1f}"),
         _row("the limit, as the sum of", limit, "1.0"),
         *(_row(f"  {name}", took, "") for name, took in limits.items()),
     ]
-    seen = {} if opened is None else {"open_s": rounded(opened.open_s), "click_ms": rounded(opened.click_ms)}
+    seen = (
+        {}
+        if opened is None
+        else {"open_s": rounded(opened.open_s), "click_ms": rounded(opened.click_ms)}
+    )
     says = (
         "No Chromium or no playwright here: opening was not measured."
         if opened is None
-        else f"Chromium opens it in {opened.open_s:.2f} s; a click shows a trial in {opened.click_ms:.0f} ms."
+        else (
+            f"Chromium opens it in {opened.open_s:.2f} s; a click shows a trial in "
+            f"{opened.click_ms:.0f} ms."
+        )
     )
     show(
         f"The page of {trials:,} trials; answers simulated, prompts from {about}",
@@ -200,7 +218,8 @@ def _report(
         [
             f"The page has {size / 1e6:.2f} MB and holds every answer. {says}",
             f"Medians of {len(built)} builds, the least of as many limits; shares of CPU seconds.",
-            f"{many.runs} runs in one page: {many.size / 1e6:.2f} MB, built in {many.built.cpu_s:.1f} CPU s"
+            f"{many.runs} runs in one page: {many.size / 1e6:.2f} MB, built in "
+            f"{many.built.cpu_s:.1f} CPU s"
             + (f", opened in {many.open_s:.2f} s." if many.open_s else "."),
         ],
         {
@@ -223,16 +242,27 @@ def _row(name: str, took: Took, share: str) -> tuple[str, ...]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The page of a large run: building and opening it.")
-    parser.add_argument("--essays", type=Path, help="folder of .txt files; default: shared essays, or prose")
+    parser = argparse.ArgumentParser(
+        description="The page of a large run: building and opening it."
+    )
+    parser.add_argument(
+        "--essays", type=Path, help="folder of .txt files; default: shared essays, or prose"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep", type=Path, help="keep the run here, and use it if it is there")
-    parser.add_argument("--smoke", action="store_true", help="a few short cells: does it work at all?")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a few short cells: does it work at all?"
+    )
     options: Any = parser.parse_args()
     options.lengths, options.depths, options.repeats = "1000:128000:35", "0:100:35", 10
     options.runs, options.many = 100, MANY
     if options.smoke:
-        options.lengths, options.depths, options.repeats, options.rounds = "1000:2000:3", "0:100:4", 2, 1
+        options.lengths, options.depths, options.repeats, options.rounds = (
+            "1000:2000:3",
+            "0:100:4",
+            2,
+            1,
+        )
         options.runs, options.many = 3, {}
     return options
 

@@ -1,11 +1,13 @@
-"""A run's own speed: cells per second against an instant server, beside a bare HTTP client; and a resume.
+"""A run's own speed: cells per second against an instant server, beside a bare HTTP client; and a
+resume.
 
     python benchmarks/runner.py [--essays FOLDER] [--concurrency N] [--rounds N] [--smoke]
 
-The server is `tests/servers/wire.py --instant`, another process on this machine. The limit is the HTTP client
-that needlemap stands on (httpx), posting the very same bodies, made beforehand, with the same concurrency,
-and keeping nothing. Ours is a whole run: prompts joined from spans, replies read within bounds, answers
-scored, records written and fsynced. The two take turns; shares are medians of the rounds' ratios.
+The server is `tests/servers/wire.py --instant`, another process on this machine. The limit is the
+HTTP client that needlemap stands on (httpx), posting the very same bodies, made beforehand, with
+the same concurrency, and keeping nothing. Ours is a whole run: prompts joined from spans, replies
+read within bounds, answers scored, records written and fsynced. The two take turns; shares are
+medians of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -104,14 +106,18 @@ def check_bodies(settings: Settings, scratch: Path) -> None:
     with urlopen(f"{str(settings.base_url).removesuffix('/v1')}/log", timeout=10) as reply:
         sent = [request["sha256"] for request in json.load(reply)["requests"]]
     if sent != [sha256(body).hexdigest() for body in bodies_of(experiment)]:
-        raise RuntimeError("The bare client would not send what a run sends: the two cannot be compared.")
+        raise RuntimeError(
+            "The bare client would not send what a run sends: the two cannot be compared."
+        )
 
 
 def rounds(settings: Settings, scratch: Path, count: int) -> list[Round]:
     """Ours and the limit by turns, after one turn each to warm up."""
     experiment = prepare(settings)
     bodies = bodies_of(experiment)
-    turns = [(ask(experiment, scratch / str(turn)), post(bodies, settings)) for turn in range(count + 1)]
+    turns = [
+        (ask(experiment, scratch / str(turn)), post(bodies, settings)) for turn in range(count + 1)
+    ]
     return turns[1:]
 
 
@@ -148,19 +154,24 @@ async def _post(client: Any, url: str, bodies: Sequence[bytes], concurrency: int
 
 async def _lane(queue: Iterator[bytes], client: Any, url: str) -> None:
     for data in queue:
-        response = await client.post(url, content=data, headers={"content-type": "application/json"})
+        response = await client.post(
+            url, content=data, headers={"content-type": "application/json"}
+        )
         if response.status_code != 200:
             raise RuntimeError(f"Status {response.status_code} from the server.")
 
 
 def resume(settings: Settings, folder: Path, runs: int) -> list[dict[str, float]]:
-    """Finish a run, then find in fresh processes that nothing is left to do: seconds after the imports."""
+    """Finish a run, then find in fresh processes that nothing is left to do: seconds after the
+    imports."""
     ask(prepare(settings), folder)
     command = [sys.executable, str(_RESUME), str(folder)]
     return [json.loads(run(command).output) for _ in range(runs)]
 
 
-def _settings(folder: Path, url: str, lengths: str, depths: str, options: argparse.Namespace) -> Settings:
+def _settings(
+    folder: Path, url: str, lengths: str, depths: str, options: argparse.Namespace
+) -> Settings:
     return configure(
         None,
         {
@@ -183,8 +194,12 @@ def _report(
     found: dict[str, list[Round]],
     resumed: list[dict[str, float]],
 ) -> None:
-    shares = {name: _share([(a.wall_s, b.wall_s) for a, b in turns]) for name, turns in found.items()}
-    cpu_shares = {name: _share([(a.cpu_s, b.cpu_s) for a, b in turns]) for name, turns in found.items()}
+    shares = {
+        name: _share([(a.wall_s, b.wall_s) for a, b in turns]) for name, turns in found.items()
+    }
+    cpu_shares = {
+        name: _share([(a.cpu_s, b.cpu_s) for a, b in turns]) for name, turns in found.items()
+    }
     rows = [
         (
             f"{name} tokens, {cells:,} cells",
@@ -197,16 +212,21 @@ def _report(
         )
         for name, _, cells in options.cells
     ]
-    wall_s, cpu_s, trials = (min(one[part] for one in resumed) for part in ("wall_s", "cpu_s", "trials"))
+    wall_s, cpu_s, trials = (
+        min(one[part] for one in resumed) for part in ("wall_s", "cpu_s", "trials")
+    )
     show(
-        f"A run against an instant server, {options.concurrency} at a time, beside a bare httpx client; "
+        f"A run against an instant server, {options.concurrency} at a time, beside a bare httpx "
+        f"client; "
         f"from {about}",
         machine("needlemap", "httpx", "pydantic"),
         ("", "cells/s", "limit", "share", "CPU ms a cell", "limit's", "share of CPU"),
         rows,
         [
-            f"Medians of {options.rounds} rounds by turns. Both clients share this machine with the server.",
-            f"Resume of a finished run of {trials:,.0f} trials: {wall_s:.3f} s ({cpu_s:.3f} CPU s) after the "
+            f"Medians of {options.rounds} rounds by turns. Both clients share this machine with "
+            f"the server.",
+            f"Resume of a finished run of {trials:,.0f} trials: {wall_s:.3f} s ({cpu_s:.3f} CPU s) "
+            f"after the "
             f"imports to know that nothing is left to ask, the least of {options.rounds}.",
         ],
         {
@@ -234,7 +254,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", default="1000:128000:35", help="of the run that is resumed")
     parser.add_argument("--depths", default="0:100:35", help="of the run that is resumed")
-    parser.add_argument("--smoke", action="store_true", help="a few short cells: does it work at all?")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a few short cells: does it work at all?"
+    )
     options = parser.parse_args()
     options.cells = [("1k", 1_000, 300), ("32k", 32_000, 150), ("128k", 128_000, 150)]
     if options.smoke:

@@ -2,9 +2,9 @@
 
     python benchmarks/scoring.py [--peer-longest CHARACTERS] [--smoke]
 
-Both sides remove white space, find the distance and make the score; every figure must be equal. English and
-Chinese; an answer is its reference with one character in ten changed, dropped or doubled. CPU microseconds a
-call, the least of five series.
+Both sides remove white space, find the distance and make the score; every figure must be equal.
+English and Chinese; an answer is its reference with one character in ten changed, dropped or
+doubled. CPU microseconds a call, the least of five series.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def two_rows(left: str, right: str) -> int:
     for row, wanted in enumerate(left, 1):
         here = [row]
         for column, found in enumerate(right):
-            here.append(min(above[column + 1] + 1, here[column] + 1, above[column] + (wanted != found)))
+            here.append(
+                min(above[column + 1] + 1, here[column] + 1, above[column] + (wanted != found))
+            )
         above = here
     return above[-1]
 
@@ -67,7 +69,8 @@ def _mistaken(letter: str, random: Random) -> str:
 
 
 def timed_us(work: Callable[[], T]) -> tuple[float, T]:
-    """CPU microseconds of one call, the least of five series (one call where it takes long); result."""
+    """CPU microseconds of one call, the least of five series (one call where it takes long);
+    result."""
     start = process_time()
     result = work()
     once = process_time() - start
@@ -95,7 +98,9 @@ def main() -> None:
             if measured:
                 peer, theirs = timed_us(partial(peer_score, answer, reference))
                 if native != theirs:
-                    raise RuntimeError(f"Scores differ at {characters} characters: {native} and {theirs}.")
+                    raise RuntimeError(
+                        f"Scores differ at {characters} characters: {native} and {theirs}."
+                    )
                 last = peer / characters**2
             else:
                 peer = last * characters**2
@@ -108,10 +113,15 @@ def main() -> None:
         machine("needlemap", "rapidfuzz"),
         ("", "pure Python, two rows", "needlemap", "times fewer"),
         rows,
-        [f"Scores are equal to the last digit where both ran (to {options.peer_longest:,} characters)."],
+        [
+            f"Scores are equal to the last digit where both ran (to {options.peer_longest:,} "
+            f"characters)."
+        ],
         {
             "benchmark": "scoring",
-            "levenshtein_2000_times": rounded(min(times[TARGET, name] for name in ("english", "chinese"))),
+            "levenshtein_2000_times": rounded(
+                min(times[TARGET, name] for name in ("english", "chinese"))
+            ),
             "levenshtein_25_times": rounded(times[25, "english"]),
             "levenshtein_20000_times": rounded(times[20_000, "english"]),
             "peer_longest": options.peer_longest,
@@ -125,7 +135,7 @@ def _options() -> argparse.Namespace:
         "--peer-longest",
         type=int,
         default=max(SIZES),
-        help="longest texts that pure Python is given (20,000 characters take it minutes); beyond, its time "
+        help="longest texts that pure Python is given (20,000 characters take it minutes); beyond, its time "  # noqa: E501
         "is taken to grow with the square",
     )
     parser.add_argument("--smoke", action="store_true", help="pure Python at the shortest only")

@@ -2,10 +2,11 @@
 
     python benchmarks/seek.py [--maps N] [--smoke]
 
-Eighteen models whose truth is known (`truths.py`), haystacks alike by .1 and .3 of the latent variance,
-sought to 10 % with the product's own steps. Beside it a 15 x 15 grid, lengths spread by logarithm, with as
-many repeats as bring 93 % of its estimates within 10 % (found by simulation, powers of two, known here for
-free). Two controls must fail: ends that are not moved, and trials that count as independent.
+Eighteen models whose truth is known (`truths.py`), haystacks alike by .1 and .3 of the latent
+variance, sought to 10 % with the product's own steps. Beside it a 15 x 15 grid, lengths spread by
+logarithm, with as many repeats as bring 93 % of its estimates within 10 % (found by simulation,
+powers of two, known here for free). Two controls must fail: ends that are not moved, and trials
+that count as independent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers
 WITHIN = 0.1
 MOST_TOKENS = 150e6  # --limit-tokens
 CORRELATIONS = (0.1, 0.3)
-# Repeats of the grid: the least power of two with 93 % of estimates within 10 %; 256 stands for more.
+# Repeats of the grid: the least power of two with 93 % of estimates within 10 %; 256 stands for
+# more.
 REPEATS = {
     "steep": 32,
     "mid": 64,
@@ -49,8 +51,13 @@ REPEATS = {
     "plateau": 256,
     "salt-and-pepper": 256,
 }
-GRID_ASKED, GRID_COMPUTED = 6.51e6, 1.66e6  # tokens of a repeat of the grid: `needlemap plan`, mode bins
-COMPUTED = 0.625  # of an ask's tokens: eight prompts of one haystack, a cache that holds their beginnings
+GRID_ASKED, GRID_COMPUTED = (
+    6.51e6,
+    1.66e6,
+)  # tokens of a repeat of the grid: `needlemap plan`, mode bins
+COMPUTED = (
+    0.625  # of an ask's tokens: eight prompts of one haystack, a cache that holds their beginnings
+)
 TIMES_WORST = ("perfect", "nearly-perfect", "cliff", "window", "fails", "half")
 
 
@@ -86,7 +93,9 @@ class Sought:
     def wide(self) -> Array:
         """Where it does."""
         ends = np.log2([LOW, HIGH])
-        return np.asarray(self.rough | (np.minimum(self.high, ends[1]) - np.maximum(self.low, ends[0]) > 1))
+        return np.asarray(
+            self.rough | (np.minimum(self.high, ends[1]) - np.maximum(self.low, ends[0]) > 1)
+        )
 
     @property
     def fair(self) -> float:
@@ -124,11 +133,15 @@ def seek_truth(truth: Truth, correlation: float, maps: int, seed: int) -> Sought
             np.add.at(counts, (which[:, None], at[:, None], percents), values)
         return right.sum(axis=1)
 
-    asked, known = rehearse(axis, answer, maps, threshold=THRESHOLD, within=WITHIN, most_tokens=MOST_TOKENS)
+    asked, known = rehearse(
+        axis, answer, maps, threshold=THRESHOLD, within=WITHIN, most_tokens=MOST_TOKENS
+    )
     return Sought(truth, asked, known, *seek.ends(known, asked, THRESHOLD), is_rough(hits, trials))
 
 
-def figures(found: Mapping[tuple[str, float], Sought], blind: Mapping[str, float]) -> dict[str, float]:
+def figures(
+    found: Mapping[tuple[str, float], Sought], blind: Mapping[str, float]
+) -> dict[str, float]:
     """What is promised."""
     held = [each.covers for (name, _), each in found.items() if name not in ROUGH]
     smooth = [each for (name, _), each in found.items() if name in SMOOTH]
@@ -138,9 +151,17 @@ def figures(found: Mapping[tuple[str, float], Sought], blind: Mapping[str, float
         "coverage_least": min(held),
         "rough_fair_least": min(each.fair for (name, _), each in found.items() if name in ROUGH),
         "plateau_says_crawls": min(found["plateau", rho].says_so for rho in CORRELATIONS),
-        "salt_and_pepper_says_crawls": min(found["salt-and-pepper", rho].says_so for rho in CORRELATIONS),
+        "salt_and_pepper_says_crawls": min(
+            found["salt-and-pepper", rho].says_so for rho in CORRELATIONS
+        ),
         "others_called_rough": float(
-            np.mean([each.rough.mean() for (name, _), each in found.items() if name != "salt-and-pepper"])
+            np.mean(
+                [
+                    each.rough.mean()
+                    for (name, _), each in found.items()
+                    if name != "salt-and-pepper"
+                ]
+            )
         ),
         "asked_share_smooth": float(np.median([each.times_asked for each in smooth])),
         "computed_share_smooth": float(np.median([each.times_computed for each in smooth])),
@@ -184,13 +205,27 @@ def main() -> None:
     broken = [name for name, least in LEAST.items() if result[name] < least]
     broken += [name for name, most in MOST.items() if result[name] > most]
     if broken and not options.smoke:
-        raise RuntimeError(f"Seeking does not hold what it promises: { {n: result[n] for n in broken} }")
+        raise RuntimeError(
+            f"Seeking does not hold what it promises: { {n: result[n] for n in broken} }"
+        )
     show(
-        f"Effective length at 85 % sought to 10 %, {options.maps} models of each of {len(truths)} truths",
+        f"Effective length at 85 % sought to 10 %, {options.maps} models of each of {len(truths)} "
+        f"truths",
         machine("needlemap", "numpy"),
-        ("truth, correlation", "holds it, %", "asked, M", "x grid", "computed x", "crawls, %", "effect"),
+        (
+            "truth, correlation",
+            "holds it, %",
+            "asked, M",
+            "x grid",
+            "computed x",
+            "crawls, %",
+            "effect",
+        ),
         [_row(name, rho, each) for (name, rho), each in found.items()],
-        ["x grid: over a 15 x 15 grid with the repeats it needs; computed: a prefix cache on both sides."],
+        [
+            "x grid: over a 15 x 15 grid with the repeats it needs; computed: a prefix cache on "
+            "both sides."
+        ],
         {"benchmark": "seek", "maps": options.maps, "truths": len(truths)}
         | {name: rounded(value) for name, value in result.items()},
     )
@@ -211,8 +246,12 @@ def _row(name: str, rho: float, each: Sought) -> tuple[str, ...]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Coverage and cost of seeking, by simulation.")
-    parser.add_argument("--maps", type=int, default=200, help="simulated models a truth and correlation")
-    parser.add_argument("--smoke", action="store_true", help="4 models each, and nothing is asserted")
+    parser.add_argument(
+        "--maps", type=int, default=200, help="simulated models a truth and correlation"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="4 models each, and nothing is asserted"
+    )
     options = parser.parse_args()
     if options.smoke:
         options.maps = min(options.maps, 4)

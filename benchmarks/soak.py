@@ -2,8 +2,8 @@
 
     python benchmarks/soak.py
 
-`growth` is the run's memory at its end over what it was after the first tenth, 1 for none; `descriptors` how
-many more are open at the end. A tenth of the requests fail, in five ways.
+`growth` is the run's memory at its end over what it was after the first tenth, 1 for none;
+`descriptors` how many more are open at the end. A tenth of the requests fail, in five ways.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def main() -> None:
         machine("needlemap", "httpx"),
         ("trials", "resident MB", "descriptors"),
         [(f"{each.trials:,}", f"{each.mb:.1f}", str(each.descriptors)) for each in watch.looks],
-        [f"Not scored: {dict(outcome.failures)}.", f"Open when all was closed, and not before: {left_open}."],
+        [
+            f"Not scored: {dict(outcome.failures)}.",
+            f"Open when all was closed, and not before: {left_open}.",
+        ],
         {
             "benchmark": "soak",
             "growth": rounded(last.mb / first.mb, 4),
@@ -124,7 +127,9 @@ def server() -> Iterator[str]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A long run: does memory grow?")
     parser.add_argument("--trials", type=int, default=20_000)
-    parser.add_argument("--smoke", action="store_true", help="a few hundred trials: does it work at all?")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a few hundred trials: does it work at all?"
+    )
     options = parser.parse_args()
     if options.smoke:
         options.trials = 300

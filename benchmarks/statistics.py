@@ -1,7 +1,8 @@
 """Coverage of the intervals, by simulation: python benchmarks/statistics.py [--maps N] [--smoke]
 
 The simulation is in `intervals.py`. A program in this folder that imports the standard library's
-`statistics` finds this file first, so imported under that name it makes way for the one that is meant.
+`statistics` finds this file first, so imported under that name it makes way for the one that is
+meant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a benchmark prints: a title, the machine, a table, notes, and one JSON object as the last line."""
+"""What a benchmark prints: a title, the machine, a table, notes, and one JSON object as the last
+line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A small Llama with random weights, its tokenizer and chat template, as a folder that `hf/FOLDER` loads.
+"""A small Llama with random weights, its tokenizer and chat template, as a folder that `hf/FOLDER`
+loads.
 
-Weights are drawn at five times the usual scale: at the usual one a random model hardly looks at its context,
-so that a stale cache gives the right answer.
+Weights are drawn at five times the usual scale: at the usual one a random model hardly looks at its
+context, so that a stale cache gives the right answer.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from pathlib import Path
 from needlemap.haystacks.generated import Generated
 
 SPECIAL = ("<pad>", "<s>", "</s>")
-TEMPLATE = "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}<s>assistant:"
+TEMPLATE = (
+    "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}<s>assistant:"
+)
 VOCABULARY = 1024
 
 
 def write_model(folder: Path, *, layers: int, hidden: int, positions: int) -> int:
-    """Write it; its number of parameters. Heads are 32 wide, two queries to one key. Never ends an answer."""
+    """Write it; its number of parameters. Heads are 32 wide, two queries to one key. Never ends an
+    answer."""
     import torch
     import transformers
 
@@ -56,7 +60,11 @@ def write_tokenizer(folder: Path) -> None:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((page.text for page in islice(Generated().documents(), 40)), trainer)
+    tokenizer.train_from_iterator(
+        (page.text for page in islice(Generated().documents(), 40)), trainer
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "pad_token": "<pad>"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<s>", "pad_token": "<pad>"})
+    )
     (folder / "chat_template.jinja").write_text(TEMPLATE)

@@ -1,12 +1,12 @@
 """Models whose chance of a right answer is known at every length and depth, for simulations.
 
-Eighteen of them: smooth falls, steep and shallow, early, with lapses; a middle that is lost; a cliff, a
-window, a dip; a plateau that crawls through 85 %; repeatable hits and misses; four constants; and three
-published maps, smoothed, which need their data: $NEEDLEMAP_SHARED/data/published_maps, else that of
-../shared beside the repository.
+Eighteen of them: smooth falls, steep and shallow, early, with lapses; a middle that is lost; a
+cliff, a window, a dip; a plateau that crawls through 85 %; repeatable hits and misses; four
+constants; and three published maps, smoothed, which need their data:
+$NEEDLEMAP_SHARED/data/published_maps, else that of ../shared beside the repository.
 
-`answers` draws right and wrong with any correlation inside a haystack by a Gaussian copula, so that the
-chance stays exact: a share of the latent variance is common to the trials of a haystack.
+`answers` draws right and wrong with any correlation inside a haystack by a Gaussian copula, so that
+the chance stays exact: a share of the latent variance is common to the trials of a haystack.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def octaves(lengths: Array, start: float) -> Array:
 
 
 def fall(middle: float, slope: float, top: float = 0.99, dip: float = 0.0) -> Chance:
-    """Falls from top to 2 % around a length, deeper in the middle of the haystack by so many octaves."""
+    """Falls from top to 2 % around a length, deeper in the middle of the haystack by so many
+    octaves."""
 
     return lambda n, d: (
         0.02 + (top - 0.02) * logistic(-slope * (octaves(n, middle) + dip * (1 - (2 * d - 1) ** 2)))
@@ -78,7 +79,9 @@ def fall(middle: float, slope: float, top: float = 0.99, dip: float = 0.0) -> Ch
 
 def lost_middle(n: Array, d: Array) -> Array:
     """The ends stay well, the middle sinks the deeper the longer."""
-    return 0.03 + 0.95 * logistic(3.2 - 1.1 * (1 - (2 * d - 1) ** 2) * np.maximum(0, octaves(n, 2_000)))
+    return 0.03 + 0.95 * logistic(
+        3.2 - 1.1 * (1 - (2 * d - 1) ** 2) * np.maximum(0, octaves(n, 2_000))
+    )
 
 
 def dip(n: Array, d: Array) -> Array:
@@ -125,7 +128,11 @@ TRUTHS = {
         Truth("half", constant(0.5)),
     )
 }
-PUBLISHED = {"gpt-4": "gpt4_128k", "claude-2.1": "claude_2_1", "gemini-fork": "gemini_pro_fork_binary"}
+PUBLISHED = {
+    "gpt-4": "gpt4_128k",
+    "claude-2.1": "claude_2_1",
+    "gemini-fork": "gemini_pro_fork_binary",
+}
 
 
 def every_truth() -> dict[str, Truth]:
@@ -141,7 +148,11 @@ def published(file: Path) -> Chance:
     """A published map: each cell the mean with its neighbours, straight between cells."""
     with file.open(encoding="utf-8", newline="") as text:
         rows = [
-            (float(row["context_length"]), float(row["depth_percent"]) / 100, float(row["score_mean"]))
+            (
+                float(row["context_length"]),
+                float(row["depth_percent"]) / 100,
+                float(row["score_mean"]),
+            )
             for row in csv.DictReader(text)
         ]
     lengths, depths = (sorted({row[at] for row in rows}) for at in (0, 1))
@@ -149,7 +160,9 @@ def published(file: Path) -> Chance:
     binary = "binary" in file.name
     for length, depth, score in rows:
         cells[lengths.index(length), depths.index(depth)] = score if binary else (score - 1) / 9
-    stretch = HIGH / max(lengths) if max(lengths) > HIGH else 1.0  # a longer map is squeezed into the range
+    stretch = (
+        HIGH / max(lengths) if max(lengths) > HIGH else 1.0
+    )  # a longer map is squeezed into the range
     smooth = np.clip(_blurred(np.nan_to_num(cells)) / _blurred(1.0 - np.isnan(cells)), 0.01, 0.995)
     logs, places = np.log2(np.array(lengths) * stretch), np.array(depths)
 
@@ -160,7 +173,9 @@ def published(file: Path) -> Chance:
         a = np.clip((x - logs[i]) / (logs[i + 1] - logs[i]), 0, 1)
         b = np.clip((y - places[j]) / (places[j + 1] - places[j]), 0, 1)
         near = (1 - b) * smooth[i, j] + b * smooth[i, j + 1]
-        return np.asarray((1 - a) * near + a * ((1 - b) * smooth[i + 1, j] + b * smooth[i + 1, j + 1]))
+        return np.asarray(
+            (1 - a) * near + a * ((1 - b) * smooth[i + 1, j] + b * smooth[i + 1, j + 1])
+        )
 
     return chance
 
@@ -172,7 +187,8 @@ def _blurred(cells: Array) -> Array:
         wide = np.concatenate([ends[0], cells, ends[1]], axis=axis)
         size = cells.shape[axis]
         cells = sum(
-            weight * np.take(wide, range(at, at + size), axis) for at, weight in enumerate((0.25, 0.5, 0.25))
+            weight * np.take(wide, range(at, at + size), axis)
+            for at, weight in enumerate((0.25, 0.5, 0.25))
         )
     return cells
 
@@ -188,7 +204,9 @@ def answers(random: np.random.Generator, chance: Array, correlation: float) -> A
     shares, quantiles = _normal()
     limit = np.interp(chance, shares, quantiles)
     limit = np.where(chance >= 1 - 1e-9, np.inf, np.where(chance <= 1e-9, -np.inf, limit))
-    common = np.sqrt(correlation) * random.standard_normal((len(chance), *(1 for _ in chance.shape[1:])))
+    common = np.sqrt(correlation) * random.standard_normal(
+        (len(chance), *(1 for _ in chance.shape[1:]))
+    )
     own = np.sqrt(1 - correlation) * random.standard_normal(chance.shape)
     return np.asarray(common + own < limit, dtype=np.float64)
 
@@ -199,7 +217,8 @@ def log_lengths(count: int) -> Array:
 
 
 def grid_length(curve: Array, lengths: Array, threshold: float = THRESHOLD) -> float:
-    """In tokens what a perfect measurement at these lengths says: straight over their logarithm between."""
+    """In tokens what a perfect measurement at these lengths says: straight over their logarithm
+    between."""
     below = np.flatnonzero(curve < threshold - 1e-12)
     if not len(below):
         return np.inf

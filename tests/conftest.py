@@ -131,15 +131,17 @@ def shared() -> Path:
     """The folder of data and vectors that is not in the repository, or a skip."""
     folder = Path(os.environ.get("NEEDLEMAP_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
-        pytest.skip("compares with other tools' files, which are not in this repository (NEEDLEMAP_SHARED)")
+        pytest.skip(
+            "compares with other tools' files, which are not in this repository (NEEDLEMAP_SHARED)"
+        )
     return folder
 
 
 class Command:
     """`needlemap` in a folder of its own, with no key in its environment but those given.
 
-    Typed in this process, ten times quicker than another one. What is about processes (signals, two at a
-    time, what is imported, other environments of Python) uses `start` or `process`.
+    Typed in this process, ten times quicker than another one. What is about processes (signals, two
+    at a time, what is imported, other environments of Python) uses `start` or `process`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -147,7 +149,9 @@ class Command:
         self.environment = without_keys()
         self.started: list[subprocess.Popen[str]] = []
 
-    def __call__(self, *arguments: object, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *arguments: object, code: int | None = 0
+    ) -> subprocess.CompletedProcess[str]:
         """Run to the end. Exceptions that would be tracebacks are raised. code: None for any."""
         return typed_here(arguments, self.folder, self.environment, code)
 
@@ -163,14 +167,20 @@ class Command:
         """Start and return at once."""
         command = [str(Path(sys.executable).with_name("needlemap")), *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **pipes)
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, text=True, **pipes
+        )
         self.started.append(process)
         return process
 
-    def run(self, wire: Wire, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, wire: Wire, *arguments: object, code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         """`needlemap run` on a wire server, of a model that the arguments may name."""
         asking = self.asking(wire)
-        return self("run", *(asking[2:] if "--model" in arguments else asking), *arguments, code=code)
+        return self(
+            "run", *(asking[2:] if "--model" in arguments else asking), *arguments, code=code
+        )
 
     def asking(self, wire: Wire) -> tuple[str, ...]:
         """The flags that name a wire server, with answers so short that small lengths do."""
@@ -180,12 +190,17 @@ class Command:
     def records(self, run: str = "r") -> list[dict[str, Any]]:
         """All records of a run, file by file as they were begun."""
         files = sorted((self.folder / run).glob("records-*.jsonl"))
-        texts = [file.read_text("utf-8").rpartition("\n")[0] for file in files]  # a line may be under way
+        texts = [
+            file.read_text("utf-8").rpartition("\n")[0] for file in files
+        ]  # a line may be under way
         return [json.loads(line) for text in texts for line in text.splitlines()]
 
     def answered(self, run: str = "r") -> list[dict[str, Any]]:
-        """A run's records by key, without what time, and the places where a walk was cut, make of them."""
-        kept = [{name: row[name] for name in row if name not in _PASSING} for row in self.records(run)]
+        """A run's records by key, without what time, and the places where a walk was cut, make of
+        them."""
+        kept = [
+            {name: row[name] for name in row if name not in _PASSING} for row in self.records(run)
+        ]
         return sorted(kept, key=lambda row: row["key"])
 
     def scored(self, run: str = "r") -> Counter[str]:
@@ -193,7 +208,8 @@ class Command:
         return Counter(row["key"] for row in self.records(run) if row["score"] is not None)
 
     def replicas(self, run: str = "") -> dict[str, int]:
-        """The process numbers of replicas that live, of a run or of all, by the name of their log."""
+        """The process numbers of replicas that live, of a run or of all, by the name of their
+        log."""
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
@@ -202,7 +218,10 @@ class Command:
                 log = Path(os.readlink(process / "fd/1"))
             except OSError:
                 continue
-            ours = "needlemap.models.replicas.replica" in command and str(self.folder / run) in command[-2]
+            ours = (
+                "needlemap.models.replicas.replica" in command
+                and str(self.folder / run) in command[-2]
+            )
             found |= {log.stem: int(process.name)} if ours and state != "Z" else {}
         return found
 
@@ -236,7 +255,8 @@ def until() -> Callable[..., Any]:
 
 
 def without_keys() -> dict[str, str]:
-    """The environment of whoever runs the tests, without keys, addresses, and how a terminal looks."""
+    """The environment of whoever runs the tests, without keys, addresses, and how a terminal
+    looks."""
     return {name: value for name, value in os.environ.items() if not name.endswith(_PRIVATE)}
 
 
@@ -246,7 +266,8 @@ _PRIVATE = ("_API_KEY", "_BASE_URL", "_TOKEN", "COLUMNS", "NO_COLOR", "DONTWRITE
 def typed_here(
     arguments: Sequence[object], folder: Path, environment: Mapping[str, str], code: int | None
 ) -> subprocess.CompletedProcess[str]:
-    """The command line in this process, in a folder and an environment, with nobody at its input."""
+    """The command line in this process, in a folder and an environment, with nobody at its
+    input."""
     out, err, known = _printed(), _printed(), set(sys.modules)
     words = ["needlemap", *map(str, arguments)]
     with (
@@ -321,7 +342,8 @@ def needlemap(tmp_path: Path) -> Iterator[Command]:
 
 @pytest.fixture(scope="session")
 def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of small trained vocabularies: byte-level.json, metaspace.json, unigram.model, bpe.model."""
+    """A folder of small trained vocabularies: byte-level.json, metaspace.json, unigram.model,
+    bpe.model."""
     from needlemap.haystacks.generated import Generated
 
     folder = tmp_path_factory.mktemp("vocabularies")
@@ -329,7 +351,9 @@ def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [source.document(number).text for source in sources for number in range(12)]
     _train_hugging_face(folder, texts)
     lines = [line for text in texts for line in text.split("\n") if line]
-    _train_sentencepiece(folder / "unigram.model", lines, model_type="unigram", hard_vocab_limit=False)
+    _train_sentencepiece(
+        folder / "unigram.model", lines, model_type="unigram", hard_vocab_limit=False
+    )
     plain = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
     _train_sentencepiece(folder / "bpe.model", lines, model_type="bpe", byte_fallback=True, **plain)
     return folder
@@ -342,8 +366,14 @@ def _train_hugging_face(folder: Path, texts: list[str]) -> None:
     specials = ["<|endoftext|>", "<|im_end|>"]
     bytewise = Tokenizer(models.BPE())
     bytewise.pre_tokenizer, bytewise.decoder = level(add_prefix_space=False), decoders.ByteLevel()
-    options: dict[str, Any] = {"vocab_size": 2000, "special_tokens": specials, "show_progress": False}
-    bytewise.train_from_iterator(texts, trainers.BpeTrainer(initial_alphabet=level.alphabet(), **options))
+    options: dict[str, Any] = {
+        "vocab_size": 2000,
+        "special_tokens": specials,
+        "show_progress": False,
+    }
+    bytewise.train_from_iterator(
+        texts, trainers.BpeTrainer(initial_alphabet=level.alphabet(), **options)
+    )
     bytewise.save(str(folder / "byte-level.json"))
     spaced = Tokenizer(models.Unigram())
     spaced.pre_tokenizer, spaced.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
@@ -366,25 +396,32 @@ _OPTIONAL = ("vLLM", "vllm", "may not mount")  # what even CI may lack
 
 
 def pytest_configure() -> None:
-    """In the background of a script a shell lets Ctrl-C be ignored, by all that the tests start too."""
+    """In the background of a script a shell lets Ctrl-C be ignored, by all that the tests start
+    too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
-    """What all tests imported stays: to look through it again and again took a tenth of their time."""
+    """What all tests imported stays: to look through it again and again took a tenth of their
+    time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where all real parts are said to be here, a suite that was skipped for want of one is a failure."""
+    """Where all real parts are said to be here, a suite that was skipped for want of one is a
+    failure."""
     if not os.environ.get("NEEDLEMAP_REQUIRE_REAL_PARTS"):
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    missing = [report for report in skipped if not any(word in str(report.longrepr) for word in _OPTIONAL)]
+    missing = [
+        report for report in skipped if not any(word in str(report.longrepr) for word in _OPTIONAL)
+    ]
     if missing and reporter:
-        reporter.write_line(f"{len(missing)} tests were skipped although all real parts must be here")
+        reporter.write_line(
+            f"{len(missing)} tests were skipped although all real parts must be here"
+        )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -28,7 +28,9 @@ def test_a_run_asks_keeps_and_shows(made):
     assert made.map().overall == 1.0
     assert [cell.n for cell in made.map().cells] == [2] * 6
     assert len(made.records()) == 12
-    assert repr(made).endswith(": baseline/bm25, single, 500–900 tokens, overall 100.0 (n=12, 0 missing))")
+    assert repr(made).endswith(
+        ": baseline/bm25, single, 500–900 tokens, overall 100.0 (n=12, 0 missing))"
+    )
 
 
 def test_the_same_call_again_asks_nothing(made):
@@ -91,9 +93,13 @@ def test_it_is_drawn_and_saved_by_its_suffix(made, tmp_path):
 
 
 def test_separate_runs_are_drawn_as_curves_in_one_picture(made, tmp_path):
-    other = needlemap.run(model="demo/retriever", lengths=[500], depths=[0], out=tmp_path / "o", quiet=True)
+    other = needlemap.run(
+        model="demo/retriever", lengths=[500], depths=[0], out=tmp_path / "o", quiet=True
+    )
     drawn = needlemap.curves([made, other.path], title="Both", width="column")
-    assert [f">{name}" in drawn.svg for name in ("Both", "baseline/bm25", "demo/retriever")] == [True] * 3
+    assert [f">{name}" in drawn.svg for name in ("Both", "baseline/bm25", "demo/retriever")] == [
+        True
+    ] * 3
     assert drawn.save(tmp_path / "new" / "c.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(SettingsError, match=r"ends in \.png, \.svg, \.pdf"):
         drawn.save(tmp_path / "c.bmp")
@@ -121,7 +127,9 @@ def test_two_runs_are_compared(made, lossy):
     assert (found.verdict, found.n) == ("worse", 12)
     assert found.interval[0] < found.difference < found.interval[1] < 0
     assert found.text == repr(found)
-    assert found.text.endswith(f"verdict: {found.text.splitlines()[-1].removeprefix('verdict: ')}\n")
+    assert found.text.endswith(
+        f"verdict: {found.text.splitlines()[-1].removeprefix('verdict: ')}\n"
+    )
     assert "at the ceiling" in found.warning
     assert 0 < found.p < 0.05
 
@@ -140,7 +148,9 @@ def test_a_comparison_is_a_table_a_row_a_length(made, lossy):
     found = needlemap.compare(made, lossy)
     frame = found.to_pandas()
     assert frame["length_tokens"].tolist() == [500, 900]
-    assert {"score_a", "score_b", "difference", "low", "high", "p", "p_holm", "n"} <= set(frame.columns)
+    assert {"score_a", "score_b", "difference", "low", "high", "p", "p_holm", "n"} <= set(
+        frame.columns
+    )
     assert frame["difference"].tolist() == [row["difference"] for row in found.lengths]
 
 

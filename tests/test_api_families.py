@@ -1,4 +1,5 @@
-"""The Python interface to runs with several families: `run`, `load`, `compare`, and what they show."""
+"""The Python interface to runs with several families: `run`, `load`, `compare`, and what they
+show."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def made(file: Path) -> needlemap.Run:
 def lossy(file: Path) -> needlemap.Run:
     """The same trials with so small a window that needles are lost."""
     options = {"window": 700}
-    return needlemap.run(f"suite:{file}", out=file.parent / "l", repeats=5, quiet=True, model_options=options)
+    return needlemap.run(
+        f"suite:{file}", out=file.parent / "l", repeats=5, quiet=True, model_options=options
+    )
 
 
 def test_a_suite_asks_its_families_and_keeps_each_as_a_run(made):
@@ -79,7 +82,9 @@ def test_what_is_on_the_disk_is_loaded(made):
 
 def test_what_only_one_family_has_is_taken_of_one(made):
     for asked in (made.map, made.about):
-        with pytest.raises(NeedlemapError, match=r"several families\. Take one of them: \.families\['key'\]"):
+        with pytest.raises(
+            NeedlemapError, match=r"several families\. Take one of them: \.families\['key'\]"
+        ):
             asked()
     assert len(made.records()) == 90
     assert made.families["one"].families[""].records() == made.families["one"].records()
@@ -95,12 +100,16 @@ def test_a_table_has_a_row_a_family_and_length(made):
 
 
 def test_it_is_drawn_and_saved_with_all_families_side_by_side(made, tmp_path):
-    drawn = made.plot().svg  # what all have in common is said once, and no name of a family is broken
+    drawn = (
+        made.plot().svg
+    )  # what all have in common is said once, and no name of a family is broken
     assert [f">{name}<" in drawn or f">{name} ·" in drawn for name in FAMILIES] == [True] * 3
     assert drawn.count("baseline/bm25") == 1
     assert made.save(tmp_path / "maps.svg").read_text().startswith("<svg")
     assert len(made.save(tmp_path / "cells.csv").read_text().splitlines()) == 1 + 3 * 6
-    assert "<title>suite mine · baseline/bm25</title>" in made.save(tmp_path / "page.html").read_text()
+    assert (
+        "<title>suite mine · baseline/bm25</title>" in made.save(tmp_path / "page.html").read_text()
+    )
     bundle, _ = made._repr_mimebundle_()
     assert bundle["image/png"].startswith(b"\x89PNG")
     assert bundle["text/plain"] == made.text
@@ -115,7 +124,12 @@ def test_it_works_where_a_loop_runs_already(file, tmp_path):
 
 def test_a_suite_that_cannot_succeed_says_so_after_its_first_family(file, tmp_path, wire):
     wire.schedule("401", cycle=True)
-    asked = {"model": "openai/m", "base_url": wire.base_url, "tokenizer": "cl100k_base", "quiet": True}
+    asked = {
+        "model": "openai/m",
+        "base_url": wire.base_url,
+        "tokenizer": "cl100k_base",
+        "quiet": True,
+    }
     with pytest.raises(NeedlemapError, match="every request would fail"):
         needlemap.run(f"suite:{file}", out=tmp_path / "s", canary=False, **asked)
     assert list(needlemap.load(tmp_path / "s").families) == ["key"]
@@ -135,7 +149,9 @@ def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
 
 
 def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, tmp_path):
-    run = needlemap.run(f"suite:{file}", out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1)
+    run = needlemap.run(
+        f"suite:{file}", out=tmp_path / "s", quiet=True, limit_tokens=9000, concurrency=1
+    )
     assert list(run.outcomes) == ["key", "one"]
     assert run.outcomes["one"].stopped == run.outcome.stopped
     assert run.outcome.scored == sum(outcome.scored for outcome in run.outcomes.values())
@@ -155,5 +171,7 @@ def test_two_suites_are_compared(made, lossy, typed):
 
 
 def test_a_run_with_one_family_is_not_compared_with_one_of_several(made):
-    with pytest.raises(NeedlemapError, match=r"is a suite and .* is not\. Compare two suites, or one of its"):
+    with pytest.raises(
+        NeedlemapError, match=r"is a suite and .* is not\. Compare two suites, or one of its"
+    ):
         needlemap.compare(made, made.families["key"])

@@ -1,4 +1,5 @@
-"""A function is a model and a scorer, and a run can be awaited: what Python's callers may hand over."""
+"""A function is a model and a scorer, and a run can be awaited: what Python's callers may hand
+over."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.plugins import Score
 from needlemap.records.record import Record
 
-SMALL: dict[str, Any] = {"lengths": "500", "depths": "0,100", "max_answer_tokens": 40, "quiet": True}
+SMALL: dict[str, Any] = {
+    "lengths": "500",
+    "depths": "0,100",
+    "max_answer_tokens": 40,
+    "quiet": True,
+}
 
 
 def answer(_messages: list[dict[str, str]]) -> str:
@@ -83,7 +89,9 @@ def test_an_async_scorer_is_awaited(tmp_path):
         await asyncio.sleep(0)
         return 1.0
 
-    assert needlemap.run(model=answer, scorer=judged, out=tmp_path / "r", **SMALL).map().overall == 1
+    assert (
+        needlemap.run(model=answer, scorer=judged, out=tmp_path / "r", **SMALL).map().overall == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,8 @@ def test_the_command_line_takes_a_scorer_by_its_name(needlemap):
     needlemap("run", "bm25", *grid, "-o", "s")
     assert "50.0" in needlemap("score", "s", "--scorer", "python/mine:half").stdout
     assert (
-        "No module 'nowhere' here" in needlemap("score", "s", "--scorer", "python/nowhere:f", code=2).stderr
+        "No module 'nowhere' here"
+        in needlemap("score", "s", "--scorer", "python/nowhere:f", code=2).stderr
     )
 
 
@@ -119,8 +128,15 @@ def test_what_a_stranger_s_run_names_as_its_scorer_is_not_run(needlemap):
     (needlemap.folder / "trap.py").write_text("open('sprung', 'w')\ndef f(a, r):\n    return 1\n")
     file = needlemap.folder / "r" / "run.json"
     about = json.loads(file.read_text())
-    file.write_text(json.dumps(about | {"scorer": {"name": "python/trap:f", "options": {}, "rule": 1}}))
-    for command in (("report", "r"), ("report", "r", "--json"), ("list", "runs", "."), ("compare", "r", "r")):
+    file.write_text(
+        json.dumps(about | {"scorer": {"name": "python/trap:f", "options": {}, "rule": 1}})
+    )
+    for command in (
+        ("report", "r"),
+        ("report", "r", "--json"),
+        ("list", "runs", "."),
+        ("compare", "r", "r"),
+    ):
         needlemap(*command, code=None)
     assert not (needlemap.folder / "sprung").exists()
 
@@ -141,7 +157,9 @@ def test_several_models_are_one_run_with_a_run_each(tmp_path):
 
 
 def test_a_plan_of_several_has_each_and_the_sum():
-    plan = needlemap.make_plan(model=["openai/gpt-4o", "openai/gpt-4o-mini"], lengths="1k", depths="0,100")
+    plan = needlemap.make_plan(
+        model=["openai/gpt-4o", "openai/gpt-4o-mini"], lengths="1k", depths="0,100"
+    )
     assert [each["model"] for each in plan["models"]] == ["openai/gpt-4o", "openai/gpt-4o-mini"]
     assert plan["total"]["prompts"] == 4
 
@@ -157,7 +175,9 @@ def test_a_run_is_awaited_while_the_loop_goes_on(tmp_path):
         ticks, done = (
             0,
             asyncio.ensure_future(
-                needlemap.arun(model=slow_answer, out=tmp_path / "r", **{**SMALL, "lengths": "500,600"})
+                needlemap.arun(
+                    model=slow_answer, out=tmp_path / "r", **{**SMALL, "lengths": "500,600"}
+                )
             ),
         )
         while not done.done():
@@ -190,7 +210,10 @@ def test_one_that_is_cancelled_keeps_what_was_scored_and_goes_on(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temprature": 1}, "Unknown setting 'temprature' in the call. Did you mean 'temperature'?"),
+        (
+            {"temprature": 1},
+            "Unknown setting 'temprature' in the call. Did you mean 'temperature'?",
+        ),
         ({"model": "openai/m"}, "Give tokenizer: a path to its tokenizer.json"),
         ({"model": "baseline/bm25", "temperature": 1.0}, "takes no temperature: leave it out."),
         ({"model": 7}, "Setting 'model' in the call: must be a string, got 7."),

@@ -1,4 +1,5 @@
-"""Each benchmark runs, checks its own results, and ends with one JSON object. Speeds are asserted nowhere.
+"""Each benchmark runs, checks its own results, and ends with one JSON object. Speeds are asserted
+nowhere.
 
 The one of memory over time, soak.py: tests/reliability/test_soak.py.
 NEEDLEMAP_ARCHITECTURES: which architectures are tried (six, one of each sort; in CI fifteen).
@@ -21,12 +22,36 @@ PROMISED = {
     "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
     "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
-    "generation": {"ruler_items_per_min", "built_times_most", "floor_times_most", "items_per_s_least"},
+    "generation": {
+        "ruler_items_per_min",
+        "built_times_most",
+        "floor_times_most",
+        "items_per_s_least",
+    },
     "prompts": {"times_peer_cold", "times_peer_cold_settings", "times_peer_build", "times_memcpy"},
-    "report": {"build_s", "build_cpu_s", "limit_cpu_s", "build_over_limit", "mb", "mb_100", "trials"},
+    "report": {
+        "build_s",
+        "build_cpu_s",
+        "limit_cpu_s",
+        "build_over_limit",
+        "mb",
+        "mb_100",
+        "trials",
+    },
     "statistics": {
-        *("coverage_cell", "coverage_margin", "coverage_effective", "coverage_paired", "width_over_oracle"),
-        *("coverage_few_mild", "coverage_few_strong", "coverage_true_length_least", "power_two_over_one"),
+        *(
+            "coverage_cell",
+            "coverage_margin",
+            "coverage_effective",
+            "coverage_paired",
+            "width_over_oracle",
+        ),
+        *(
+            "coverage_few_mild",
+            "coverage_few_strong",
+            "coverage_true_length_least",
+            "power_two_over_one",
+        ),
         *("false_no_worse_most", "false_no_worse_clustered_10", "false_no_worse_clustered_50"),
         *("smooth_error_over_raw", "smooth_withheld_where_worse", "smooth_drawn_where_half"),
     },
@@ -53,7 +78,9 @@ def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name,
     if name in ("memory", "prompts"):
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
     if name == "architectures":
-        pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+        pytest.importorskip(
+            "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+        )
     whole = name == "architectures" and ARCHITECTURES
     form = ["--brief", "--only", str(ARCHITECTURES)] if whole else ["--smoke"]
     # No shared folder: the generated haystack must do, as on anyone's machine.

@@ -1,4 +1,5 @@
-"""Where a text may be cut: between characters, at sentence ends in any script, and where counts add up."""
+"""Where a text may be cut: between characters, at sentence ends in any script, and where counts add
+up."""
 
 from __future__ import annotations
 
@@ -103,8 +104,12 @@ def test_a_needle_goes_to_a_sentence_end_near_the_wanted_position(wanted, size, 
     assert ending(30, 130, 170, 260, 760, 850).place(wanted, size) == expected
 
 
-@pytest.mark.parametrize(("wanted", "size", "expected"), [(150, 400, 0), (201, 400, 400), (150, 160, 400)])
-def test_of_a_long_sentence_it_goes_to_the_nearer_end_the_used_tokens_end_being_one(wanted, size, expected):
+@pytest.mark.parametrize(
+    ("wanted", "size", "expected"), [(150, 400, 0), (201, 400, 400), (150, 160, 400)]
+)
+def test_of_a_long_sentence_it_goes_to_the_nearer_end_the_used_tokens_end_being_one(
+    wanted, size, expected
+):
     assert ending(400).place(wanted, size) == expected
 
 
@@ -193,6 +198,8 @@ def test_a_piece_is_counted_behind_what_may_stand_before_it(piece):
     whole, before = seen
     assert whole == before + piece
     plain = TokenText(
-        whole.encode(), np.zeros(2, np.int32), np.array([0, len(before.encode()), len(whole.encode())])
+        whole.encode(),
+        np.zeros(2, np.int32),
+        np.array([0, len(before.encode()), len(whole.encode())]),
     )
     assert Cuts.of(plain).safe_before.tolist()[1] == 1

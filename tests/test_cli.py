@@ -10,13 +10,24 @@ from pathlib import Path
 import pytest
 
 SMALL = ("--lengths", "400", "--depths", "0,50")
-SERVED = ("run", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+SERVED = (
+    "run",
+    "--model",
+    "openai/m",
+    "--base-url",
+    "http://127.0.0.1:9/v1",
+    "--tokenizer",
+    "cl100k_base",
+)
 WRONG = {
     "preset": (["run", "cdme-8"], "Unknown preset 'cdme-8'. Did you mean 'cdme-8k'?"),
     "no settings file": (["run", "my.yaml"], "No settings file at 'my.yaml'."),
     "unreadable YAML": (["run", "torn.yaml"], "'torn.yaml' is not readable YAML: "),
     "YAML list": (["run", "list.yaml"], "'list.yaml' must be a mapping of settings to values"),
-    "YAML setting": (["run", "typo.yaml"], "Unknown setting 'lenghts' in typo.yaml. Did you mean 'lengths'?"),
+    "YAML setting": (
+        ["run", "typo.yaml"],
+        "Unknown setting 'lenghts' in typo.yaml. Did you mean 'lengths'?",
+    ),
     "flag": (["run", "--lenghts", "1k"], "No such option: --lenghts"),
     "model": (["run", "--model", "opena/gpt-4o"], "Unknown model 'opena'. Did you mean 'openai'?"),
     "no model name": (
@@ -35,12 +46,21 @@ WRONG = {
         ["run", "--model", "baseline/bm25", "--model-options", "windw=1", *SMALL],
         "Unknown option 'windw' of Baseline. Did you mean 'window'?",
     ),
-    "pair": (["run", "--model-options", "window"], "--model-options takes KEY=VALUE, got 'window'."),
+    "pair": (
+        ["run", "--model-options", "window"],
+        "--model-options takes KEY=VALUE, got 'window'.",
+    ),
     "task": (["run", "--task", "singel"], "Unknown task 'singel'. Did you mean 'single'?"),
     "scorer": (["run", "--scorer", "judg", *SMALL], "Unknown scorer 'judg'. Did you mean 'judge'?"),
-    "haystack": (["run", "--haystack", "foldr", *SMALL], "Unknown haystack 'foldr'. Did you mean 'folder'?"),
+    "haystack": (
+        ["run", "--haystack", "foldr", *SMALL],
+        "Unknown haystack 'foldr'. Did you mean 'folder'?",
+    ),
     "tokenizer": (["run", "--tokenizer", "cl10k_base", *SMALL], "Unknown tokenizer 'cl10k_base'."),
-    "which tokens": (["run", "--model", "openai/m"], "Give --tokenizer: a path to its tokenizer.json"),
+    "which tokens": (
+        ["run", "--model", "openai/m"],
+        "Give --tokenizer: a path to its tokenizer.json",
+    ),
     "template": (
         ["run", "--template", "chat-e", *SMALL],
         "Unknown template 'chat-e'. Did you mean 'chat-en'?",
@@ -49,7 +69,10 @@ WRONG = {
         ["run", "--needle", "{who} eats.", "--question", "Who?", *SMALL],
         "needle: unknown placeholder {who}.",
     ),
-    "length": (["run", "--model", "baseline/bm25", "--lengths", "200"], "Use lengths of 354 or more"),
+    "length": (
+        ["run", "--model", "baseline/bm25", "--lengths", "200"],
+        "Use lengths of 354 or more",
+    ),
     "no length": (["run", "--lengths", "many"], "'many' is not a number. Write 4000, 4k or 1M."),
     "depth": (["run", "--depths", "0,101"], "depths: 101 is outside 0..100"),
     "number": (
@@ -61,7 +84,10 @@ WRONG = {
         ["run", "--haystack", "folder", "--haystack-path", "nowhere", *SMALL],
         "No file or folder at 'nowhere'. Give one with --haystack-path.",
     ),
-    "no path": (["run", "--haystack", "folder", *SMALL], "Haystack 'folder' needs --haystack-path."),
+    "no path": (
+        ["run", "--haystack", "folder", *SMALL],
+        "Haystack 'folder' needs --haystack-path.",
+    ),
     "empty folder": (
         ["run", "--haystack", "folder", "--haystack-path", "empty", *SMALL],
         "Folder 'empty' holds no document that can be read. Readable: .txt",
@@ -74,7 +100,10 @@ WRONG = {
         ["run", "--haystack", "jsonl", "--haystack-path", "broken.jsonl", *SMALL],
         "broken.jsonl, line 2: not JSON",
     ),
-    "too short": (["run", "--haystack", "jsonl", "--haystack-path", "short.jsonl", *SMALL], "short"),
+    "too short": (
+        ["run", "--haystack", "jsonl", "--haystack-path", "short.jsonl", *SMALL],
+        "short",
+    ),
     "known answer": (
         ["run", "--needle", "The sky is", "--question", "What is?", "--keywords", "the", *SMALL],
         "or allow it with --collisions warn.",
@@ -92,21 +121,29 @@ WRONG = {
         [*SERVED[:3], "--base-url", "localhost", "--tokenizer", "gpt-4"],
         "'localhost' is no base URL",
     ),
-    "reserved field": ([*SERVED, "--request", "stream=true", *SMALL], "Request field 'stream' cannot be set"),
+    "reserved field": (
+        [*SERVED, "--request", "stream=true", *SMALL],
+        "Request field 'stream' cannot be set",
+    ),
     "function": (["run", "--model", "python/nowhere:f", *SMALL], "No module 'nowhere' here ("),
     "run folder is a file": (
         ["run", "-o", "torn.yaml", *SMALL],
-        "'torn.yaml': File exists. A file stands where a folder is wanted: give another one with -o.",
+        "'torn.yaml': File exists. A file stands where a folder is wanted: give another one with "
+        "-o.",
     ),
     "run folder is nowhere": (
         ["run", "-o", "/proc/x", *SMALL],
-        "'/proc/x': No such file or directory. Is it spelt right? Where it is to be written: give another",
+        "'/proc/x': No such file or directory. Is it spelt right? Where it is to be written: give "
+        "another",
     ),
     "no room for the answer": (
         ["run", "--lengths", "1k", "--depths", "0", "--max-answer-tokens", "5000"],
         "or a smaller --max-answer-tokens.",
     ),
-    "run.json is none": (["report", "torn"], "'torn/run.json' is not a run's: it is no JSON (line 1, column"),
+    "run.json is none": (
+        ["report", "torn"],
+        "'torn/run.json' is not a run's: it is no JSON (line 1, column",
+    ),
     "no run": (["report", "nowhere"], "No run at 'nowhere': it holds no run.json."),
     "no such list": (["list", "preset"], "Cannot list 'preset'. Did you mean 'presets'?"),
     "no command": (["rum"], "No such command 'rum'."),
@@ -114,7 +151,10 @@ WRONG = {
         ["prompts", *SMALL, "-o", "nowhere/x.jsonl"],
         "'nowhere/x.jsonl': No such file or directory. Is it spelt right?",
     ),
-    "no file to score": (["score", "nowhere.jsonl", "--scorer", "exact"], "No file at 'nowhere.jsonl'."),
+    "no file to score": (
+        ["score", "nowhere.jsonl", "--scorer", "exact"],
+        "No file at 'nowhere.jsonl'.",
+    ),
     "broken line to score": (
         ["score", "broken.jsonl", "--scorer", "exact"],
         "broken.jsonl, line 1: no text in",
@@ -148,7 +188,9 @@ def says_what_to_type(said: str, code: int, out: str, err: str) -> None:
     lines = [line for line in err.splitlines() if not any(words in line for words in before)]
     assert code == 2
     assert said in lines[-1]
-    assert err.startswith("Usage: ") or (len(lines) == 1 and lines[0].startswith("needlemap: ")), err
+    assert err.startswith("Usage: ") or (len(lines) == 1 and lines[0].startswith("needlemap: ")), (
+        err
+    )
     assert out == ""
 
 
@@ -167,10 +209,15 @@ def test_so_does_every_other_mistake(folder, typed, name):
 
 
 def test_keys_are_in_no_file_and_no_output_even_when_the_server_repeats_them(needlemap, wire):
-    keys = {"OPENAI_API_KEY": "sk-planted-0123456789", "ANTHROPIC_API_KEY": "planted_without_a_prefix"}
+    keys = {
+        "OPENAI_API_KEY": "sk-planted-0123456789",
+        "ANTHROPIC_API_KEY": "planted_without_a_prefix",
+    }
     needlemap.environment |= keys
     said = ""
-    for number, model in enumerate(("openai/m", "anthropic/m", "openai/fault-401", "anthropic/fault-401")):
+    for number, model in enumerate(
+        ("openai/m", "anthropic/m", "openai/fault-401", "anthropic/fault-401")
+    ):
         flags = ("--model", model, *SMALL, "--retries", "0", "-o", f"r{number}")
         ended = needlemap.run(wire, *flags, code=2 if "401" in model else 0)
         said += ended.stdout + ended.stderr
@@ -192,7 +239,9 @@ def test_help_is_quick_and_names_every_command():
         "print([name for name in sys.modules if name.split('.')[0] in "
         "('openai', 'anthropic', 'numpy', 'rich', 'vl_convert', 'asyncio', 'tokenizers')])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     for command in ("run", "prompts", "score", "report", "list", "replay"):
         assert f"\n  {command} " in shown
     assert shown.splitlines()[-1] == "[]"
@@ -206,15 +255,27 @@ def test_run_help_shows_each_setting_once_in_its_group(needlemap):
     assert "(default 4)" in shown
 
 
-def test_help_leaves_the_older_tools_names_and_ways_to_their_page_and_they_are_flags_all_the_same(typed):
+def test_help_leaves_the_older_tools_names_and_ways_to_their_page_and_they_are_flags_all_the_same(
+    typed,
+):
     shown = typed("run", "--help").stdout
-    for flag in ("context_lengths_min", "--placement", "--counts", "--sigmoid-ends", "--save-contexts"):
+    for flag in (
+        "context_lengths_min",
+        "--placement",
+        "--counts",
+        "--sigmoid-ends",
+        "--save-contexts",
+    ):
         assert flag not in shown
     assert "docs/coming-from.md" in shown.splitlines()[-1]
     grid = ("--lengths", "900", "--depths", "50", "--model", "baseline/bm25")
     asked = [
         json.loads(typed("prompts", *grid, *more).stdout)["tokens"]
-        for more in ((), ("--counts", "context"), ("--counts", "context", "--reserve-tokens", "100"))
+        for more in (
+            (),
+            ("--counts", "context"),
+            ("--counts", "context", "--reserve-tokens", "100"),
+        )
     ]
     assert asked[0] < asked[1] < asked[2]
 
@@ -248,10 +309,22 @@ def answer(messages):
 """
 
 
-def test_what_ones_own_function_raised_names_its_line_and_debug_shows_all_of_it_without_keys(needlemap):
+def test_what_ones_own_function_raised_names_its_line_and_debug_shows_all_of_it_without_keys(
+    needlemap,
+):
     (needlemap.folder / "mine.py").write_text(RAISING)
     needlemap.environment["MY_API_KEY"] = "abcdefgh-12345"
-    typed = ("run", "--model", "python/mine:answer", "--lengths", "400", "--depths", "0:100:5", "-o", "r")
+    typed = (
+        "run",
+        "--model",
+        "python/mine:answer",
+        "--lengths",
+        "400",
+        "--depths",
+        "0:100:5",
+        "-o",
+        "r",
+    )
     assert "ValueError: it went wrong" in (plain := needlemap(*typed, code=2).stderr)
     assert "(mine.py, line 4)." in plain
     assert needlemap.records()[0]["error"].endswith("(mine.py, line 4)")

@@ -37,7 +37,9 @@ def test_a_text_is_held_from_where_it_first_stands_whole():
 
 def test_many_words_are_found_where_few_would_be():
     few = collisions(Held(TOKENS), len(TOKENS), ["foxes", "absent", ""])
-    many = collisions(Held(TOKENS), len(TOKENS), ["foxes", *(f"absent{number}" for number in range(99))])
+    many = collisions(
+        Held(TOKENS), len(TOKENS), ["foxes", *(f"absent{number}" for number in range(99))]
+    )
     assert few == many == {"foxes": TEXT.index("foxes")}
 
 

@@ -49,7 +49,9 @@ def test_the_step_is_the_first_hard_enough_or_the_nearest():
 
 
 def frozen(**options: object) -> Difficulty:
-    return Difficulty(task="multikey", task_options=options, reference=Reference(model="a/b", score=80, n=9))
+    return Difficulty(
+        task="multikey", task_options=options, reference=Reference(model="a/b", score=80, n=9)
+    )
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):

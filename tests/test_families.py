@@ -73,9 +73,15 @@ def test_a_familys_own_depths_stay_as_it_may_ask_about_the_whole_text():
         ("families: {a: {preset: passkey}}\nsetting: {}", "Did you mean 'settings'"),
         ("families: {a: 3}", "'a' must be a mapping"),
         ("families: {../a: {preset: passkey}}", "names a folder"),
-        ("families: {a: {preset: passky}}", "Family 'a': Unknown preset 'passky'. Did you mean 'passkey'"),
+        (
+            "families: {a: {preset: passky}}",
+            "Family 'a': Unknown preset 'passky'. Did you mean 'passkey'",
+        ),
         ("families: {a: {lenghts: 3}}", "Unknown setting 'lenghts' in family 'a' of suite 'bad'"),
-        ("families: {a: {task: kv, model: baseline/random}, b: {task: kv}}", "'model' must be the same"),
+        (
+            "families: {a: {task: kv, model: baseline/random}, b: {task: kv}}",
+            "'model' must be the same",
+        ),
         ("families: {a: {limit_tokens: 10}, b: {}}", "'limit_tokens' must be the same"),
         ("families: {a: [", "not readable YAML"),
     ],

@@ -32,7 +32,8 @@ CHATML = (
 )
 PLAIN = "[INST] {{ messages[-1]['content'] | trim }} [/INST]"  # nothing special around the text
 LLAMA_3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| "
+    r"?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
 )
 TEXTS = [
@@ -42,7 +43,9 @@ TEXTS = [
 ]
 
 
-def trained(tokenizer: Tokenizer, kind: Any, *, alphabet: bool = False, **options: Any) -> Tokenizer:
+def trained(
+    tokenizer: Tokenizer, kind: Any, *, alphabet: bool = False, **options: Any
+) -> Tokenizer:
     letters = pre_tokenizers.ByteLevel.alphabet() if alphabet else []
     trainer = kind(
         vocab_size=2400,
@@ -69,7 +72,9 @@ def byte_level(*splits: Any, normalizer: Any = None) -> Tokenizer:
 
 
 def llama_3() -> Tokenizer:
-    return byte_level(pre_tokenizers.Split(Regex(LLAMA_3), "isolated"), normalizer=normalizers.NFC())
+    return byte_level(
+        pre_tokenizers.Split(Regex(LLAMA_3), "isolated"), normalizer=normalizers.NFC()
+    )
 
 
 def superwords() -> Tokenizer:
@@ -80,7 +85,9 @@ def superwords() -> Tokenizer:
 def llama_2() -> Tokenizer:
     """As SentencePiece's BPE comes out of a conversion: a blank before every text."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁"), "merged_with_next")
     trained(tokenizer, trainers.BpeTrainer)
     made = json.loads(tokenizer.to_str()) | {"pre_tokenizer": None}
@@ -137,19 +144,27 @@ Folders = Callable[..., Path]
 
 
 def experiment(folder: Path, **given: Any) -> Experiment:
-    small = {"tokenizer": "gpt-4", "lengths": "300,900", "depths": "0:100:5", "max_answer_tokens": 8}
+    small = {
+        "tokenizer": "gpt-4",
+        "lengths": "300,900",
+        "depths": "0:100:5",
+        "max_answer_tokens": 8,
+    }
     return prepare(configure(None, {"model": f"hf/{folder}", **small, **given}))
 
 
 def feeder(folder: Path) -> Feeder:
     files = ModelFiles(str(folder))
-    return Feeder(load(str(files.tokenizer)), Chat.of(files, base=False, template_options={}).render)
+    return Feeder(
+        load(str(files.tokenizer)), Chat.of(files, base=False, template_options={}).render
+    )
 
 
 def whole(folder: Path, made: Experiment) -> list[list[int]]:
     """The ids of each prompt, tokenised as one text."""
     rows = [
-        tuple((message.role, message.content) for message in trial.prompt.messages) for trial in made.trials
+        tuple((message.role, message.content) for message in trial.prompt.messages)
+        for trial in made.trials
     ]
     spans = map(feeder(folder).whole, rows)
     return [[int(number) for span in each for number in span.ids] for each in spans]
@@ -168,7 +183,12 @@ def test_the_ids_are_those_of_the_whole_text(
 
 def served(folder: Path, **given: Any) -> Experiment:
     """The same of a server of the same weights."""
-    small = {"tokenizer": str(folder), "lengths": "300,900", "depths": "0:100:5", "max_answer_tokens": 8}
+    small = {
+        "tokenizer": str(folder),
+        "lengths": "300,900",
+        "depths": "0:100:5",
+        "max_answer_tokens": 8,
+    }
     return prepare(configure(None, {"model": "openai/m", **small, **given}))
 
 
@@ -180,21 +200,29 @@ def framing(folder: Path, made: Experiment) -> int:
 
 @pytest.mark.parametrize("mode", ["exact", "bins"])  # the others: test_so_they_are_in_every_mode
 @pytest.mark.parametrize("kind", ["byte_level", "llama_3", "llama_2"])
-def test_a_model_here_and_a_server_of_it_are_asked_the_same(folders: Folders, kind: str, mode: str) -> None:
-    """Lengths of one were sums of spans, those of the other counts of texts, a word or two apart."""
+def test_a_model_here_and_a_server_of_it_are_asked_the_same(
+    folders: Folders, kind: str, mode: str
+) -> None:
+    """Lengths of one were sums of spans, those of the other counts of texts, a word or two
+    apart."""
     folder = folders(kind)
     template = {"template": str(folder / "user.yaml"), "mode": mode, "repeats": 2}
-    (folder / "user.yaml").write_text('messages: [{role: user, text: "{haystack}\\n\\n{question}"}]')
+    (folder / "user.yaml").write_text(
+        'messages: [{role: user, text: "{haystack}\\n\\n{question}"}]'
+    )
     here = experiment(folder, **template, tokenizer="auto")
     there = served(folder, **template, framing_tokens=framing(folder, served(folder, **template)))
     prompts = [[trial.prompt for trial in each.trials] for each in (here, there)]
     assert [prompt.sha256 for prompt in prompts[0]] == [prompt.sha256 for prompt in prompts[1]]
-    assert [prompt.ids_sha256 for prompt in prompts[0]] == [prompt.ids_sha256 for prompt in prompts[1]]
+    assert [prompt.ids_sha256 for prompt in prompts[0]] == [
+        prompt.ids_sha256 for prompt in prompts[1]
+    ]
     assert all(prompt.ids_sha256 for prompt in prompts[0])
     assert [prompt.ids.tolist() for prompt in prompts[0]] == whole(folder, here)
     assert [prompt.tokens for prompt in prompts[0]] == [len(prompt.ids) for prompt in prompts[0]]
     assert {
-        trial.cell.length_tokens - 8 + trial.prompt.off_by - trial.prompt.tokens for trial in here.trials
+        trial.cell.length_tokens - 8 + trial.prompt.off_by - trial.prompt.tokens
+        for trial in here.trials
     } == {0}
 
 
@@ -224,12 +252,16 @@ def test_the_hash_of_what_is_seen_is_that_of_the_ids(folders: Folders) -> None:
         {"needle": "It says <|im_end|> here.", "question": "What does it say?"},
     ],
 )
-def test_what_a_server_may_see_otherwise_is_not_claimed(folders: Folders, given: dict[str, Any]) -> None:
+def test_what_a_server_may_see_otherwise_is_not_claimed(
+    folders: Folders, given: dict[str, Any]
+) -> None:
     made = served(folders("llama_3"), **given)
     assert {trial.prompt.ids_sha256 for trial in made.trials} == {""}
 
 
-def test_nor_is_it_where_the_haystack_spells_special_tokens(folders: Folders, tmp_path: Path) -> None:
+def test_nor_is_it_where_the_haystack_spells_special_tokens(
+    folders: Folders, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text("<|im_end|> " + " ".join(TEXTS[:12]))
     given = {"haystack": "folder", "haystack_path": str(tmp_path)}
     assert {trial.prompt.ids_sha256 for trial in served(folders("llama_3"), **given).trials} == {""}
@@ -247,7 +279,8 @@ def test_a_servers_template_variables_are_heeded(folders: Folders) -> None:
 
 def test_the_keys_of_a_server_do_not_hang_on_what_is_seen(folders: Folders) -> None:
     keys = [
-        [trial.key for trial in served(folders("llama_3", template)).trials] for template in (CHATML, PLAIN)
+        [trial.key for trial in served(folders("llama_3", template)).trials]
+        for template in (CHATML, PLAIN)
     ]
     assert keys[0] == keys[1]
 
@@ -263,7 +296,9 @@ def test_prompts_that_a_server_was_asked_are_fed_as_they_are(folders: Folders, a
     assert hashes[0] == hashes[1]
     assert not {trial.key for trial in theirs.trials} & {trial.key for trial in ours.trials}
     if asker == "openai":
-        assert {trial.prompt.ids_sha256 for trial in ours.trials} == {""}, "nobody said whose template it has"
+        assert {trial.prompt.ids_sha256 for trial in ours.trials} == {""}, (
+            "nobody said whose template it has"
+        )
     else:
         assert [trial.prompt.ids.tolist() for trial in ours.trials] == whole(folder, ours)
         assert [trial.prompt.tokens for trial in ours.trials] == [
@@ -280,14 +315,19 @@ def test_so_they_are_where_a_haystack_spells_special_tokens(
     text = " ".join(document.text for document in islice(documents, 8))
     (tmp_path / "a.txt").write_text(
         "".join(
-            word + (SPECIAL[place % 3] if place % 4 == 0 else " ") for place, word in enumerate(text.split())
+            word + (SPECIAL[place % 3] if place % 4 == 0 else " ")
+            for place, word in enumerate(text.split())
         )
     )
     given = {"haystack": "folder", "haystack_path": str(tmp_path)}
-    made = experiment(folder, **given, needle="It says <|im_end|> here.", question="What does <s> say?")
+    made = experiment(
+        folder, **given, needle="It says <|im_end|> here.", question="What does <s> say?"
+    )
     assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
     ends = Tokenizer.from_file(str(folder / "tokenizer.json")).token_to_id("<|im_end|>")
-    assert {trial.prompt.ids.tolist().count(ends) for trial in made.trials} == {2}  # the template's own
+    assert {trial.prompt.ids.tolist().count(ends) for trial in made.trials} == {
+        2
+    }  # the template's own
 
 
 @pytest.mark.parametrize("mode", ["exact", "bins", "lattice", "single", "cold"])
@@ -298,9 +338,16 @@ def test_so_they_are_in_every_mode(folders: Folders, mode: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama_3", "llama_2"])
-def test_so_they_are_where_characters_are_split_as_opencompass_does(folders: Folders, kind: str) -> None:
+def test_so_they_are_where_characters_are_split_as_opencompass_does(
+    folders: Folders, kind: str
+) -> None:
     folder = folders(kind)
-    given = {"placement": "token", "counts": "context", "lengths": "300:330:11", "depths": "0:100:7"}
+    given = {
+        "placement": "token",
+        "counts": "context",
+        "lengths": "300:330:11",
+        "depths": "0:100:7",
+    }
     made = experiment(folder, language="chinese", **given)
     assert any("\ufffd" in trial.prompt.context_text for trial in made.trials)
     assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
@@ -308,7 +355,13 @@ def test_so_they_are_where_characters_are_split_as_opencompass_does(folders: Fol
 
 @pytest.mark.parametrize(
     ("kind", "windowed"),
-    [("byte_level", True), ("llama_3", True), ("llama_2", True), ("chunks", False), ("lowercase", False)],
+    [
+        ("byte_level", True),
+        ("llama_3", True),
+        ("llama_2", True),
+        ("chunks", False),
+        ("lowercase", False),
+    ],
 )
 def test_whole_prompts_are_tokenised_where_windows_cannot_be_trusted(
     folders: Folders, kind: str, windowed: bool
@@ -321,14 +374,22 @@ def test_lengths_stay_those_of_the_counting_vocabulary(folders: Folders) -> None
     """The same prompts, byte for byte, as a server that is sent text would get."""
     ours = experiment(folders("llama_3"))
     theirs = prepare(ours.settings.model_copy(update={"model": "openai/gpt-4"}))
-    assert [trial.prompt.sha256 for trial in ours.trials] == [trial.prompt.sha256 for trial in theirs.trials]
-    assert [trial.prompt.tokens for trial in ours.trials] == [trial.prompt.tokens for trial in theirs.trials]
+    assert [trial.prompt.sha256 for trial in ours.trials] == [
+        trial.prompt.sha256 for trial in theirs.trials
+    ]
+    assert [trial.prompt.tokens for trial in ours.trials] == [
+        trial.prompt.tokens for trial in theirs.trials
+    ]
     assert ours.tokenizer.name == "gpt-4" or "cl100k" in ours.tokenizer.name
 
 
 def test_opencompass_prompts_are_theirs_whatever_the_model(folders: Folders, shared: Path) -> None:
     """cdme-8k was refused for hf models, since it counts gpt-4's tokens."""
-    given = {"haystack": "jsonl", "haystack_path": str(shared / "vectors/opencompass/input"), "repeats": 2}
+    given = {
+        "haystack": "jsonl",
+        "haystack_path": str(shared / "vectors/opencompass/input"),
+        "repeats": 2,
+    }
     given |= {"lengths": "1000,2000", "haystack_repeat": True}
     made = [
         prepare(configure("cdme-8k", {**given, "model": model}))
@@ -336,7 +397,9 @@ def test_opencompass_prompts_are_theirs_whatever_the_model(folders: Folders, sha
     ]
     prompts = [[trial.prompt.sha256 for trial in each.trials] for each in made]
     assert prompts[0] == prompts[1] == prompts[2]
-    assert [trial.prompt.ids.tolist() for trial in made[1].trials] == whole(folders("llama_3"), made[1])
+    assert [trial.prompt.ids.tolist() for trial in made[1].trials] == whole(
+        folders("llama_3"), made[1]
+    )
 
 
 def test_prompts_of_a_published_set_are_fed_as_a_whole(folders: Folders, tmp_path: Path) -> None:
@@ -345,7 +408,11 @@ def test_prompts_of_a_published_set_are_fed_as_a_whole(folders: Folders, tmp_pat
     sizes = [load("cl100k_base").count(row["input"].encode()) for row in rows]
     given = {"task_options": {"path": str(tmp_path / "set.jsonl")}, "tokenizer": "gpt-4"}
     folder = folders("llama_3")
-    given |= {"model": f"hf/{folder}", "lengths": f"{min(sizes)}:{max(sizes) + 200}:3", "depths": "0:100:2"}
+    given |= {
+        "model": f"hf/{folder}",
+        "lengths": f"{min(sizes)}:{max(sizes) + 200}:3",
+        "depths": "0:100:2",
+    }
     made = prepare(configure("published-ruler", given))
     assert len(made.trials) == 3
     assert [trial.prompt.ids.tolist() for trial in made.trials] == whole(folder, made)
@@ -384,7 +451,9 @@ def test_a_long_haystack_is_tokenised_once(folders: Folders) -> None:
     feed = Feed(Feeder(load(str(folder / "tokenizer.json")), feeder(folder).render), haystack)
     fed = [feed.fed(trial.prompt) for trial in made.trials]
     assert time.process_time() - start < each / 4
-    assert [prompt.ids.tolist() for prompt in fed] == [trial.prompt.ids.tolist() for trial in made.trials]
+    assert [prompt.ids.tolist() for prompt in fed] == [
+        trial.prompt.ids.tolist() for trial in made.trials
+    ]
     assert len(fed[0].fed) <= 6
     assert text.additive
 
@@ -420,8 +489,19 @@ def short(folders: Folders, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_plan_and_a_rehearsal_tell_of_lengths_beyond_the_positions(typed: Any, short: Path) -> None:
-    given = ("--tokenizer", "gpt-4", "--lengths", "300,900", "--depths", "0,50", "--max-answer-tokens", "8")
+def test_a_plan_and_a_rehearsal_tell_of_lengths_beyond_the_positions(
+    typed: Any, short: Path
+) -> None:
+    given = (
+        "--tokenizer",
+        "gpt-4",
+        "--lengths",
+        "300,900",
+        "--depths",
+        "0,50",
+        "--max-answer-tokens",
+        "8",
+    )
     told = ("has 1,000 positions", "Use --lengths up to 300")
     plan = typed("plan", "--model", f"hf/{short}", *given)
     assert all(words in plan.stderr for words in (*told, "allow_beyond=true"))
@@ -457,7 +537,9 @@ def test_a_rehearsal_refuses_what_the_run_would(
     assert dry.stdout == ""
 
 
-def test_packages_that_are_missing_here_are_told(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_are_missing_here_are_told(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from needlemap.plan import reckoned
 
     made = experiment(folders("llama_3"))

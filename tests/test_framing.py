@@ -31,7 +31,8 @@ def template(data: dict) -> Template:
 def rows(frame: Frame) -> list[tuple[str, str]]:
     """Roles and texts, the context as <...>."""
     before, after = (
-        b"".join(bytes(span.data) for span in spans).decode() for spans in (frame.before, frame.after)
+        b"".join(bytes(span.data) for span in spans).decode()
+        for spans in (frame.before, frame.after)
     )
     found = [(message.role, message.content) for message in frame.messages]
     found[frame.context] = (found[frame.context][0], f"{before}<...>{after}")
@@ -71,7 +72,9 @@ def test_an_answer_prefix_is_an_assistants_message_in_chat_and_the_end_of_a_plai
 def test_the_templates_own_answer_prefix_serves_where_none_is_given():
     made = template(PLAIN | {"answer_prefix": " Well,"})
     assert rows(make_frame(made, "Who?", TOKENIZER.index))[0][1].endswith("A: Well,")
-    assert rows(make_frame(made, "Who?", TOKENIZER.index, answer_prefix=" No,"))[0][1].endswith("A: No,")
+    assert rows(make_frame(made, "Who?", TOKENIZER.index, answer_prefix=" No,"))[0][1].endswith(
+        "A: No,"
+    )
 
 
 def test_a_salt_is_the_very_first_text():
@@ -79,9 +82,9 @@ def test_a_salt_is_the_very_first_text():
         "system",
         "Document 7\nBe brief.",
     )
-    assert rows(make_frame(template(PLAIN), "Who?", TOKENIZER.index, salt="Document 7\n"))[0][1].startswith(
-        "Document 7\n<...>"
-    )
+    assert rows(make_frame(template(PLAIN), "Who?", TOKENIZER.index, salt="Document 7\n"))[0][
+        1
+    ].startswith("Document 7\n<...>")
 
 
 def test_braces_and_special_tokens_in_a_question_are_text():
@@ -92,7 +95,9 @@ def test_braces_and_special_tokens_in_a_question_are_text():
 def test_a_guide_or_a_question_first_without_words_for_it_is_an_error():
     with pytest.raises(SettingsError, match=r"Template 'mine.yaml' has no 'guide'"):
         make_frame(template(PLAIN), "Who?", TOKENIZER.index, guide=True)
-    with pytest.raises(SettingsError, match="has no 'text_question_first' for --question-position start"):
+    with pytest.raises(
+        SettingsError, match="has no 'text_question_first' for --question-position start"
+    ):
         make_frame(template(PLAIN), "Who?", TOKENIZER.index, question_first=True)
 
 

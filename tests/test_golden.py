@@ -26,7 +26,8 @@ def golden() -> ModuleType:
 def test_prompts_keys_records_plans_comparisons_tables_pages_and_other_tools_files_stay_as_they_are(
     golden: ModuleType,
 ) -> None:
-    """Whoever means to change one runs `python tools/golden.py`, and says in the commit why it moved."""
+    """Whoever means to change one runs `python tools/golden.py`, and says in the commit why it
+    moved."""
     moved = golden.moved(golden.table(list(golden.rows())))
 
     assert not moved, "\n".join(moved)

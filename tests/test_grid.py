@@ -46,7 +46,8 @@ def test_depths_in_every_form(spec, depths):
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("4k", 4000), ("1.5M", 1.5e6), ("1e5", 1e5), ("12_000", 12_000), (" 7 ", 7), (3, 3)]
+    ("text", "number"),
+    [("4k", 4000), ("1.5M", 1.5e6), ("1e5", 1e5), ("12_000", 12_000), (" 7 ", 7), (3, 3)],
 )
 def test_a_number_of_tokens_may_be_short(text, number):
     assert tokens(text) == number

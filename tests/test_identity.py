@@ -1,4 +1,5 @@
-"""A trial's key changes with everything that can change its answer or score, and with nothing else."""
+"""A trial's key changes with everything that can change its answer or score, and with nothing
+else."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def base() -> dict[tuple[int, Cell], str]:
 
 def made(changed: dict[str, Any]) -> Settings:
     """Settings, also such as would be refused with this model and this text."""
-    unread = {name: changed[name] for name in ("trust_remote_code", "haystack_repeat") if name in changed}
+    unread = {
+        name: changed[name] for name in ("trust_remote_code", "haystack_repeat") if name in changed
+    }
     read = {name: value for name, value in changed.items() if name not in unread}
     return configure(None, BASE | read).model_copy(update=unread)
 
@@ -51,13 +54,18 @@ def keys(**changed: Any) -> dict[tuple[int, Cell], str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "a.txt").write_text("The sea is grey today. The land is green. " * 400, encoding="utf-8")
+    (tmp_path / "a.txt").write_text(
+        "The sea is grey today. The land is green. " * 400, encoding="utf-8"
+    )
     return tmp_path
 
 
 @pytest.fixture
-def sources(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """Settings and a change to them, with the paths of real texts where they name a source of texts."""
+def sources(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., dict[str, Any]]:
+    """Settings and a change to them, with the paths of real texts where they name a source of
+    texts."""
     other, lines = tmp_path_factory.mktemp("other"), tmp_path_factory.mktemp("lines")
     (other / "a.txt").write_text("The sun is low today. The wood is dark. " * 400, encoding="utf-8")
     for name, text in (("a", "The sea is grey today. "), ("b", "The sun is low today. ")):
@@ -81,7 +89,12 @@ def test_every_trial_has_a_key_of_its_own():
 
 
 SERVED = {"model": "openai/gpt-4"}
-MULTI = {"task": "multi", "needle": "", "needles": ["Ann eats figs.", "Bob eats plums."], "keywords": []}
+MULTI = {
+    "task": "multi",
+    "needle": "",
+    "needles": ["Ann eats figs.", "Bob eats plums."],
+    "keywords": [],
+}
 TEXTS = {"haystack": "folder", "order": "listed"}  # and a path, which the test gives
 
 # Every setting that can change an answer or its score: what is set besides, and the change.
@@ -102,7 +115,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"task": "magic", "needle": "", "question": "", "answer": None, "keywords": []},
         {"task_options": {"digits": 5}},
     ),
-    "prompts_of": ({}, {"prompts_of": {"run": "r", "model": "baseline/bm25", "tokenizer": "o200k_base"}}),
+    "prompts_of": (
+        {},
+        {"prompts_of": {"run": "r", "model": "baseline/bm25", "tokenizer": "o200k_base"}},
+    ),
     "template": ({}, {"template": "text-en"}),
     "language": ({}, {"language": "chinese"}),
     "question_position": ({}, {"question_position": "start"}),
@@ -132,7 +148,11 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "placement": ({}, {"placement": "token"}),
     "counts": ({}, {"counts": "context"}),
 }
-IN_SOME_CELLS = ("order", "joined", "placement")  # the others' prompts have the same bytes with either
+IN_SOME_CELLS = (
+    "order",
+    "joined",
+    "placement",
+)  # the others' prompts have the same bytes with either
 # Every setting that cannot: a run may be resumed with another value.
 HARMLESS: dict[str, dict[str, Any]] = {
     "lengths": {"lengths": [600, 900, 7000]},
@@ -163,7 +183,10 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
 }
-SOUGHT = ("seek", "within")  # their prompts are chosen by the answers: none is known before one asks
+SOUGHT = (
+    "seek",
+    "within",
+)  # their prompts are chosen by the answers: none is known before one asks
 
 
 def test_every_setting_either_can_change_an_answer_or_cannot():
@@ -216,7 +239,12 @@ def test_other_words_for_the_same_change_no_key(changed):
 
 
 def test_a_server_of_ones_own_is_the_same_on_every_port_and_node_and_a_provider_is_not():
-    urls = ("http://127.0.0.1:8000/v1", "http://localhost:1/v1", "http://node7:80/v1", "http://10.1.2.3/v1")
+    urls = (
+        "http://127.0.0.1:8000/v1",
+        "http://localhost:1/v1",
+        "http://node7:80/v1",
+        "http://10.1.2.3/v1",
+    )
     assert len({place("openai", url) for url in urls}) == 1
     providers = ("https://openrouter.ai/api/v1", "https://api.groq.com/openai/v1", None, urls[0])
     assert len({place("openai", url) for url in providers}) == 4
@@ -242,7 +270,9 @@ def test_a_run_goes_on_when_its_server_comes_back_on_another_port(needlemap, wir
     assert "holds a run with other settings: base_url" in refused.stderr
 
 
-def test_what_would_look_like_an_answer_is_in_the_key_where_there_is_none_and_nowhere_else(monkeypatch):
+def test_what_would_look_like_an_answer_is_in_the_key_where_there_is_none_and_nowhere_else(
+    monkeypatch,
+):
     """Keys of all other trials are as they were before references held it."""
     magic = {"task": "magic", "needle": "", "question": "", "answer": None, "keywords": []}
     wide = {**magic, "depths": "0:100:9", "task_options": {"absent": 0.5}}
@@ -277,7 +307,9 @@ def test_only_the_haystack_that_a_prompt_holds_is_in_its_key(folder):
     own = {"haystack": "folder", "haystack_path": str(folder), "order": "listed"}
     before = keys(**own)
     text = (folder / "a.txt").read_text(encoding="utf-8")
-    (folder / "a.txt").write_text(text[:1600] + text[1600:].replace("grey", "blue"), encoding="utf-8")
+    (folder / "a.txt").write_text(
+        text[:1600] + text[1600:].replace("grey", "blue"), encoding="utf-8"
+    )
     after = keys(**own)
     same = {cell.length_tokens for (_, cell), key in after.items() if key == before[_, cell]}
     assert same == {600}
@@ -288,7 +320,9 @@ def test_only_the_haystack_that_a_prompt_holds_is_in_its_key(folder):
 def test_the_folders_name_is_not_in_the_key_but_its_text_is(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "b.txt").write_bytes((folder / "a.txt").read_bytes())
-    found = [keys(haystack="folder", haystack_path=str(path), order="listed") for path in (folder, other)]
+    found = [
+        keys(haystack="folder", haystack_path=str(path), order="listed") for path in (folder, other)
+    ]
     assert found[0] == found[1]
 
 

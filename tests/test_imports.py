@@ -23,20 +23,27 @@ def loaded(code: str) -> set[str]:
     """The top-level modules that a fresh process has loaded after some code."""
     show = "\nprint('\\n' + ' '.join({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{code}{show}"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"import sys\n{code}{show}"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stdout.splitlines()[-1].split())
 
 
 def test_importing_the_package_loads_no_library():
     found = loaded("import needlemap")
-    assert found.isdisjoint((*PROVIDERS, *DRAWING, "numpy", "pydantic", "tokenizers", "quicktok", "rich"))
+    assert found.isdisjoint(
+        (*PROVIDERS, *DRAWING, "numpy", "pydantic", "tokenizers", "quicktok", "rich")
+    )
 
 
 def test_help_loads_no_provider_and_draws_nothing():
     found = loaded(HELP)
     assert "typer" in found
-    assert found.isdisjoint((*PROVIDERS, *DRAWING, "numpy", "quicktok", "tokenizers", "sentencepiece"))
+    assert found.isdisjoint(
+        (*PROVIDERS, *DRAWING, "numpy", "quicktok", "tokenizers", "sentencepiece")
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,12 @@ def item(question: str, answer: str, *keywords: str) -> Item:
         (True, "Is the locker code 51328?", "Yes, 51328.", ("51328",)),
         (True, "Does Ann eat FIGS and plums?", "x", ("figs", "Plums")),
         (False, "Does Ann eat figs?", "x", ("figs", "plums")),
-        (False, "What is the locker code for Turin?", "The locker code for Turin is 51328.", ("51328",)),
+        (
+            False,
+            "What is the locker code for Turin?",
+            "The locker code for Turin is 51328.",
+            ("51328",),
+        ),
         (True, "Say banana.", "banana", ()),
         (False, "Say a fruit.", "", ()),
     ],
@@ -38,6 +43,9 @@ def test_it_is_refused_with_what_to_type_and_only_warned_about_on_request(typed)
     flags = ("--needle", "Ann eats figs.", "--question", "Does Ann eat figs?", "--keywords", "figs")
     grid = ("--model", "baseline/bm25", "--lengths", "1k", "--depths", "50", "-o", "r")
     refused = typed("run", *flags, *grid, code=2)
-    assert "holds the answer already, so repeating it would be right. Change --question" in refused.stderr
+    assert (
+        "holds the answer already, so repeating it would be right. Change --question"
+        in refused.stderr
+    )
     ended = typed("run", *flags, *grid, "--collisions", "warn")
     assert "warning: the question gives its answer away: Does Ann eat figs?" in ended.stderr

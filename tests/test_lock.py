@@ -14,8 +14,15 @@ ROOT = Path(__file__).parent.parent
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-APART = {"hf", "lmdeploy", "inspect", "lm-eval"}  # torch is each machine's own; harnesses bring 80 others
-LOCKED = [Requirement(row.split(" \\")[0]) for row in re.findall(r"^[a-z0-9].*$", LOCK, re.MULTILINE)]
+APART = {
+    "hf",
+    "lmdeploy",
+    "inspect",
+    "lm-eval",
+}  # torch is each machine's own; harnesses bring 80 others
+LOCKED = [
+    Requirement(row.split(" \\")[0]) for row in re.findall(r"^[a-z0-9].*$", LOCK, re.MULTILINE)
+]
 WANTED = [
     *PROJECT["build-system"]["requires"],
     *PROJECT["project"]["dependencies"],
@@ -28,9 +35,13 @@ def test_it_holds_what_the_project_requires(wanted):
     requirement = Requirement(wanted)
     name = canonicalize_name(requirement.name)
     versions = [
-        str(next(iter(row.specifier)).version) for row in LOCKED if canonicalize_name(row.name) == name
+        str(next(iter(row.specifier)).version)
+        for row in LOCKED
+        if canonicalize_name(row.name) == name
     ]
-    assert any(requirement.specifier.contains(version, prereleases=True) for version in versions), versions
+    assert any(requirement.specifier.contains(version, prereleases=True) for version in versions), (
+        versions
+    )
 
 
 def test_every_line_is_a_version_with_a_hash_and_no_registry_is_named():

@@ -23,7 +23,7 @@ sys.modules["own"] = type(sys)("own")
 sys.modules["own"].answer = answer
 asked = {"lengths": [900], "depths": [0, 20, 40, 60, 80, 100], "tokenizer": "cl100k_base", "concurrency": 1}
 needlemap.run(model="python/own:answer", out="r", **asked)
-"""
+"""  # noqa: E501
 
 
 class Watching(nbclient.NotebookClient):  # type: ignore[misc]
@@ -42,11 +42,15 @@ def test_the_map_fills_in_and_what_stays_needs_no_network(
     client = Watching(book, timeout=120)
     client.execute()
     pictures = [
-        content["data"]["text/html"] for kind, content in client.seen if kind == "update_display_data"
+        content["data"]["text/html"]
+        for kind, content in client.seen
+        if kind == "update_display_data"
     ]
     assert any("<svg" in picture and re.search("[1-5]/6 scored", picture) for picture in pictures)
     progress, result = (output["data"] for output in book.cells[0].outputs if "data" in output)
     assert progress == {"text/html": "<pre>6/6 scored</pre>", "text/plain": "6/6 scored"}
     assert set(result) == {"image/svg+xml", "image/png", "text/plain"}
     assert re.findall(r"(?:src|href)=", result["image/svg+xml"]) == []
-    assert set(re.findall(r"https?://[^\"]+", str(book.cells[0].outputs))) == {"http://www.w3.org/2000/svg"}
+    assert set(re.findall(r"https?://[^\"]+", str(book.cells[0].outputs))) == {
+        "http://www.w3.org/2000/svg"
+    }

@@ -11,7 +11,9 @@ from needlemap.registry import Checked
 
 
 class Sample(metaclass=Checked):
-    def __init__(self, name: str, *, window: int | None = None, words: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, name: str, *, window: int | None = None, words: tuple[str, ...] = ()
+    ) -> None:
         self.name, self.window, self.words = name, window, words
 
 
@@ -25,7 +27,9 @@ def test_a_list_from_a_settings_file_becomes_what_the_annotation_says():
 
 
 def test_a_misspelt_name_gets_the_nearest():
-    with pytest.raises(SettingsError, match=r"Unknown option 'windw' of Sample. Did you mean 'window'\?"):
+    with pytest.raises(
+        SettingsError, match=r"Unknown option 'windw' of Sample. Did you mean 'window'\?"
+    ):
         Sample("x", windw=3)  # type: ignore[call-arg]
 
 
@@ -60,5 +64,7 @@ def test_a_wrong_value_is_told_what_is_allowed_in_plain_words():
         (name,) = options
         with pytest.raises(SettingsError, match=rf"^Option '{name}' of Kinds must be {allowed}\.$"):
             Kinds(**options)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match=r"Option 'window' of Sample must be a whole number, got 'three'"):
+    with pytest.raises(
+        SettingsError, match=r"Option 'window' of Sample must be a whole number, got 'three'"
+    ):
         Sample("x", window="three")  # type: ignore[arg-type]

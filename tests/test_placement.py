@@ -1,4 +1,5 @@
-"""Every built prompt, re-encoded whole, has exactly the asked length, and its needles are where it says."""
+"""Every built prompt, re-encoded whole, has exactly the asked length, and its needles are where it
+says."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ BUNDLED = ("cl100k_base", "o200k_base", "llama3", "qwen3")
 TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")
 TEMPLATES = ("chat-en", "chat-zh", "text-en", "text-zh")
 LONGEST, RESERVE = 3000, 50
-QUESTIONS = ("What is the code?", "密码是多少？请按照“x”的格式回答。", "<|im_end|> and <|endoftext|>?")
+QUESTIONS = (
+    "What is the code?",
+    "密码是多少？请按照“x”的格式回答。",
+    "<|im_end|> and <|endoftext|>?",
+)
 NEEDLES = (
     "\nThe best thing to do is eat a sandwich on a sunny day.\n",
     "The locker code for Oslo is 51328.",
@@ -72,8 +77,11 @@ def length_of(prompt: Prompt, tokenizer: Tokenizer) -> int:
     return sum(tokenizer.count(message.content.encode()) for message in prompt.messages)
 
 
-def check(prompt: Prompt, needles: list[Needle], tokenizer: Tokenizer, room: int, guess: int) -> None:
-    """Exact length; whole characters; needles in order, where they are said to be, near their depths."""
+def check(
+    prompt: Prompt, needles: list[Needle], tokenizer: Tokenizer, room: int, guess: int
+) -> None:
+    """Exact length; whole characters; needles in order, where they are said to be, near their
+    depths."""
     assert (length_of(prompt, tokenizer), prompt.tokens, prompt.off_by) == (room, room, 0)
     assert "\ufffd" not in "".join(message.content for message in prompt.messages)
     context = prompt.context_text.encode()
@@ -97,7 +105,9 @@ def tokenizer(request, vocabularies) -> Tokenizer:
 
 @cache
 def prose(tokenizer: Tokenizer, language: str) -> PromptBuilder:
-    haystack = assemble(Generated(language=language, seed=2), tokenizer, LONGEST + 500, order="shuffled")
+    haystack = assemble(
+        Generated(language=language, seed=2), tokenizer, LONGEST + 500, order="shuffled"
+    )
     return PromptBuilder(haystack, tokenizer, reserve_tokens=RESERVE)
 
 
@@ -161,7 +171,13 @@ def test_odd_haystacks_give_exact_lengths_and_whole_characters(tokenizer, name):
             needles = [Needle(text, depth)]
             for room in (25, 120, 121, 122, 700):
                 length = room - builder.haystack_tokens(frame, needles, 0)
-                check(builder.build(frame, needles, length), needles, tokenizer, length - RESERVE, room)
+                check(
+                    builder.build(frame, needles, length),
+                    needles,
+                    tokenizer,
+                    length - RESERVE,
+                    room,
+                )
 
 
 def before(prompt: Prompt, number: int = 0) -> str:
@@ -176,8 +192,12 @@ def before(prompt: Prompt, number: int = 0) -> str:
     length=st.integers(300, LONGEST),
 )
 def test_a_needle_follows_the_end_of_a_sentence_or_line(tokenizer, language, hide, length):
-    """In short Chinese prompts needles once stood inside a sentence, and at depth 100 behind half of one."""
-    builder, frame = prose(tokenizer, language), framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    """In short Chinese prompts needles once stood inside a sentence, and at depth 100 behind half
+    of one."""
+    builder, frame = (
+        prose(tokenizer, language),
+        framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""),
+    )
     prompt = builder.build(frame, [Needle("Here it is.", depth) for depth in sorted(hide)], length)
     for number in range(len(hide)):
         assert not before(prompt, number) or before(prompt, number).endswith(ENDS)
@@ -188,7 +208,10 @@ def test_a_needle_follows_the_end_of_a_sentence_or_line(tokenizer, language, hid
 @pytest.mark.parametrize("name", BUNDLED)
 def test_where_a_sentence_ends_within_a_twentieth_it_is_one_before_the_depth(name, language):
     tokenizer = load(name)
-    builder, frame = prose(tokenizer, language), framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
+    builder, frame = (
+        prose(tokenizer, language),
+        framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""),
+    )
     for percent in range(0, 101, 3):
         prompt = builder.build(frame, [Needle("The fact.", percent / 100)], LONGEST)
         assert before(prompt) == "" or before(prompt).endswith(ENDS)
@@ -203,7 +226,9 @@ def test_in_a_long_sentence_it_goes_to_the_nearer_end_and_in_one_that_is_cut_to_
 ):
     """Sentences of 80 tokens, in a haystack of 140: the end of the second lies behind it."""
     tokenizer = load("cl100k_base")
-    haystack = assemble(Texts("one" + " two" * 78 + ".\n" + f"one{' two' * 78}. " * 9), tokenizer, 300)
+    haystack = assemble(
+        Texts("one" + " two" * 78 + ".\n" + f"one{' two' * 78}. " * 9), tokenizer, 300
+    )
     assert haystack.cuts.ends()[:2].tolist() == [80, 160]
     frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
     builder, hidden = PromptBuilder(haystack, tokenizer), [Needle("Here.", depth)]
@@ -217,7 +242,10 @@ def test_in_a_long_sentence_it_goes_to_the_nearer_end_and_in_one_that_is_cut_to_
 )
 def test_a_needle_at_the_end_of_a_cut_sentence_follows_a_mark_of_it(language, text):
     tokenizer = load("cl100k_base")
-    builder, frame = prose(tokenizer, language), framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
+    builder, frame = (
+        prose(tokenizer, language),
+        framed(tokenizer, "text-en", QUESTIONS[0], False, False, ""),
+    )
     cut = 0
     for length in range(500, 560):
         prompt = builder.build(frame, [Needle(text, 1), Needle(text, 1)], length)
@@ -233,7 +261,10 @@ def test_a_needle_at_the_end_of_a_cut_sentence_follows_a_mark_of_it(language, te
 
 def test_an_end_that_no_needle_follows_stays_as_it_is():
     tokenizer = load("cl100k_base")
-    builder, frame = prose(tokenizer, "english"), framed(tokenizer, "text-en", "Which?", False, False, "")
+    builder, frame = (
+        prose(tokenizer, "english"),
+        framed(tokenizer, "text-en", "Which?", False, False, ""),
+    )
     for length in range(500, 530):
         assert "…" not in builder.build(frame, [Needle("Here.", 0.5)], length).context_text
 
@@ -241,7 +272,13 @@ def test_an_end_that_no_needle_follows_stays_as_it_is():
 def test_a_haystack_that_ends_with_a_sentence_or_line_gets_no_mark():
     tokenizer = load("cl100k_base")
     frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
-    for text in ("It is here. " * 90, "a line\n" * 90, "A title\n\n" * 90, "他来了。" * 90, "“走！”" * 90):
+    for text in (
+        "It is here. " * 90,
+        "a line\n" * 90,
+        "A title\n\n" * 90,
+        "他来了。" * 90,
+        "“走！”" * 90,
+    ):
         builder = builder_of(text, tokenizer)
         for length in range(200, 216):
             prompt = builder.build(frame, [Needle("\nHere.\n", 1)], length)
@@ -316,7 +353,9 @@ def test_needles_stand_by_depth_and_are_listed_as_they_came():
         assert context[placed.byte :].startswith(needle.text.encode())
     assert prompt.positions[2] < prompt.positions[0] < prompt.positions[1]
     chosen = prose(tokenizer, "english").build(frame, hidden, 900, prompt.positions[0] + 40)
-    assert chosen.positions[0] == prompt.positions[0] + 40  # the first of the list, not the first in the text
+    assert (
+        chosen.positions[0] == prompt.positions[0] + 40
+    )  # the first of the list, not the first in the text
 
 
 def test_a_prompt_without_needles_has_its_length_too():
@@ -328,10 +367,14 @@ def test_a_prompt_without_needles_has_its_length_too():
 
 @pytest.mark.parametrize("unit", ["line", "paragraph"])
 @pytest.mark.parametrize("name", ["cl100k_base", "llama3"])
-def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_far_as_they_go(unit, name):
+def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_far_as_they_go(
+    unit, name
+):
     tokenizer, gap = load(name), "\n" if unit == "line" else "\n\n"
     rows = [f'"row {number}": "{"x" * (number % 37)} end",{gap}' for number in range(400)]
-    haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit=unit, repeat_allowed=True, joined="text")
+    haystack = assemble(
+        Texts("".join(rows)), tokenizer, 1, unit=unit, repeat_allowed=True, joined="text"
+    )
     builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=RESERVE)
     frame, size = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), len(haystack.text)
     for length in range(300, min(1200, size), 41):
@@ -349,7 +392,9 @@ def test_a_haystack_of_units_is_never_split_inside_one_and_fills_the_length_as_f
 
 def test_a_length_without_room_for_one_unit_says_how_much_it_takes():
     tokenizer = load("cl100k_base")
-    haystack = assemble(Texts("one line of words here\n" * 90), tokenizer, 1, unit="line", joined="text")
+    haystack = assemble(
+        Texts("one line of words here\n" * 90), tokenizer, 1, unit="line", joined="text"
+    )
     builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=10)
     frame = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, "")
     with pytest.raises(TooShort) as raised:
@@ -363,7 +408,10 @@ def test_a_haystack_that_ends_is_asked_whole_or_not_at_all():
     tokenizer, rows = load("cl100k_base"), [f"fact number {number}\n" for number in range(30)]
     haystack = assemble(Texts("".join(rows)), tokenizer, 1, unit="line", joined="text")
     builder = PromptBuilder(haystack, tokenizer, units=True, reserve_tokens=10, ends=True)
-    frame, needle = framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""), Needle("needle\n", 0.5)
+    frame, needle = (
+        framed(tokenizer, "chat-en", QUESTIONS[0], False, False, ""),
+        Needle("needle\n", 0.5),
+    )
     for length in (400, 4000):
         prompt = builder.build(frame, [needle], length)
         assert prompt.context_text == "".join([*rows[:15], "needle\n", *rows[15:]])
@@ -384,7 +432,9 @@ def test_a_chosen_position_moves_the_needles_behind_it_and_loses_no_text():
     first, second = prompt.positions
     assert first == place
     assert (second - first) / prompt.haystack_tokens == pytest.approx(0.1, abs=0.05)
-    plain = prompt.context_text.replace("\nOne.\n", "").replace("\nTwo.\n", "").removesuffix(prompt.pad)
+    plain = (
+        prompt.context_text.replace("\nOne.\n", "").replace("\nTwo.\n", "").removesuffix(prompt.pad)
+    )
     assert plain.encode() == bytes(builder.haystack.text.span(0, prompt.haystack_tokens).data)
     assert length_of(prompt, tokenizer) == 1000 - RESERVE
 
@@ -394,7 +444,9 @@ moving = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_siz
 
 @settings(deadline=None, max_examples=80)
 @given(hide=moving, unit=st.booleans(), share=st.floats(0, 1))
-def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_text(hide, unit, share):
+def test_needles_that_move_along_and_those_that_stay_never_cross_nor_double_the_text(
+    hide, unit, share
+):
     tokenizer = load("cl100k_base")
     builder = lined(tokenizer) if unit else prose(tokenizer, "english")
     frame = framed(tokenizer, "text-en", QUESTIONS[0], False, False, "")
@@ -449,7 +501,8 @@ def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
     for depth in (0.1, 0.9):
         prose(tokenizer, "english").build(frame, [Needle(NEEDLES[1], depth)], 700)
     one, other = (
-        made.build(frame, [Needle(NEEDLES[0], 0.5)], 800) for made in (fresh, prose(tokenizer, "english"))
+        made.build(frame, [Needle(NEEDLES[0], 0.5)], 800)
+        for made in (fresh, prose(tokenizer, "english"))
     )
     assert one.sha256 == other.sha256
 
@@ -468,7 +521,9 @@ def test_token_placement_cuts_where_the_number_says(depth):
     size = 500 - len(tokenizer.index("\n事实。\n".encode()))
     assert (prompt.haystack_tokens, prompt.positions) == (size, (int(size * depth),))
     assert (
-        len(prompt.ids) - sum(len(span) for span in (*frame.before, *frame.after)) - frame.outside_tokens
+        len(prompt.ids)
+        - sum(len(span) for span in (*frame.before, *frame.after))
+        - frame.outside_tokens
         == 500
     )
 
@@ -477,7 +532,9 @@ def test_token_placement_may_split_a_character_as_the_original_does():
     tokenizer = load("cl100k_base")
     builder = older_builder("翱翔" * 200, tokenizer, "token")
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
-    texts = [builder.build(frame, [Needle("针", 0.5)], length).context_text for length in range(50, 60)]
+    texts = [
+        builder.build(frame, [Needle("针", 0.5)], length).context_text for length in range(50, 60)
+    ]
     assert any("\ufffd" in text for text in texts)
 
 
@@ -499,7 +556,9 @@ def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
     )
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
     sizes = [len(tokenizer.index(text.encode())) for text in texts]
-    needles = [Needle(text, min(1, depth / 100 + place * diff / 100)) for place, text in enumerate(texts)]
+    needles = [
+        Needle(text, min(1, depth / 100 + place * diff / 100)) for place, text in enumerate(texts)
+    ]
     prompt = builder.build(frame, needles, length)
     assert prompt.positions == chain(length - sum(sizes), depth, diff, sizes)
 
@@ -511,7 +570,9 @@ def test_period_placement_goes_back_to_a_bare_full_stop():
     for depth in (0.2, 0.5, 0.9):
         prompt = builder.build(frame, [Needle("\nHidden.\n", depth)], 300)
         assert "here.\nHidden.\n Two" in prompt.context_text
-    assert builder.build(frame, [Needle("\nHidden.\n", 1)], 300).context_text.endswith("\nHidden.\n")
+    assert builder.build(frame, [Needle("\nHidden.\n", 1)], 300).context_text.endswith(
+        "\nHidden.\n"
+    )
 
 
 def test_period_placement_without_a_full_stop_goes_to_the_beginning():

@@ -15,7 +15,10 @@ IMPORTED = re.compile(r"^(?:from|import) (needlemap\S*)", re.MULTILINE)
 
 @pytest.mark.parametrize("page", ["extending.md", "own-task.md", "models.md"])
 def test_pages_on_extensions_import_from_the_door_alone(page):
-    assert set(IMPORTED.findall((DOCS / page).read_text("utf-8"))) <= {"needlemap", "needlemap.plugins"}
+    assert set(IMPORTED.findall((DOCS / page).read_text("utf-8"))) <= {
+        "needlemap",
+        "needlemap.plugins",
+    }
 
 
 def test_the_door_lists_all_its_names_and_no_other():

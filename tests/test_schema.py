@@ -1,4 +1,5 @@
-"""The files of a run folder keep to their published schemas, and files of earlier versions stay readable."""
+"""The files of a run folder keep to their published schemas, and files of earlier versions stay
+readable."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def tool() -> Any:
 
 def validators() -> tuple[Any, Any]:
     """Of records and of run.json, as published."""
-    texts = [(ROOT / "docs" / "schema" / f"{name}.json").read_text("utf-8") for name in ("record", "run")]
+    texts = [
+        (ROOT / "docs" / "schema" / f"{name}.json").read_text("utf-8") for name in ("record", "run")
+    ]
     record, run = (jsonschema.Draft202012Validator(json.loads(text)) for text in texts)
     return record, run
 
@@ -44,7 +47,16 @@ def test_the_published_schemas_are_what_the_code_says():
 
 def test_a_real_run_keeps_to_the_schemas(needlemap, wire):
     wire.schedule("ok", "500", "reasoning", "refusal", "429-large")
-    flags = ("--lengths", "200,300", "--depths", "0,50,100", "--retries", "0", "--limit-tokens", "600")
+    flags = (
+        "--lengths",
+        "200,300",
+        "--depths",
+        "0,50,100",
+        "--retries",
+        "0",
+        "--limit-tokens",
+        "600",
+    )
     needlemap.run(wire, *flags, code=3)
     needlemap("score", "r", "--scorer", "exact", code=None)
     record, run = validators()
@@ -59,7 +71,9 @@ def test_runs_of_earlier_versions_are_read_reported_and_valid(needlemap, folder)
     record, run = validators()
     run.validate(json.loads((folder / "run.json").read_text("utf-8")))
     lines = [
-        line for file in sorted(folder.glob("records-*.jsonl")) for line in file.read_bytes().splitlines()
+        line
+        for file in sorted(folder.glob("records-*.jsonl"))
+        for line in file.read_bytes().splitlines()
     ]
     for line in lines:
         record.validate(json.loads(line))
@@ -67,7 +81,9 @@ def test_runs_of_earlier_versions_are_read_reported_and_valid(needlemap, folder)
     shutil.copytree(folder, needlemap.folder / "old")
     shown = needlemap("report", "old").stdout
     assert "(n=5, 1 missing)" in shown
-    assert re.search(r"outcomes: (4 scored · 1 answer budget spent|5 scored) · 1 server error", shown)
+    assert re.search(
+        r"outcomes: (4 scored · 1 answer budget spent|5 scored) · 1 server error", shown
+    )
 
 
 def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap, wire):
@@ -77,7 +93,10 @@ def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap,
     for newer in (line.replace('"schema":2', '"schema":3'), '{"schema":3,"other":"shape"}\n'):
         file.write_text(line + newer, encoding="utf-8")
         ended = needlemap("report", "r", code=2)
-        assert "A record was written by a newer needlemap (schema 3, this one reads up to 2)" in ended.stderr
+        assert (
+            "A record was written by a newer needlemap (schema 3, this one reads up to 2)"
+            in ended.stderr
+        )
         assert "pip install -U needlemap" in ended.stderr
     assert parsed(line.encode()[: len(line) // 2]) is None
     assert parsed(b'{"schema": true}') is None

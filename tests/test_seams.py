@@ -14,10 +14,24 @@ from needlemap.prompts import SeamCounter, SpanCounter
 from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 from needlemap.tokenizers import load
 
-INSERTS = ("\nA fact.\n", "A fact.", " a ", "事实。", "\n\n", "1", "<|endoftext|>", "🙂", "", " ", "\u0301")
+INSERTS = (
+    "\nA fact.\n",
+    "A fact.",
+    " a ",
+    "事实。",
+    "\n\n",
+    "1",
+    "<|endoftext|>",
+    "🙂",
+    "",
+    " ",
+    "\u0301",
+)
 
 
-@pytest.fixture(scope="module", params=["cl100k_base", "o200k_base", "llama3", "qwen3", "byte-level.json"])
+@pytest.fixture(
+    scope="module", params=["cl100k_base", "o200k_base", "llama3", "qwen3", "byte-level.json"]
+)
 def tokenizer(request, vocabularies) -> Tokenizer:
     return load(str(vocabularies / request.param) if "." in request.param else request.param)
 
@@ -38,7 +52,9 @@ def whole(tokenizer: Tokenizer, spans: list[Span]) -> int:
 def test_the_count_is_that_of_the_whole_text_wherever_it_is_cut(tokenizer, data, language):
     text, counter = haystack(tokenizer, language)
     first, second, stop = sorted(data.draw(st.integers(0, len(text))) for _ in range(3))
-    one, other, tail = (tokenizer.index(data.draw(st.sampled_from(INSERTS)).encode()) for _ in range(3))
+    one, other, tail = (
+        tokenizer.index(data.draw(st.sampled_from(INSERTS)).encode()) for _ in range(3)
+    )
     pieces = [
         text.span(0, first),
         one.span(),
@@ -88,7 +104,12 @@ class Counted:
     """Counts the bytes that it is asked to tokenise."""
 
     def __init__(self, real: Tokenizer) -> None:
-        self.real, self.name, self.fingerprint, self.additive = real, "counted", "counted", real.additive
+        self.real, self.name, self.fingerprint, self.additive = (
+            real,
+            "counted",
+            "counted",
+            real.additive,
+        )
         self.bytes = 0
 
     def index(self, data: bytes) -> TokenText:

@@ -18,7 +18,9 @@ SPELLINGS = {
     "with JSON's escapes in capitals": "".join(f"\\u{ord(letter):04X}" for letter in KEY),
     "with PHP's slashes": KEY.replace("/", "\\/"),
     "in an address": quote(KEY, safe=""),
-    "in an address, in small letters": quote(KEY, safe="").replace("%2F", "%2f").replace("%2B", "%2b"),
+    "in an address, in small letters": quote(KEY, safe="")
+    .replace("%2F", "%2f")
+    .replace("%2B", "%2b"),
     "in a path": quote(KEY),
     "in base64": b64encode(KEY.encode()).decode(),
     "in base64 behind a word": b64encode(b"Bearer " + KEY.encode()).decode(),
@@ -42,7 +44,9 @@ def test_a_secret_is_hidden_in_every_spelling(spelt):
 
 def test_names_and_values_of_an_object_are_looked_through_as_deep_as_anything_is_kept():
     said = {f"x {KEY}": [{"y": f"{KEY}!"}, 5, None, True, 0.5]}
-    assert Secrets([KEY]).hide_in(said) == {f"x {HIDDEN}": [{"y": f"{HIDDEN}!"}, 5, None, True, 0.5]}
+    assert Secrets([KEY]).hide_in(said) == {
+        f"x {HIDDEN}": [{"y": f"{HIDDEN}!"}, 5, None, True, 0.5]
+    }
     assert json.dumps(Secrets().hide_in(json.loads("[" * 900 + "]" * 900))).count("[") == 100
 
 
@@ -64,7 +68,9 @@ def test_of_a_header_of_words_the_whole_is_hidden_and_each_long_word():
     assert secrets.hide("It is the needle in a haystack") == "It is the needle in a haystack"
 
 
-@pytest.mark.parametrize("text", ["A plain sentence of the answer. ", KEY[:6] + " ", KEY[:11] * 3, KEY])
+@pytest.mark.parametrize(
+    "text", ["A plain sentence of the answer. ", KEY[:6] + " ", KEY[:11] * 3, KEY]
+)
 def test_a_megabyte_takes_no_time_worth_speaking_of(text):
     start = process_time()
     Secrets([KEY, "planted-token-0123456789", KEY[::-1]]).hide(text * (1_000_000 // len(text)))

@@ -1,4 +1,5 @@
-"""Keys stay where they were put, and what strangers wrote does nothing on a terminal or outside the run."""
+"""Keys stay where they were put, and what strangers wrote does nothing on a terminal or outside the
+run."""
 
 from __future__ import annotations
 
@@ -62,17 +63,24 @@ def test_a_server_that_says_the_key_back_does_not_get_it_into_a_record(needlemap
     ],
 )
 def test_a_key_in_an_address_is_refused_before_it_is_written_anywhere(needlemap, url, tokenizer):
-    ended = needlemap("run", "--model", "openai/m", "--base-url", url, *tokenizer, "-o", "r", code=2)
+    ended = needlemap(
+        "run", "--model", "openai/m", "--base-url", url, *tokenizer, "-o", "r", code=2
+    )
     assert (
-        "holds a key, which run.json would keep. Take it out, and type: export OPENAI_API_KEY" in ended.stderr
+        "holds a key, which run.json would keep. Take it out, and type: export OPENAI_API_KEY"
+        in ended.stderr
     )
     needlemap.environment["OPENAI_BASE_URL"] = url
     again = needlemap("run", "--model", "openai/m", *tokenizer, "-o", "r", code=2)
     judge = ("--scorer", "judge", "--scorer-options", f"judge_options={{base_url: '{url}'}}")
-    judged = needlemap("run", "--model", "baseline/bm25", "--lengths", "1k", *judge, "-o", "r", code=2)
+    judged = needlemap(
+        "run", "--model", "baseline/bm25", "--lengths", "1k", *judge, "-o", "r", code=2
+    )
     for each in (ended, again, judged):
         assert KEY not in each.stdout + each.stderr
-    assert not (needlemap.folder / "r").exists() or KEY.encode() not in everything(needlemap.folder / "r")
+    assert not (needlemap.folder / "r").exists() or KEY.encode() not in everything(
+        needlemap.folder / "r"
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,7 +117,9 @@ def test_a_version_or_a_name_in_an_address_is_no_key(address):
 
 def test_only_what_is_no_word_is_a_key_under_a_name_that_may_be_one():
     refuse_keys(
-        Settings(request={"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"})
+        Settings(
+            request={"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"}
+        )
     )
 
 
@@ -148,7 +158,9 @@ def test_names_from_settings_do_not_leave_the_folder(needlemap, wire):
 
 
 def test_yaml_makes_no_objects(needlemap):
-    (needlemap.folder / "evil.yaml").write_text("model: !!python/object/apply:os.system ['touch owned']\n")
+    (needlemap.folder / "evil.yaml").write_text(
+        "model: !!python/object/apply:os.system ['touch owned']\n"
+    )
     ended = needlemap("run", "evil.yaml", code=2)
     assert "is not readable YAML" in ended.stderr
     assert not (needlemap.folder / "owned").exists()
@@ -164,7 +176,11 @@ def test_there_is_one_way_to_the_terminal():
     """An import's summary printed a model's name as it was: titles were set, screens cleared."""
     source = Path(__file__).parent.parent / "src" / "needlemap"
     for file in source.rglob("*.py"):
-        calls = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        calls = [
+            node
+            for node in ast.walk(ast.parse(file.read_text("utf-8")))
+            if isinstance(node, ast.Call)
+        ]
         printing = [call for call in calls if ast.unparse(call.func) in _PRINTERS]
         assert not printing or file == source / "text" / "__init__.py", (file, printing[0].lineno)
 
@@ -179,7 +195,12 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
     typed("run", "bm25", "--lengths", "500,800", "--depths", "0,50", "-o", where)
     folder = typed.folder / where
     about = json.loads((folder / "run.json").read_text("utf-8"))
-    about["settings"] |= {"model": f"baseline/{SEEN}", "task": f"single{SEEN}", "label": SEEN, "mode": SEEN}
+    about["settings"] |= {
+        "model": f"baseline/{SEEN}",
+        "task": f"single{SEEN}",
+        "label": SEEN,
+        "mode": SEEN,
+    }
     about |= {"stopped": SEEN, "title": SEEN, "needlemap": SEEN, "identity": ""}
     about["scorer"]["name"] = about["tokenizer"]["name"] = SEEN
     (folder / "run.json").write_text(json.dumps(about))
@@ -192,7 +213,9 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
             "answer": SEEN,
             "finish": SEEN,
         }
-        rows = [{**row, **texts, "question": SEEN, "answered_by": SEEN, "finish": SEEN} for row in rows]
+        rows = [
+            {**row, **texts, "question": SEEN, "answered_by": SEEN, "finish": SEEN} for row in rows
+        ]
         rows[0] |= {"score": None, "failure": SEEN, "error": SEEN}
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "closed-book.jsonl").write_text(json.dumps(rows[1]) + "\n")
@@ -204,9 +227,9 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
         ("compare", where, where), ("compare", where, where, "--json"),
         ("replay", where, "--length", "500", "--depth", "0"),
         ("replay", where, "--length", "500", "--depth", "0", "--trust-run", "--ask"),
-        ("score", where, "--scorer", "keyword"), ("score", where, "--scorer", "keyword", "--trust-run"),
+        ("score", where, "--scorer", "keyword"), ("score", where, "--scorer", "keyword", "--trust-run"),  # noqa: E501
         ("run", "bm25", "-o", where), ("run", "bm25", "-o", where, "--trust-run"),
-        ("run", said), ("run", "--model", said), ("run", "--task", said), ("list", said), ("plan", said),
+        ("run", said), ("run", "--model", said), ("run", "--task", said), ("list", said), ("plan", said),  # noqa: E501
         ("import", where, "-o", "i"), ("report", said), ("prompts", "--haystack-path", said),
     ):  # fmt: skip
         ended = typed(*command, code=None)
@@ -219,14 +242,17 @@ def test_no_command_shows_what_moves_a_cursor_whatever_a_folder_holds(typed):
 def test_a_map_on_a_terminal_shows_no_control_of_a_strangers(typed):
     typed("run", "bm25", "--lengths", "500", "--depths", "0,50", "-o", "r")
     map = load_run(typed.folder / "r").map
-    odd = replace(map, model=printable(SEEN), cells=tuple(replace(c, failures={SEEN: 1}) for c in map.cells))
+    odd = replace(
+        map, model=printable(SEEN), cells=tuple(replace(c, failures={SEEN: 1}) for c in map.cells)
+    )
     sink = io.StringIO()
     Console(file=sink, force_terminal=True, color_system=None, width=100).print(terminal_map(odd))
     assert printable(sink.getvalue()) == sink.getvalue()
 
 
 def test_no_command_writes_through_a_link_in_a_runs_folder(typed):
-    """run.tmp, closed-book.jsonl and contexts led to files of the user's, which were cut, or grew."""
+    """run.tmp, closed-book.jsonl and contexts led to files of the user's, which were cut, or
+    grew."""
     grid = ("--lengths", "500", "--depths", "50")
     typed("run", "bm25", *grid, "-o", "r")
     mine, folder = typed.folder / "mine", typed.folder / "r"
@@ -273,14 +299,18 @@ def test_no_command_writes_into_a_file_that_has_another_name_outside(typed):
 
 def test_replicas_take_no_module_from_the_folder_that_they_start_in(tmp_path):
     """A yaml.py that lay there was run by each."""
-    assert "-P -m needlemap.models.replicas.replica" in Processes(tmp_path, 1).script(1, tmp_path / "file")
+    assert "-P -m needlemap.models.replicas.replica" in Processes(tmp_path, 1).script(
+        1, tmp_path / "file"
+    )
 
 
 def test_what_is_left_out_of_a_folder_is_told(typed):
     typed("run", "bm25", "--lengths", "500", "--depths", "50", "-o", "r")
     (file,) = (typed.folder / "r").glob("records-*.jsonl")
     row = json.loads(file.read_text("utf-8").splitlines()[0])
-    file.write_text("".join(json.dumps({**row, "run": "another"}) + "\n" for _ in range(2)) + "x\n" * 3)
+    file.write_text(
+        "".join(json.dumps({**row, "run": "another"}) + "\n" for _ in range(2)) + "x\n" * 3
+    )
     for command in (("report", "r"), ("report", "r", "-o", "x.csv")):
         ended = typed(*command)
         shown = ended.stdout + ended.stderr

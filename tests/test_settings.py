@@ -1,4 +1,5 @@
-"""All settings by one set of names, from presets, YAML, the command line and the older tools' names."""
+"""All settings by one set of names, from presets, YAML, the command line and the older tools'
+names."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "max_out_len": (50, {"max_answer_tokens": 50}),
 }
 MULTI = {"task": "multi", "needles": ["A.", "B."], "question": "?", "answer": "A"}
-OURS: dict[str, dict[str, Any]] = {  # names that the older tools and this one share, with what reads them
+OURS: dict[
+    str, dict[str, Any]
+] = {  # names that the older tools and this one share, with what reads them
     "needle": {"needle": "A fact."},
     "needles": MULTI,
     "diff": {**MULTI, "diff": 25},
@@ -103,7 +106,11 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def word(value: Any) -> str:
     """A value as it is typed."""
-    return value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).split("\n")[0]
+    return (
+        value
+        if isinstance(value, str)
+        else yaml.safe_dump(value, default_flow_style=True).split("\n")[0]
+    )
 
 
 # The older tools' names
@@ -111,7 +118,9 @@ def word(value: Any) -> str:
 
 def test_every_older_name_is_tried_here():
     assert (
-        set(CARRIED) | {"openai_api_key", "anthropic_api_key"} == set(BY_NAME) == {row.name for row in TABLE}
+        set(CARRIED) | {"openai_api_key", "anthropic_api_key"}
+        == set(BY_NAME)
+        == {row.name for row in TABLE}
     )
 
 
@@ -166,19 +175,31 @@ def test_evaluation_methods(method):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"guided": True, "guide": False}, "'guided' and 'guide' mean the same setting. Give one of them"),
+        (
+            {"guided": True, "guide": False},
+            "'guided' and 'guide' mean the same setting. Give one of them",
+        ),
         ({"length": 1, "lengths": 2}, "'length' and 'lengths' mean the same setting"),
         (
             {"length_buffer": 1, "final_context_length_buffer": 2},
             "'final_context_length_buffer' and 'length_buffer'",
         ),
-        ({"context_lengths": [1], "context_lengths_min": 2}, "'context_lengths_min' and 'context_lengths'"),
-        ({"context_lengths_min": 2, "lengths": {"min": 1, "max": 2, "count": 3}}, "'lengths' mean the same"),
+        (
+            {"context_lengths": [1], "context_lengths_min": 2},
+            "'context_lengths_min' and 'context_lengths'",
+        ),
+        (
+            {"context_lengths_min": 2, "lengths": {"min": 1, "max": 2, "count": 3}},
+            "'lengths' mean the same",
+        ),
         ({"use_trim": True, "scorer_options": {"trim": False}}, "'use_trim' and 'scorer_options'"),
         ({"haystack_dir": "x", "path": "y"}, "'path' and 'haystack_dir' mean the same"),
         ({"evaluation_method": "gpt5"}, r"Unknown evaluation_method 'gpt5'. Did you mean 'gpt4'\?"),
         ({"results_version": "one"}, "results_version is a whole number from 1 on, got 'one'"),
-        ({"openai_api_key": "sk-1"}, "API keys are read from the environment only: set OPENAI_API_KEY"),
+        (
+            {"openai_api_key": "sk-1"},
+            "API keys are read from the environment only: set OPENAI_API_KEY",
+        ),
         ({"anthropic_api_key": "sk-1"}, "ANTHROPIC_API_KEY"),
     ],
     ids=lambda value: str(value)[:50],
@@ -194,8 +215,18 @@ def test_another_part_of_the_same_options_is_no_contradiction():
     assert made.scorer_options == {"trim": True, "other": 1}
 
 
-N_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"}
-O_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "token", "depth_rounding": "truncate"}
+N_RULES = {
+    "counts": "context",
+    "reserve_tokens": 200,
+    "placement": "period",
+    "depth_rounding": "round",
+}
+O_RULES = {
+    "counts": "context",
+    "reserve_tokens": 200,
+    "placement": "token",
+    "depth_rounding": "truncate",
+}
 
 
 @pytest.mark.parametrize(
@@ -204,8 +235,14 @@ O_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "token", "de
         ({"context_lengths_min": 1000}, N_RULES),
         ({"document_depth_percent_max": 90}, N_RULES),
         ({"final_context_length_buffer": 100}, N_RULES | {"reserve_tokens": 100}),
-        ({"haystack_dir": "essays"}, {"order": "listed", "joined": "text", "haystack_repeat": True}),
-        ({"length": 4000, "depth": 50, "tokenizer_model": "gpt-4"}, O_RULES | {"tokenizer": "gpt-4"}),
+        (
+            {"haystack_dir": "essays"},
+            {"order": "listed", "joined": "text", "haystack_repeat": True},
+        ),
+        (
+            {"length": 4000, "depth": 50, "tokenizer_model": "gpt-4"},
+            O_RULES | {"tokenizer": "gpt-4"},
+        ),
         ({"length_buffer": 200}, O_RULES),
         ({"path": "CDME"}, {"order": "cumulative", "joined": "tokens"}),
         ({"context_lengths_min": 1000, "counts": "prompt"}, N_RULES | {"counts": "prompt"}),
@@ -221,7 +258,8 @@ O_RULES = {"counts": "context", "reserve_tokens": 200, "placement": "token", "de
     ids=str,
 )
 def test_a_tools_names_bring_its_rules_where_no_preset_is_named(given, rules):
-    """1000 of its tokens were a prompt with room for the answer here, 700 of them sent, and 800 there."""
+    """1000 of its tokens were a prompt with room for the answer here, 700 of them sent, and 800
+    there."""
     assert rules.items() <= configure(None, given).model_dump().items()
 
 
@@ -243,7 +281,9 @@ def test_other_names_bring_none(given):
 
 def test_a_forgotten_letter_is_told():
     told = read_settings(None, {"length": [1000], "depths": [50]}).older.told({})
-    assert told.startswith("length is read as lengths. OpenCompass's rules come with others of its names")
+    assert told.startswith(
+        "length is read as lengths. OpenCompass's rules come with others of its names"
+    )
 
 
 def test_a_preset_keeps_its_own_rules():
@@ -253,7 +293,10 @@ def test_a_preset_keeps_its_own_rules():
 
 def test_sigmoid_and_own_depths_are_not_rounded_as_the_original_does_not():
     preset = "needlehaystack"
-    assert configure(preset, {"document_depth_percent_interval_type": "sigmoid"}).depth_rounding == "none"
+    assert (
+        configure(preset, {"document_depth_percent_interval_type": "sigmoid"}).depth_rounding
+        == "none"
+    )
     assert configure(preset, {"document_depth_percents": [12.5]}).depth_rounding == "none"
     assert configure(preset, {"document_depth_percent_intervals": 5}).depth_rounding == "round"
     assert configure("cdme-8k", {"document_depth_percents": [12.5]}).depth_rounding == "truncate"
@@ -263,7 +306,10 @@ def test_names_of_both_tools_bring_neithers_rules_but_an_error():
     words = r"Names of two tools.*length_buffer \(OpenCompass\).*Name a preset"
     with pytest.raises(SettingsError, match=words):
         configure(None, {"context_lengths_min": 1000, "length_buffer": 100})
-    assert configure("cdme-8k", {"context_lengths_min": 1000, "length_buffer": 100}).reserve_tokens == 100
+    assert (
+        configure("cdme-8k", {"context_lengths_min": 1000, "length_buffer": 100}).reserve_tokens
+        == 100
+    )
 
 
 def test_the_rules_are_said_once(tmp_path):
@@ -272,14 +318,18 @@ def test_the_rules_are_said_once(tmp_path):
     told = choose(str(file), {"document_depth_percent_max": 90}).told
     assert len(told.splitlines()) == 1
     assert told.startswith(
-        "context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so by "
-        "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, order="
+        "context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so "
+        "by "
+        "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, "
+        "order="
     )
     told = choose(str(file), {"document_depth_percents": [5], "order": "shuffled"}).told
     assert "depth_rounding" not in told  # a list is not rounded
     assert "order=" not in told
     assert choose(str(file), {"quiet": True}).told == ""
-    assert choose("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"}).told == ""
+    assert (
+        choose("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"}).told == ""
+    )
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
@@ -310,8 +360,14 @@ def test_opencompass_config_keys_are_refused_with_where_to_look(name, tmp_path):
             ["--substr-validation-words", "a", "b", "needlehaystack"],
             {"keywords": ["a", "b"], "order": "listed"},
         ),
-        (["needlehaystack", "--substr_validation_words", "a", "--seed", "5"], {"keywords": ["a"], "seed": 5}),
-        (["--substr_validation_words", "a", "--substr_validation_words", "b"], {"keywords": ["a", "b"]}),
+        (
+            ["needlehaystack", "--substr_validation_words", "a", "--seed", "5"],
+            {"keywords": ["a"], "seed": 5},
+        ),
+        (
+            ["--substr_validation_words", "a", "--substr_validation_words", "b"],
+            {"keywords": ["a", "b"]},
+        ),
         (["--substr_validation_words", "[a, b]"], {"keywords": ["a", "b"]}),
         (["--context_lengths", "1000", "2000"], {"lengths": [1000, 2000]}),
         (["--context_lengths", "1k,2k"], {"lengths": "1k,2k"}),
@@ -352,13 +408,17 @@ def test_another_scorer_or_task_takes_no_options_of_the_presets():
     assert configure(preset).scorer_options
     assert configure(preset).task_options
     assert configure(preset, {"scorer": "exact"}).scorer_options == {}
-    assert configure(preset, {"task": "kv", "task_options": {"shots": 1}}).task_options == {"shots": 1}
+    assert configure(preset, {"task": "kv", "task_options": {"shots": 1}}).task_options == {
+        "shots": 1
+    }
     assert configure(preset, {"task": configure(preset).task}).task_options
 
 
 def test_another_task_takes_no_needles_of_a_file_nor_how_they_are_spread(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("task: multi\nneedles: ['A {n}', B]\nspread: chain\ndiff: 20\ndraw: {n: '1:9'}\n")
+    file.write_text(
+        "task: multi\nneedles: ['A {n}', B]\nspread: chain\ndiff: 20\ndraw: {n: '1:9'}\n"
+    )
     assert configure(str(file)).diff == 20
     made = configure(str(file), {"task": "kv"})
     assert (made.needles, made.draw, made.diff) == ([], {}, 10)
@@ -397,18 +457,53 @@ def test_an_empty_file_is_the_defaults(tmp_path):
     assert configure(str(tmp_path / "a.yaml")) == configure()
 
 
-@pytest.mark.parametrize(("given", "meant"), [("zh", "chinese"), ("EN", "english"), ("Chinese", "chinese")])
+@pytest.mark.parametrize(
+    ("given", "meant"), [("zh", "chinese"), ("EN", "english"), ("Chinese", "chinese")]
+)
 def test_languages_have_short_names(given, meant, flags):
-    assert configure(None, {"language": given}).language == flags("--language", given).language == meant
-    assert configure(None, {"language": given}).needle == configure(None, {"language": meant}).needle
+    assert (
+        configure(None, {"language": given}).language
+        == flags("--language", given).language
+        == meant
+    )
+    assert (
+        configure(None, {"language": given}).needle == configure(None, {"language": meant}).needle
+    )
 
 
 def test_flags_are_read_as_their_settings_kind(flags):
     made = flags(
-        *("--lengths", "1k,2k", "--temperature", "none", "--limit-usd", "0.5", "--no-save", "--guide"),
-        *("--task", "multi", "--needles", "A {city}, and more", "--needles", "B {n}", "--model", "openai/m"),
+        *(
+            "--lengths",
+            "1k,2k",
+            "--temperature",
+            "none",
+            "--limit-usd",
+            "0.5",
+            "--no-save",
+            "--guide",
+        ),
+        *(
+            "--task",
+            "multi",
+            "--needles",
+            "A {city}, and more",
+            "--needles",
+            "B {n}",
+            "--model",
+            "openai/m",
+        ),
         *("--haystack", "hub", "--haystack-path", "a/b", "--file-list", "a.jsonl,b.jsonl"),
-        *("--request", "top_p=0.5", "--request", "stop=[x]", "--draw", "city=Oslo,Lima", "--draw", "n=1:9"),
+        *(
+            "--request",
+            "top_p=0.5",
+            "--request",
+            "stop=[x]",
+            "--draw",
+            "city=Oslo,Lima",
+            "--draw",
+            "n=1:9",
+        ),
     )
     assert (made.lengths, made.temperature, made.limit_usd) == ("1k,2k", None, 0.5)
     assert (made.save, made.guide, made.needles) == (False, True, ["A {city}, and more", "B {n}"])
@@ -422,12 +517,16 @@ def test_a_setting_says_all_that_is_known_of_it_in_words_that_exist():
     assert all(len(set(known.marks)) == len(known.marks) for known in KNOWN.values())
 
 
-def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(tmp_path, monkeypatch):
+def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(
+    tmp_path, monkeypatch
+):
     source = Path(settings.__file__).read_text("utf-8")
 
     def with_setting(name: str, definition: str) -> ModuleType:
         file = tmp_path / f"{name}.py"
-        file.write_text(source.replace("    # model\n", f"    {definition}\n    # model\n"), encoding="utf-8")
+        file.write_text(
+            source.replace("    # model\n", f"    {definition}\n    # model\n"), encoding="utf-8"
+        )
         spec = spec_from_file_location(name, file)
         made = module_from_spec(spec)
         monkeypatch.setitem(sys.modules, name, made)
@@ -439,7 +538,12 @@ def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(t
     )
     assert made.Settings().glow == 3
     assert made.Settings.model_fields["glow"].description == "How bright."
-    for names in (made.settings_of("Run"), made.with_role("free"), made.marked("shared"), made.marked("ab")):
+    for names in (
+        made.settings_of("Run"),
+        made.with_role("free"),
+        made.marked("shared"),
+        made.marked("ab"),
+    ):
         assert "glow" in names
     assert "glow" not in (*made.with_role("asked"), *made.marked("check", "opened"))
     with pytest.raises(TypeError, match="Setting 'glow' has no role: define it as"):
@@ -468,10 +572,19 @@ def test_every_setting_has_a_flag_with_its_help():
         ({"mode": "fast"}, "Setting 'mode' .*'exact'.*, got 'fast'"),
         ({"lengths": None}, "Setting 'lengths' in .*, got None"),
         ({"prices": {"input": "x"}}, "Setting 'prices' .*number.*, got 'x'"),
-        ({"language": "French"}, "Setting 'language' .*: must be 'english' or 'chinese', got 'french'"),
+        (
+            {"language": "French"},
+            "Setting 'language' .*: must be 'english' or 'chinese', got 'french'",
+        ),
         ({"limit_time": "soon"}, "command line: 'soon' is no duration. Write 90s, 30m or 1h30m.$"),
-        ({"repeats": True}, "Setting 'repeats' in the command line: takes no yes or no, got True.$"),
-        ({"lengths": True}, "Setting 'lengths' in the command line: takes no yes or no, got True.$"),
+        (
+            {"repeats": True},
+            "Setting 'repeats' in the command line: takes no yes or no, got True.$",
+        ),
+        (
+            {"lengths": True},
+            "Setting 'lengths' in the command line: takes no yes or no, got True.$",
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -530,7 +643,9 @@ def test_a_missing_file_or_preset_is_an_error():
 
 def test_a_preset_that_has_another_name_now_says_which():
     """It asked a question of its own under OpenCompass's name."""
-    with pytest.raises(SettingsError, match="is now 'multi-2-zh-8k': its question is not OpenCompass's"):
+    with pytest.raises(
+        SettingsError, match="is now 'multi-2-zh-8k': its question is not OpenCompass's"
+    ):
         configure("cdme-multi-2-8k")
 
 
@@ -564,7 +679,9 @@ def test_what_is_derived():
 def test_the_address_that_the_environment_names_is_part_of_what_is_asked(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert configure(None, {"model": "openai/m"}).base_url == "http://127.0.0.1:1/v1"
-    assert configure(None, {"model": "openai/m", "base_url": "http://x/v1"}).base_url == "http://x/v1"
+    assert (
+        configure(None, {"model": "openai/m", "base_url": "http://x/v1"}).base_url == "http://x/v1"
+    )
     assert configure(None, {"model": "baseline/bm25"}).base_url is None
 
 
@@ -597,11 +714,18 @@ def test_an_absurd_number_is_refused_at_once_and_the_error_says_the_limit(name, 
 
 def test_a_run_of_more_trials_than_any_is_refused_before_prompts_are_built():
     many = {"lengths": "1k:16k:5000", "depths": "0:100:101", "repeats": 3}
-    with pytest.raises(SettingsError, match="1,515,000 trials are too many: a run has 1,000,000 at most"):
+    with pytest.raises(
+        SettingsError, match="1,515,000 trials are too many: a run has 1,000,000 at most"
+    ):
         resolve(configure(None, many))
 
 
 def test_a_settings_file_of_absurd_numbers_is_refused_in_words(typed):
-    for text in (f"lengths: [{'9' * 5000}]", f"repeats: {'9' * 5000}", "repeats: 2026-99-99", "seed: 1e999"):
+    for text in (
+        f"lengths: [{'9' * 5000}]",
+        f"repeats: {'9' * 5000}",
+        "repeats: 2026-99-99",
+        "seed: 1e999",
+    ):
         (typed.folder / "s.yaml").write_text(text + "\n")
         assert len(typed("plan", "s.yaml", code=2).stderr) < 600

@@ -1,4 +1,5 @@
-"""A coroutine from ordinary code: the same result inside and outside a loop, and nothing left running."""
+"""A coroutine from ordinary code: the same result inside and outside a loop, and nothing left
+running."""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ def test_a_file_of_ones_own(tmp_path):
     [
         ({"text": "{haystack}"}, r"must hold \{question\} exactly once, it holds it 0 times"),
         ({"text": "{haystack} {haystack} {question}"}, r"must hold \{haystack\} exactly once"),
-        ({"text": "{haystak} {question}"}, r"unknown placeholder \{haystak\}. Did you mean 'haystack'\?"),
+        (
+            {"text": "{haystak} {question}"},
+            r"unknown placeholder \{haystak\}. Did you mean 'haystack'\?",
+        ),
         ({"text": "{haystack} {question} {}"}, "unknown placeholder {}"),
         ({"text": "{haystack!r} {question:>9}"}, "takes no ':' or '!' inside"),
         ({"text": "{haystack} {question} {"}, "Write {{ and }} for braces"),
@@ -61,7 +64,11 @@ def test_what_is_wrong_in_a_template_is_named(data, words):
 
 @pytest.mark.parametrize(
     ("raw", "words"),
-    [(b"text: [", "not readable YAML"), (b"- x", "must be a mapping"), (b"text: \xff", "not readable YAML")],
+    [
+        (b"text: [", "not readable YAML"),
+        (b"- x", "must be a mapping"),
+        (b"text: \xff", "not readable YAML"),
+    ],
 )
 def test_an_unreadable_file_is_named(tmp_path, raw, words):
     (tmp_path / "mine.yaml").write_bytes(raw)
@@ -70,7 +77,9 @@ def test_an_unreadable_file_is_named(tmp_path, raw, words):
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(SettingsError, match=r"Unknown template 'chat-eng'. Did you mean 'chat-en'\?"):
+    with pytest.raises(
+        SettingsError, match=r"Unknown template 'chat-eng'. Did you mean 'chat-en'\?"
+    ):
         load_template("chat-eng")
     with pytest.raises(SettingsError, match=r"No template file at 'nowhere.yaml'.*chat-en"):
         load_template("nowhere.yaml")
@@ -79,7 +88,12 @@ def test_an_unknown_name_gets_the_nearest():
 @pytest.mark.parametrize(
     ("question", "guide", "marker", "asked"),
     [
-        ("Who? Please answer so. More.", "Think. ", "Please answer", "Who? Think. Please answer so. More."),
+        (
+            "Who? Please answer so. More.",
+            "Think. ",
+            "Please answer",
+            "Who? Think. Please answer so. More.",
+        ),
         ("Who?", "Think. ", "Please answer", "Who? Think."),
         ("谁？请按照格式回答。", "想一想。", "请按照", "谁？想一想。请按照格式回答。"),
         ("谁？", "想一想。", "请按照", "谁？想一想。"),

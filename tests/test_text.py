@@ -1,5 +1,5 @@
-"""What counts as naming a value: whole, whatever its case, width, kind of hyphen, or thousands' commas; and
-what looks like a value."""
+"""What counts as naming a value: whole, whatever its case, width, kind of hyphen, or thousands'
+commas; and what looks like a value."""
 
 from __future__ import annotations
 
@@ -174,7 +174,11 @@ def test_thousands_are_put_together_where_they_are_some():
         ("安静茶壶", ["安静茶壶"], ["高大茶壶"]),
         ("dead-beef", ["sad-dog"], ["50aea17b"]),  # words, though all their letters are hexadecimal
         ("50aea17b", ["50aea17", "50aea17bc"], ["50aea", "deadbeef", "50ae-a17b", "the"]),
-        ("50aea17b-4dd3", ["50aea17b-4dd", "50aea17b4dd3", "50ae-a17b4-dd3"], ["2024-01-05", "be-fed-dead"]),
+        (
+            "50aea17b-4dd3",
+            ["50aea17b-4dd", "50aea17b4dd3", "50ae-a17b4-dd3"],
+            ["2024-01-05", "be-fed-dead"],
+        ),
     ],
 )
 def test_a_reference_says_what_looks_like_it(wanted, like, unlike):
@@ -196,7 +200,13 @@ def test_a_quarter_more_or_less_is_near_enough(digits, least, most):
 @pytest.mark.parametrize("digits", [9, 10, 12, 16, 32])
 def test_no_date_looks_like_hexadecimal_groups(digits):
     """A date has as many digits as some of them, and hyphens; its longest group is the year."""
-    dates = ("2024-01-05", "05-01-2024", "2024-01-05-12-30", "2024-01-05-12-30-00", "2024-0105-1230-0000")
+    dates = (
+        "2024-01-05",
+        "05-01-2024",
+        "2024-01-05-12-30",
+        "2024-01-05-12-30-00",
+        "2024-0105-1230-0000",
+    )
     assert not [date for date in dates if re.findall(hexadecimal(digits, hyphens=True), date)]
 
 
@@ -208,9 +218,12 @@ def test_a_part_of_something_longer_does_not_look_like_it():
 
 
 @pytest.mark.parametrize("filling", ["-", "a-", "f-", "dead-", "0-", "x7", "1"])
-@pytest.mark.parametrize("wanted", ["red-fox", "48213", "50aea17b", "0961f7af-3b6c-214b-abd9-e54f40d3d615"])
+@pytest.mark.parametrize(
+    "wanted", ["red-fox", "48213", "50aea17b", "0961f7af-3b6c-214b-abd9-e54f40d3d615"]
+)
 def test_a_long_text_takes_no_longer_than_its_length(wanted, filling):
-    """20,000 hyphens once took 0.8 s. A million, so, would take half an hour: pytest's limit would end it."""
+    """20,000 hyphens once took 0.8 s. A million, so, would take half an hour: pytest's limit would
+    end it."""
     text = filling * (1_000_000 // len(filling))
     assert wanted not in re.findall(shape(wanted), text)
 

@@ -37,7 +37,11 @@ def test_an_empty_span_has_no_bytes():
 
 def test_a_text_that_nobody_counts_is_one_unknown_token():
     opaque = TokenText.opaque("für".encode())
-    assert (len(opaque), opaque.ids.tolist(), bytes(opaque.span().data)) == (1, [-1], "für".encode())
+    assert (len(opaque), opaque.ids.tolist(), bytes(opaque.span().data)) == (
+        1,
+        [-1],
+        "für".encode(),
+    )
 
 
 def test_joined_texts_keep_their_tokens():

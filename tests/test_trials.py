@@ -28,7 +28,7 @@ for given in ({"repeats": 2}, {"language": "chinese", "guide": True}, {"mode": "
     for trial in prepare(configure(None, {"lengths": [500, 900], "depths": [0, 30, 100]} | given)).trials:
         whole.update((trial.key + trial.prompt.sha256).encode())
 print(whole.hexdigest())
-"""
+"""  # noqa: E501
 
 
 def made(**given: Any) -> Experiment:
@@ -40,7 +40,8 @@ def essays(tmp_path: Path) -> Path:
     """Text files whose whole is shorter than the longest prompts below."""
     for number, name in enumerate(("b", "a", "c")):
         text = (
-            f"Essay {name} is about number {number}. It says so twice! Does it? It does, at 3.5 to 1.\n" * 40
+            f"Essay {name} is about number {number}. It says so twice! Does it? It does, at 3.5 to "
+            f"1.\n" * 40
         )
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
     return tmp_path
@@ -103,11 +104,23 @@ def test_the_question_may_stand_at_the_start():
 
 
 def test_a_haystack_that_is_repeated_is_marked_from_there_on(essays):
-    own = {"haystack": "folder", "haystack_path": str(essays), "order": "listed", "haystack_repeat": True}
-    trials = made(**own, lengths=[1000, 9000], depths=[50], needle="Ann eats figs.", question="Who?").trials
+    own = {
+        "haystack": "folder",
+        "haystack_path": str(essays),
+        "order": "listed",
+        "haystack_repeat": True,
+    }
+    trials = made(
+        **own, lengths=[1000, 9000], depths=[50], needle="Ann eats figs.", question="Who?"
+    ).trials
     assert [trial.haystack_repeated for trial in trials] == [False, True]
     with pytest.raises(HaystackError, match="or allow repeating it with --haystack-repeat"):
-        made(**own | {"haystack_repeat": False}, lengths=[9000], needle="Ann eats figs.", question="Who?")
+        made(
+            **own | {"haystack_repeat": False},
+            lengths=[9000],
+            needle="Ann eats figs.",
+            question="Who?",
+        )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +136,9 @@ def test_a_haystack_that_is_repeated_is_marked_from_there_on(essays):
 )
 def test_what_the_haystack_already_holds_is_an_error_or_is_recorded(essays, given, word):
     own = {"haystack": "folder", "haystack_path": str(essays), "order": "listed"} | given
-    with pytest.raises(HaystackError, match=rf"already holds '{word}' \(byte \d+\).*--collisions warn"):
+    with pytest.raises(
+        HaystackError, match=rf"already holds '{word}' \(byte \d+\).*--collisions warn"
+    ):
         made(**own)
     for trial in made(**own, collisions="warn").trials:
         assert trial.collisions == (word,)
@@ -170,7 +185,8 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
         (
             {"needle": "The code is 42.", "question": "?", "keywords": ["zebra"]},
             SettingsError,
-            "Key word 'zebra' stands in neither the needle nor the answer.*--keywords, or with --answer",
+            "Key word 'zebra' stands in neither the needle nor the answer.*--keywords, or with "
+            "--answer",
         ),
         (
             {"needle": "Heron-42 is at the lake.", "question": "?", "keywords": ["heron-42,lake"]},
@@ -188,7 +204,12 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
             "Key word '43' stands in neither",
         ),
         (
-            {"task": "multi", "needles": ["A fig.", "A plum."], "question": "?", "keywords": ["fig", "pear"]},
+            {
+                "task": "multi",
+                "needles": ["A fig.", "A plum."],
+                "question": "?",
+                "keywords": ["fig", "pear"],
+            },
             SettingsError,
             "Key word 'pear' stands in neither",
         ),
@@ -210,18 +231,27 @@ OWN = {"lengths": [700], "depths": [50], "question": "Which?"}
         ({"needle": "The code is heron-42.", "keywords": ["heron-42"]}, "substring"),
         ({"needle": "The code is heron-42.", "answer": "heron-42"}, "substring"),
         (
-            {"needle": "The code of {a} is {b}.", "answer": "{b}", "draw": {"a": ["x"], "b": ["y1"]}},
+            {
+                "needle": "The code of {a} is {b}.",
+                "answer": "{b}",
+                "draw": {"a": ["x"], "b": ["y1"]},
+            },
             "substring",
         ),
         ({"needle": "The code is heron-42."}, "levenshtein"),
         ({"needle": "The code is heron-42.", "answer": "The code is heron-42"}, "levenshtein"),
         ({"needle": "The code is heron-42.", "answer": "A bird and a number."}, "levenshtein"),
-        ({"task": "multi", "needles": ["A red kite.", "A fig."], "keywords": ["red kite"]}, "recall"),
+        (
+            {"task": "multi", "needles": ["A red kite.", "A fig."], "keywords": ["red kite"]},
+            "recall",
+        ),
         ({"task": "multi", "needles": ["A red kite.", "A fig."], "answer": "fig"}, "substring"),
         ({"task": "multi", "needles": ["A red kite.", "A fig."]}, "levenshtein"),
     ],
 )
-def test_a_users_own_needle_is_scored_by_what_the_answer_must_hold_or_the_run_says_by_what(given, scorer):
+def test_a_users_own_needle_is_scored_by_what_the_answer_must_hold_or_the_run_says_by_what(
+    given, scorer
+):
     found = made(**OWN, **given)
     assert found.scorer.name == scorer
     assert [note[:17] for note in found.notes] == ["scored by wording"] * (scorer == "levenshtein")
@@ -256,7 +286,9 @@ def smaller(name: str, essays: Path, shared: Path) -> dict[str, Any]:
 
 
 # those of published sets need the user's file
-@pytest.mark.parametrize("name", [name for name in PRESETS.texts if not name.startswith("published")])
+@pytest.mark.parametrize(
+    "name", [name for name in PRESETS.texts if not name.startswith("published")]
+)
 def test_every_preset_makes_its_prompts(name, essays, shared):
     experiment = prepare(configure(name, smaller(name, essays, shared)))
     assert sum(len(trial.places) for trial in experiment.trials) == 12
@@ -265,7 +297,11 @@ def test_every_preset_makes_its_prompts(name, essays, shared):
 def test_needlehaystacks_contexts_are_the_originals(essays):
     settings = configure(
         "needlehaystack-substring",
-        {"haystack_path": str(essays), "lengths": "1000:6000:4", "depths": [0, 13, 29, 50, 58, 97, 100]},
+        {
+            "haystack_path": str(essays),
+            "lengths": "1000:6000:4",
+            "depths": [0, 13, 29, 50, 58, 97, 100],
+        },
     )
     for trial in prepare(settings).trials:
         wanted = context(
@@ -282,7 +318,12 @@ def test_needlehaystacks_contexts_are_the_originals(essays):
 def test_cdmes_contexts_are_the_originals(name, shared):
     path = shared / "vectors" / "opencompass" / "input"
     depths = [0, 15, 29, 57, 84, 100]
-    given = {"haystack": "jsonl", "haystack_path": str(path), "lengths": [1000, 3000], "depths": depths}
+    given = {
+        "haystack": "jsonl",
+        "haystack_path": str(path),
+        "lengths": [1000, 3000],
+        "depths": depths,
+    }
     settings = configure(name, given)
     hidden: dict[str, Any] = {"needle": settings.needle}
     if settings.needles:
@@ -311,7 +352,9 @@ def test_cdmes_contexts_are_the_originals(name, shared):
                 for repeat, cell in trial.places
                 if cell == Cell(length, depth / 100)
             }
-            assert [ours[repeat] for repeat in range(10)] == [row["prompt"].split("\0")[0] for row in rows]
+            assert [ours[repeat] for repeat in range(10)] == [
+                row["prompt"].split("\0")[0] for row in rows
+            ]
 
 
 def test_cdmes_prompts_with_the_originals_words_are_the_originals(shared, tmp_path):
@@ -321,7 +364,12 @@ def test_cdmes_prompts_with_the_originals_words_are_the_originals(shared, tmp_pa
     guide = {"guide": "先想一想。", "guide_marker": "请按照"}
     data = {"messages": [{"role": "user", "text": ours}], **guide}
     (tmp_path / "mine.yaml").write_text(json.dumps(data), encoding="utf-8")
-    given = {"haystack": "jsonl", "haystack_path": str(path / "input"), "lengths": 2000, "depths": 29}
+    given = {
+        "haystack": "jsonl",
+        "haystack_path": str(path / "input"),
+        "lengths": 2000,
+        "depths": 29,
+    }
     settings = configure("cdme-8k", given | {"template": str(tmp_path / "mine.yaml")})
     rows = load_opencompass(
         path / "input",
@@ -353,4 +401,7 @@ def test_several_needles_keep_their_distances_where_a_plan_chooses_the_first_one
     grid = {"lengths": [2000, 4000, 8000], "depths": [0, 50, 90], "mode": "bins", "diff": 10}
     for trial in made(**item, **grid, question="Who is Ann's dog?", keywords=["Rex"]).trials:
         first, second = trial.prompt.needles
-        assert second.realised - first.realised == pytest.approx(0.1, abs=0.03) or second.realised > 0.97
+        assert (
+            second.realised - first.realised == pytest.approx(0.1, abs=0.03)
+            or second.realised > 0.97
+        )

@@ -24,7 +24,8 @@ CODE = {"needle": "It is {n}.", "question": "What is it?"}
 
 
 class Row(NamedTuple):
-    """A setting's value, settings that read it, and settings that do not, with words of the refusal."""
+    """A setting's value, settings that read it, and settings that do not, with words of the
+    refusal."""
 
     value: Any
     read: dict[str, Any]
@@ -38,13 +39,18 @@ ROWS: dict[str, Row] = {
         "http://127.0.0.1:1/v1",
         SERVER,
         [
-            (BM25, "'baseline/bm25' has no address: leave --base-url out, or name a server's model"),
+            (
+                BM25,
+                "'baseline/bm25' has no address: leave --base-url out, or name a server's model",
+            ),
             ({"model": "python/os:getcwd"}, "has no address"),
             ({"model": "hf/x"}, "has no address"),
         ],
     ),
     "trust_remote_code": Row(
-        True, {"model": "hf/x"}, [(SERVER, "runs no code that comes with a model"), (BM25, "runs no code")]
+        True,
+        {"model": "hf/x"},
+        [(SERVER, "runs no code that comes with a model"), (BM25, "runs no code")],
     ),
     "thinking_tokens": Row(
         100, {"model": "hf/x"}, [(BM25, "'baseline/bm25' takes no --thinking-tokens: leave it out")]
@@ -76,13 +82,20 @@ ROWS: dict[str, Row] = {
     "concurrency": Row(
         8,
         {"model": "hf/x", "scorer": "judge"},
-        [({"model": "hf/x"}, "answers one prompt after another"), ({"model": "demo/retriever"}, "leave")],
+        [
+            ({"model": "hf/x"}, "answers one prompt after another"),
+            ({"model": "demo/retriever"}, "leave"),
+        ],
     ),
     "needle": Row(
-        "A fact.", {"question": "?"}, [(KV, "Task 'kv' takes no --needle: leave it out. Its options: key,")]
+        "A fact.",
+        {"question": "?"},
+        [(KV, "Task 'kv' takes no --needle: leave it out. Its options: key,")],
     ),
     "needles": Row(
-        ["A.", "B."], {**MULTI, "needles": None}, [({"question": "?"}, "'single' takes no --needles")]
+        ["A.", "B."],
+        {**MULTI, "needles": None},
+        [({"question": "?"}, "'single' takes no --needles")],
     ),
     "question": Row("?", {"needle": "A."}, [(READY, "Task 'published' takes no --question")]),
     "answer": Row("A", {"needle": "A.", "question": "?"}, [(KV, "takes no --answer")]),
@@ -90,14 +103,20 @@ ROWS: dict[str, Row] = {
     "spread": Row(
         "even",
         MULTI,
-        [({**MULTI, "needles": ["A."]}, "One needle is not spread"), (CODE, "'single' takes no --spread")],
+        [
+            ({**MULTI, "needles": ["A."]}, "One needle is not spread"),
+            (CODE, "'single' takes no --spread"),
+        ],
     ),
     "diff": Row(
         25,
         MULTI,
         [
             ({**MULTI, "spread": "even"}, "--spread even is given by depth"),
-            ({**MULTI, "needles": ["A."]}, "One needle is not spread: leave --diff out, or repeat --needles"),
+            (
+                {**MULTI, "needles": ["A."]},
+                "One needle is not spread: leave --diff out, or repeat --needles",
+            ),
             ({}, "'single' takes no --diff"),
         ],
     ),
@@ -121,7 +140,8 @@ ROWS: dict[str, Row] = {
         [
             (
                 {"haystack": "generated"},
-                "'generated' is made up and reads no path: leave --haystack-path out, or --haystack",
+                "'generated' is made up and reads no path: leave --haystack-path out, or "
+                "--haystack",
             ),
             (KV, OWN + "haystack-path out"),
             (READY, AS_IT_IS + " --haystack-path out"),
@@ -130,12 +150,17 @@ ROWS: dict[str, Row] = {
     "file_list": Row(
         ["a.jsonl"],
         HUB,
-        [({}, "reads no path"), (FOLDER, "'folder' chooses no files by name: leave --file-list out")],
+        [
+            ({}, "reads no path"),
+            (FOLDER, "'folder' chooses no files by name: leave --file-list out"),
+        ],
     ),
     "order": Row("cumulative", FOLDER, [({}, "never ends"), (KV, OWN), (READY, AS_IT_IS)]),
     "joined": Row("text", {}, [(KV, OWN), (READY, AS_IT_IS)]),
     "haystack_repeat": Row(
-        True, FOLDER, [({}, "'generated' never ends"), (KV, OWN + "haystack-repeat out"), (READY, AS_IT_IS)]
+        True,
+        FOLDER,
+        [({}, "'generated' never ends"), (KV, OWN + "haystack-repeat out"), (READY, AS_IT_IS)],
     ),
     "collisions": Row("warn", KV, [(READY, AS_IT_IS)]),
     "repeats": Row(
@@ -152,13 +177,17 @@ ROWS: dict[str, Row] = {
         {"depths": "0:100:5:sigmoid"},
         [({}, "on no sigmoid curve"), ({"depths": [0, 50]}, "on no sigmoid"), (READY, AS_IT_IS)],
     ),
-    "placement": Row("token", {}, [(KV, "places its needles between two lines"), (READY, AS_IT_IS)]),
+    "placement": Row(
+        "token", {}, [(KV, "places its needles between two lines"), (READY, AS_IT_IS)]
+    ),
     "counts": Row("context", KV, [(READY, AS_IT_IS)]),
     "framing_tokens": Row(9, SERVER, [({"counts": "context"}, "leaves the chat template out")]),
     "template": Row("chat-zh", KV, [(READY, AS_IT_IS)]),
     "question_position": Row("start", KV, [(READY, AS_IT_IS)]),
     "guide": Row(True, KV, [(READY, AS_IT_IS)]),
-    "within": Row(10, {"seek": 85}, [({}, "Nothing is sought: leave --within out, or give --seek 85")]),
+    "within": Row(
+        10, {"seek": 85}, [({}, "Nothing is sought: leave --within out, or give --seek 85")]
+    ),
     "bin_tolerance": Row(
         3,
         {"mode": "bins"},
@@ -223,7 +252,8 @@ def test_a_setting_reaches_those_that_read_it(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "others", "words"), [(name, *case) for name, row in ROWS.items() for case in row.unread]
+    ("name", "others", "words"),
+    [(name, *case) for name, row in ROWS.items() for case in row.unread],
 )
 def test_given_where_nothing_reads_it_a_setting_is_refused(name, others, words):
     """--haystack-path without --haystack was ignored: generated prose was measured, in silence."""
@@ -273,7 +303,9 @@ def test_a_presets_settings_never_stop_another_model(name, model):
 def test_what_is_typed_for_a_preset_that_does_not_read_it_is_refused():
     with pytest.raises(SettingsError, match="Task 'kv' takes no --needle"):
         configure("kv-json", {"needle": "A."})
-    with pytest.raises(SettingsError, match="brings its own haystack, 'repeat': leave --haystack-repeat out"):
+    with pytest.raises(
+        SettingsError, match="brings its own haystack, 'repeat': leave --haystack-repeat out"
+    ):
         configure("passkey", {"haystack_repeat": True})
 
 
@@ -317,7 +349,9 @@ def test_what_one_family_of_a_suite_reads_is_no_fault_of_the_others(tmp_path):
     assert [each.joined for each in settled.values()] == ["paragraphs", "text"]
 
 
-@pytest.mark.parametrize(("settings", "flags"), [("bin_tolerance: 3", {}), ("", {"bin_tolerance": 3})])
+@pytest.mark.parametrize(
+    ("settings", "flags"), [("bin_tolerance: 3", {}), ("", {"bin_tolerance": 3})]
+)
 def test_what_no_family_of_a_suite_reads_is_refused(tmp_path, settings, flags):
     with pytest.raises(
         SettingsError, match=r"No family of suite 'mine' reads 'bin_tolerance'\. Mode 'exact'"

@@ -9,7 +9,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 
-def ask(wire: Any, model: str = "m", text: str = "Dogs bark. Who barks?", **headers: str) -> dict[str, Any]:
+def ask(
+    wire: Any, model: str = "m", text: str = "Dogs bark. Who barks?", **headers: str
+) -> dict[str, Any]:
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": text}]}).encode()
     with urlopen(Request(f"{wire.base_url}/chat/completions", body, headers), timeout=10) as reply:
         answer: dict[str, Any] = json.load(reply)
@@ -49,7 +51,8 @@ def test_it_says_what_it_is_told_to(wire, wires):
 def test_it_finds_needles_in_any_wording_and_script(wire):
     filler = "There is much to say about the weather. " * 50
     assert (
-        said(ask(wire, text=f"{filler}Jack keeps bees. {filler}\nWhat does Jack keep?")) == "Jack keeps bees."
+        said(ask(wire, text=f"{filler}Jack keeps bees. {filler}\nWhat does Jack keep?"))
+        == "Jack keeps bees."
     )
     chinese = "今天天气很好。小明在上海实习。我们讨论发展。\n小明在哪里实习？"
     assert said(ask(wire, text=chinese)) == "小明在上海实习。"

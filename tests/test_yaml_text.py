@@ -8,7 +8,9 @@ import yaml
 from needlemap.files import read_yaml
 
 
-@pytest.mark.parametrize("text", ["10:30", "1:9", "10:50:5", "1:30.5", "1k:128k:35:log", "0:100:11"])
+@pytest.mark.parametrize(
+    "text", ["10:30", "1:9", "10:50:5", "1:30.5", "1k:128k:35:log", "0:100:11"]
+)
 def test_numbers_with_colons_are_texts(text):
     """YAML 1.1 reads 10:50:5 as 39005, so that a range of depths became one."""
     assert read_yaml(text) == text

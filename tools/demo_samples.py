@@ -1,4 +1,5 @@
-"""What `demo/retriever` is trained on: sequences of token ids, and how much each token is worth learning.
+"""What `demo/retriever` is trained on: sequences of token ids, and how much each token is worth
+learning.
 
 The facts, the question and the frame are needlemap's own defaults; needles lie and are glued as
 `placement.PromptBuilder` does it. Only drawing samples is here; see train_demo_model.py.
@@ -26,10 +27,14 @@ OTHER_CITIES = """
     Lisbon London
     Madrid Manila Milan Montreal Moscow Mumbai Nairobi Naples Paris Prague Rome Santiago Seattle Seoul Sofia
     Stockholm Sydney Taipei Tallinn Tokyo Toronto Venice Vienna Vilnius Warsaw Zagreb Zurich
-"""
+"""  # noqa: E501
 CITIES = [*ITEM["draw"]["city"], *OTHER_CITIES.split()]
-OTHER_KEYS = 0.25  # share of samples whose keys are any words, so that not cities alone are looked up
-ASKING = 0.75  # share of prompts among the samples of form 'prompt'; the others repeat their needles
+OTHER_KEYS = (
+    0.25  # share of samples whose keys are any words, so that not cities alone are looked up
+)
+ASKING = (
+    0.75  # share of prompts among the samples of form 'prompt'; the others repeat their needles
+)
 LITTLE = 0.05  # the weight of plain text
 SENTENCES = ("full", "prompt")  # the forms with whole sentences as needles
 
@@ -38,7 +43,8 @@ Row = tuple[list[int], list[float]]  # token ids and weights
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the curriculum: `steps` batches of `batch` sequences of one of `tokens` (more of short ones).
+    """A step of the curriculum: `steps` batches of `batch` sequences of one of `tokens` (more of
+    short ones).
 
     form: 'copy', 'glue', 'pair', 'full', 'prompt'; needles: the most in one sequence.
     """
@@ -62,20 +68,24 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
     """Byte-level BPE, digits one by one, with each city as one token."""
     made = Tokenizer(models.BPE())
     digits = pre_tokenizers.Digits(individual_digits=True)
-    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     made.decoder = decoders.ByteLevel()
     _, around = load_template("text-en").parts[0].around(ITEM["question"])
     shown = [f" {ITEM['needle']}{around}".format(city=city, number=10) for city in CITIES]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, initial_alphabet=alphabet, show_progress=False
+    )
     made.train_from_iterator([*texts, *shown * len(texts)], trainer)
     return made
 
 
 class Samples:
-    """Draws sequences. Weights: 1 for what must be looked up (the key and the digits of an answer or of a
-    repeated needle; 3 for the first digit, which alone needs the key), a little for the rest, 0 for what
-    nobody can know."""
+    """Draws sequences. Weights: 1 for what must be looked up (the key and the digits of an answer
+    or of a repeated needle; 3 for the first digit, which alone needs the key), a little for the
+    rest, 0 for what nobody can know."""
 
     def __init__(self, path: Path, texts: Sequence[str], seed: int) -> None:
         self.random, self._tokenizer = np.random.default_rng(seed), load(str(path))
@@ -119,10 +129,14 @@ class Samples:
             return self._copied(tokens)
         prompting = stage.form == "prompt"
         most = max(1, min(stage.needles, tokens // 40)) if prompting else stage.needles
-        facts = self._facts(1 if self.random.random() < 0.2 else int(self.random.integers(1, most + 1)))
+        facts = self._facts(
+            1 if self.random.random() < 0.2 else int(self.random.integers(1, most + 1))
+        )
         asking = prompting and bool(self.random.random() < ASKING)
         count = int(self.random.integers(1, 4))
-        room = tokens - sum(len(turn) for turn, _ in islice(self._turns(facts, stage.form, asking), count))
+        room = tokens - sum(
+            len(turn) for turn, _ in islice(self._turns(facts, stage.form, asking), count)
+        )
         ids, weights = self._context(facts, stage.form, max(0, room))
         turns = self._turns(facts, stage.form, asking)
         while len(ids) < tokens:
@@ -166,14 +180,18 @@ class Samples:
         return ids, weights
 
     def _turns(self, facts: Sequence[Fact], form: str, asking: bool) -> Iterator[Row]:
-        """Without end: repeated needles, or questions with their answers, the first under the heading."""
+        """Without end: repeated needles, or questions with their answers, the first under the
+        heading."""
         heading, line = self._heading, self.encode("\n")
         while True:
             fact = facts[int(self.random.integers(0, len(facts)))]
             ids, weights = self._recalled(fact, form, asking)
             if asking:
                 question = [*heading, *self._ask, *fact.key, *self._close]
-                ids, weights = question + ids + line, [0.0] * len(question) + weights + [0.5] * len(line)
+                ids, weights = (
+                    question + ids + line,
+                    [0.0] * len(question) + weights + [0.5] * len(line),
+                )
             yield ids, weights
             heading = []
 

@@ -1,6 +1,8 @@
-"""The tables in docs/ that are made from the code: settings, record fields, columns, the older tools' names.
+"""The tables in docs/ that are made from the code: settings, record fields, columns, the older
+tools' names.
 
-python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py compares
+python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py
+compares
 """
 
 from __future__ import annotations
@@ -31,16 +33,22 @@ PLAIN = {
     Literal: "text",
 }
 
-# What each field of a record means, in the order of records/record.py; without a line here it is an error.
+# What each field of a record means, in the order of records/record.py; without a line here it is an
+# error.
 MEANINGS = {
     "schema": "version of this list",
     "key": "hash of all that can change the answer or its score; resume goes by it",
-    "asked": "hash of what the model was asked: it seeds sampling, and answers are scored anew by it",
-    "run": "hash of the settings that make a run what it is, as in run.json: a record of another is left out",
+    "asked": (
+        "hash of what the model was asked: it seeds sampling, and answers are scored anew by it"
+    ),
+    "run": (
+        "hash of the settings that make a run what it is, as in run.json: a record of another is "
+        "left out"
+    ),
     "task": "the task's name",
     "model": "as set: BACKEND/NAME",
     "length_tokens": "the cell's length",
-    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to. Of a prompt "
+    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to. Of a prompt "  # noqa: E501
     "that several cells share, the first one's",
     "repeat": "number of the repeat, from 0",
     "second": "whether its prompt was asked for the second time (--ask-twice)",
@@ -48,35 +56,35 @@ MEANINGS = {
     "question": "what was asked",
     "reference": "the reference answer",
     "keywords": "words that a right answer holds",
-    "reference_sha256": "hash of all that is right and wrong: reference, key words, decoys, choices ...; "
+    "reference_sha256": "hash of all that is right and wrong: reference, key words, decoys, choices ...; "  # noqa: E501
     "empty in records of schema 1 and imported ones",
-    "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",
+    "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",  # noqa: E501
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",
-    "needles[].text": "the needle as it was placed; it and its surroundings of the first 32 needles only",
-    "needles[].before": "up to 300 characters of the context before it; other needles there are part of it",
+    "needles[].text": "the needle as it was placed; it and its surroundings of the first 32 needles only",  # noqa: E501
+    "needles[].before": "up to 300 characters of the context before it; other needles there are part of it",  # noqa: E501
     "needles[].after": "up to 300 characters of the context behind it",
     "prompt.sha256": "hash of roles and bytes of all messages",
     "prompt.tokens": "the prompt's tokens by our tokenizer, without the reserve",
-    "prompt.fed_tokens": "by the model's own tokenizer, chat template included, where that is another one",
-    "prompt.ids_sha256": "hash of the token ids that the model sees, chat template included; null if "
+    "prompt.fed_tokens": "by the model's own tokenizer, chat template included, where that is another one",  # noqa: E501
+    "prompt.ids_sha256": "hash of the token ids that the model sees, chat template included; null if "  # noqa: E501
     "they are not known (32 bits each, lowest byte first)",
     "prompt.haystack_tokens": "of which haystack",
     "prompt.positions": "haystack tokens before each needle",
     "prompt.pad": "what was added at the haystack's end to reach the exact length; mostly nothing",
     "prompt.off_by": "tokens by which the asked length was missed; 0 but for rare seams",
     "prompt.haystack_repeated": "whether documents come more than once in this prompt",
-    "prompt.collisions": "needles, key words or answers that the haystack held already (--collisions warn)",
+    "prompt.collisions": "needles, key words or answers that the haystack held already (--collisions warn)",  # noqa: E501
     "answer": "the answer, unchanged; null if there is none",
-    "logprobs.tokens": "with --logprobs the answer's tokens, at most 4,096; with scorer `logprob` the "
+    "logprobs.tokens": "with --logprobs the answer's tokens, at most 4,096; with scorer `logprob` the "  # noqa: E501
     "reference answer's. Null is all of `logprobs` where there is none",
     "logprobs.nats": "natural log-probability of each, after the prompt and the tokens before it",
-    "logprobs.others": "the likeliest other token in its place: the runner-up, or the first choice where the "
+    "logprobs.others": "the likeliest other token in its place: the runner-up, or the first choice where the "  # noqa: E501
     "token was not that; null where the server does not say",
     "logprobs.other_nats": "that one's log-probability",
-    "logprobs.way": "`generated`: the model's own answer. A given one: `walk` (computed here), `echo` (the "
+    "logprobs.way": "`generated`: the model's own answer. A given one: `walk` (computed here), `echo` (the "  # noqa: E501
     "server repeats it), `steps` (the server is made to say it, token by token)",
-    "logprobs.start": "tokens before the first one, so that token i stands at position start + i; null where "
+    "logprobs.start": "tokens before the first one, so that token i stands at position start + i; null where "  # noqa: E501
     "unknown",
     "thinking": "what a reasoning model wrote before its answer, at most 20,000 characters of it",
     "finish": "`stop`, `length`, or the provider's own word",
@@ -87,21 +95,24 @@ MEANINGS = {
     "scorer.scale": "lowest and highest native score",
     "scorer.native": "the score on that scale",
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
-    "scorer.unreadable": "whether nothing could be taken from the answer to be compared; its score is 0 then",
-    "scorer.mean": "whether it is a mean of nobody knows how many answers, as in an imported summary",
+    "scorer.unreadable": "whether nothing could be taken from the answer to be compared; its score is 0 then",  # noqa: E501
+    "scorer.mean": "whether it is a mean of nobody knows how many answers, as in an imported summary",  # noqa: E501
     "scorer.usd": "what a judge cost; 0 without one, null if no price is known",
     "prompt_tokens": "as the provider counted them; null if it does not say",
     "cached_tokens": "of which it read from a cache",
-    "shared_tokens": "tokens that the plan promised a cache holds; null where the mode shares nothing",
+    "shared_tokens": (
+        "tokens that the plan promised a cache holds; null where the mode shares nothing"
+    ),
     "completion_tokens": "tokens of the answer",
     "thinking_tokens": "of which the model thought, as the provider counted them",
     "usage": "the provider's usage report: but no number beyond 2^53 and no long text",
     "usd": "price of this answer in US dollars; null if no price is known",
     "latency_s": "seconds of the attempt that was answered",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
-    "unread.attempts": "how many of these were sent and not refused, and brought no answer that could be "
-    "read: a provider may bill them, so limits count them (earlier versions: `timed_out`, the late ones)",
-    "unread.prompt_tokens": "their prompts' tokens, by the provider's count where there is one; null in "
+    "unread.attempts": "how many of these were sent and not refused, and brought no answer that could be "  # noqa: E501
+    "read: a provider may bill them, so limits count them (earlier versions: `timed_out`, the late "
+    "ones)",
+    "unread.prompt_tokens": "their prompts' tokens, by the provider's count where there is one; null in "  # noqa: E501
     "records of earlier versions",
     "unread.answer_tokens": "tokens of their answers, as the provider counted them",
     "unread.usd": "their price in US dollars; null if no price is known",
@@ -156,7 +167,8 @@ def record_table() -> str:
     if unknown:
         raise ValueError(f"No such field of a record: {', '.join(sorted(unknown))}")
     return table(
-        ("field", "type", "what it is"), [(f"`{name}`", kind, MEANINGS[name]) for name, kind in rows]
+        ("field", "type", "what it is"),
+        [(f"`{name}`", kind, MEANINGS[name]) for name, kind in rows],
     )
 
 
@@ -165,7 +177,9 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
         full = prefix + (field.alias or name)
         part, many = _part(field.annotation)
         if Logprobs in get_args(field.annotation):
-            yield from ((f"{full}.{each}", _kind(kind)) for each, kind in get_type_hints(Logprobs).items())
+            yield from (
+                (f"{full}.{each}", _kind(kind)) for each, kind in get_type_hints(Logprobs).items()
+            )
         elif part is None:
             yield full, _kind(field.annotation)
         else:
@@ -196,20 +210,26 @@ def _kind(annotation: Any) -> str:
 
 def names_table() -> str:
     """Every older name and what it means here; those that are refused say what to write instead."""
-    refused = [(f"`{name}`", "OpenCompass", f"refused: {where}") for name, where in ELSEWHERE.items()]
+    refused = [
+        (f"`{name}`", "OpenCompass", f"refused: {where}") for name, where in ELSEWHERE.items()
+    ]
     rows = [(f"`{row.name}`", row.tool, row.ours) for row in TABLE]
     return table(("older name", "tool", "here"), [*rows, *refused])
 
 
 def columns_table(columns: Sequence[Column]) -> str:
     """Every column of a table."""
-    return table(("column", "type", "what it is"), [(f"`{c.name}`", c.kind, c.meaning) for c in columns])
+    return table(
+        ("column", "type", "what it is"), [(f"`{c.name}`", c.kind, c.meaning) for c in columns]
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells
+    )
 
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {

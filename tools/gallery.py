@@ -1,9 +1,10 @@
-"""docs/gallery.md and its pictures: what a check sees of each public fault, from checks that were kept.
+"""docs/gallery.md and its pictures: what a check sees of each public fault, from checks that were
+kept.
 
     python benchmarks/check.py --clean 0 --keep CHECKS; python tools/gallery.py CHECKS
 
-A picture has a row for each way of asking and a square for each answer of the shortest size, right or wrong;
-of a fault that shows in margins alone, darker the more nats they move.
+A picture has a row for each way of asking and a square for each answer of the shortest size, right
+or wrong; of a fault that shows in margins alone, darker the more nats they move.
 """
 
 from __future__ import annotations
@@ -48,11 +49,13 @@ def picture(rows: Sequence[tuple[str, Sequence[str]]], title: str) -> str:
         parts.append(f'<text x="4" y="{y + SIDE}" fill="{INK}">{name}</text>')
         for place, colour in enumerate(colours):
             parts.append(
-                f'<rect x="{LEFT + place * STEP}" y="{y}" width="{SIDE}" height="{SIDE}" fill="{colour}"/>'
+                f'<rect x="{LEFT + place * STEP}" y="{y}" width="{SIDE}" height="{SIDE}" fill="{colour}"/>'  # noqa: E501
             )
     size = f'width="{wide}" height="{len(rows) * 2 * STEP}"'
     style = 'font-family="sans-serif" font-size="11"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>' + "\n".join(parts) + "</svg>\n"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>' + "\n".join(parts) + "</svg>\n"
+    )
 
 
 def colours_of(records: Iterable[Record], beside: dict[object, Record]) -> list[str]:
@@ -86,7 +89,9 @@ def rows_at(mutant: Mutant, check: Path, size: str) -> list[tuple[str, list[str]
         records = sorted(RunFolder(next(filter(Path.is_dir, folders))).records(), key=order)
         if records:
             found.append((kind, colours_of(records, beside)))
-        beside = {prompt(row): row for row in records} if mutant.probe in ("nats", "reference") else {}
+        beside = (
+            {prompt(row): row for row in records} if mutant.probe in ("nats", "reference") else {}
+        )
     return found
 
 
@@ -119,10 +124,14 @@ def main(checks: Path) -> None:
         sections.append(section(mutant, findings.get(mutant.probe)))
     head = (
         "# The gallery of faults\n\n"
-        f"{len(MUTANTS)} public faults of inference engines, each in a few lines in the model in the box "
-        f"([the lines](../tests/gallery/faults.py)), and what [check](check.md) says of them: {found} are "
-        "found by the probe that is meant for them. In the pictures each square is an answer: green is "
-        "right, red wrong; orange is right, with a margin over the runner-up that moved. The commands run "
+        f"{len(MUTANTS)} public faults of inference engines, each in a few lines in the model in "
+        f"the box "
+        f"([the lines](../tests/gallery/faults.py)), and what [check](check.md) says of them: "
+        f"{found} are "
+        "found by the probe that is meant for them. In the pictures each square is an answer: "
+        "green is "
+        "right, red wrong; orange is right, with a margin over the runner-up that moved. The "
+        "commands run "
         "from a checkout, in ten seconds each. Made by `tools/gallery.py`; do not edit.\n\n"
     )
     (DOCS / "gallery.md").write_text(head + "\n".join(sections))

@@ -2,10 +2,12 @@
 
 python tools/golden.py                  rewrites the table
 python tools/golden.py --only passkey   compares the rows whose name holds that word; writes nothing
-python tools/golden.py --keep FOLDER    also keeps what was hashed as text files, so that two can be diffed
+python tools/golden.py --keep FOLDER    also keeps what was hashed as text files, so that two can be
+diffed
 
-A line that moved says which preset and which output. tests/test_golden.py compares. Times, versions and what
-only this machine knows are blanked, and numbers cut to nine digits, which hold on any machine.
+A line that moved says which preset and which output. tests/test_golden.py compares. Times, versions
+and what only this machine knows are blanked, and numbers cut to nine digits, which hold on any
+machine.
 """
 
 import argparse
@@ -26,7 +28,11 @@ from typing import Any
 
 FILE = Path(__file__).parent.parent / "tests" / "golden.txt"
 MODEL = ("--model", "baseline/bm25")
-OTHER = (*MODEL, "--model-options", "window=700")  # sees less, so that a comparison has something to tell
+OTHER = (
+    *MODEL,
+    "--model-options",
+    "window=700",
+)  # sees less, so that a comparison has something to tell
 GRID = ("--lengths", "1000,1600", "--depths", "0,60", "--repeats", "2")
 SUITE = ("--lengths", "1000,1600", "--repeats", "2")
 CDME = ("--haystack", "jsonl", "--haystack-path", "data/CDME")
@@ -36,12 +42,20 @@ LONG = ("--lengths", "2400,3000", "--repeats", "2")
 OWN: Mapping[str, Sequence[str]] = {  # flags of presets that need data, more room, or another grid
     **dict.fromkeys(("scattered-counts", "scattered-counts-corrected"), LONG),
     **dict.fromkeys(("ruler-cwe", "ruler-fwe"), LONG),
-    **dict.fromkeys(("cdme-8k", "cdme-32k", "cdme-200k", "cdme-multi-3-8k", "multi-2-zh-8k"), (*GRID, *CDME)),
+    **dict.fromkeys(
+        ("cdme-8k", "cdme-32k", "cdme-200k", "cdme-multi-3-8k", "multi-2-zh-8k"), (*GRID, *CDME)
+    ),
     "needlehaystack": (*GRID, *ESSAYS, "--scorer-options", "model=baseline/bm25"),
     "needlehaystack-substring": (*GRID, *ESSAYS),
     **{
         f"published-{name}": (*PUBLISHED, "--task-options", f"path=data/{name}.json{'l' * lines}")
-        for name, lines in (("babilong", 0), ("longbench", 0), ("mrcr", 1), ("ruler", 1), ("ruler-qa", 1))
+        for name, lines in (
+            ("babilong", 0),
+            ("longbench", 0),
+            ("mrcr", 1),
+            ("ruler", 1),
+            ("ruler-qa", 1),
+        )
     },
     "kinship": (*GRID, "--max-answer-tokens", "64"),
     **dict.fromkeys(("ordinal-2", "ordinal-4", "ordinal-8"), (*LONG, "--depths", "0,60")),
@@ -65,7 +79,9 @@ def rows(only: str = "") -> Iterator[tuple[str, str, str]]:
     makers: dict[str, Callable[[], Iterator[Output]]] = {}
     for kind in ("presets", "suites"):
         for name in (line.split()[0] for line in typed("list", kind).splitlines()):
-            makers[name] = partial(of_preset, name, OWN.get(name, SUITE if kind == "suites" else GRID))
+            makers[name] = partial(
+                of_preset, name, OWN.get(name, SUITE if kind == "suites" else GRID)
+            )
     makers |= {"needlehaystack files": of_needlehaystack, "opencompass files": of_opencompass}
     with workplace():
         for name, make in makers.items():
@@ -119,7 +135,10 @@ def of_reports(first: str, second: str) -> Iterator[Output]:
         yield "csv: opencompass", Path("summary.csv").read_text("utf-8")
     typed("report", first, second, "-o", "page.html")
     page = Path("page.html").read_text("utf-8")
-    blobs = {name: plain_json(gzip.decompress(b64decode(data)).decode()) for name, data in BLOB.findall(page)}
+    blobs = {
+        name: plain_json(gzip.decompress(b64decode(data)).decode())
+        for name, data in BLOB.findall(page)
+    }
     yield "page: summary", blobs.pop("summary")
     yield "page: trials", "".join(blobs.values())
 
@@ -134,7 +153,10 @@ def of_needlehaystack() -> Iterator[Output]:
 
     needle = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park.\n"
     cells = [(length, depth) for length in (400, 700) for depth in (0, 33.3, 100)]
-    yield "contexts", as_lines(needlehaystack.context("data/essays", *cell, needle) for cell in cells)
+    yield (
+        "contexts",
+        as_lines(needlehaystack.context("data/essays", *cell, needle) for cell in cells),
+    )
     spread = [needle, "A second fact.", "A third one."]
     yield (
         "contexts: several",
@@ -161,8 +183,17 @@ def of_opencompass() -> Iterator[Output]:
     from needlemap.interop import opencompass
 
     common = {"tokenizer_model": "gpt-4", "file_list": ["zh_finance.jsonl"], "length_buffer": 200}
-    asked = {"retrieval_question": "小明最喜欢的实习地点是哪里？", "guide": True, "language": "Chinese"}
-    several = {"needles": ["第一件事。", "第二件事。"], "diff": 25, "answer": "两件事", "keyword": "事"}
+    asked = {
+        "retrieval_question": "小明最喜欢的实习地点是哪里？",
+        "guide": True,
+        "language": "Chinese",
+    }
+    several = {
+        "needles": ["第一件事。", "第二件事。"],
+        "diff": 25,
+        "answer": "两件事",
+        "keyword": "事",
+    }
     for name, hidden in (("single", {"needle": "\n小明在实验室。\n"}), ("several", several)):
         yield (
             f"load: {name}",
@@ -178,7 +209,9 @@ def of_opencompass() -> Iterator[Output]:
     wanted = [answers[0]] * 3
     yield (
         "score",
-        as_lines([opencompass.score(answers, wanted), opencompass.score(answers, wanted, "实验室")]),
+        as_lines(
+            [opencompass.score(answers, wanted), opencompass.score(answers, wanted, "实验室")]
+        ),
     )
     kinds = ("linear", "sigmoid")
     lists = [
@@ -189,7 +222,16 @@ def of_opencompass() -> Iterator[Output]:
     yield "depths", as_lines(lists)
     for layout in ("folders", "processed"):
         opencompass.generate(
-            *("data/CDME", f"script-{layout}", [600, 900], 3, "\n小明在实验室。\n", "在哪里？", False, 2),
+            *(
+                "data/CDME",
+                f"script-{layout}",
+                [600, 900],
+                3,
+                "\n小明在实验室。\n",
+                "在哪里？",
+                False,
+                2,
+            ),
             **common,
             layout=layout,
         )
@@ -198,7 +240,8 @@ def of_opencompass() -> Iterator[Output]:
 
 @contextlib.contextmanager
 def workplace() -> Iterator[None]:
-    """A folder with the data that presets need, as the current one, without keys or a memory of runs."""
+    """A folder with the data that presets need, as the current one, without keys or a memory of
+    runs."""
     before, environment = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         for name in [name for name in os.environ if name.endswith(("_API_KEY", "_BASE_URL"))]:
@@ -220,7 +263,8 @@ def write_data(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
     ends = ("船队在港口等待。", "价格比去年略高。", "工厂的产量稳定。", "夏天的雨水不多。")
     news = [
-        f"第{n}号报道：{ends[n % 4]}{ends[(n + 1) % 4]}去年收成是{n * 37 % 900}吨。" * 3 for n in range(90)
+        f"第{n}号报道：{ends[n % 4]}{ends[(n + 1) % 4]}去年收成是{n * 37 % 900}吨。" * 3
+        for n in range(90)
     ]
     lines_to(folder / "CDME" / "zh_finance.jsonl", [{"text": text} for text in news])
     for part in range(2):
@@ -229,16 +273,27 @@ def write_data(folder: Path) -> None:
         )
         (folder / "essays" / f"{part}.txt").write_text(text, encoding="utf-8")
     noise = [f"On day {n} the ferry left at {n * 7 % 24} o'clock. " for n in range(30)]
-    rulers = [{"input": f"{''.join(noise[:n])}Code {n}.\nWhat?", "outputs": [str(n), "x"]} for n in (8, 14)]
+    rulers = [
+        {"input": f"{''.join(noise[:n])}Code {n}.\nWhat?", "outputs": [str(n), "x"]}
+        for n in (8, 14)
+    ]
     lines_to(folder / "ruler.jsonl", rulers)
     lines_to(folder / "ruler-qa.jsonl", rulers)
-    turns = [("user", "A poem."), ("assistant", "".join(noise)), ("user", "A tale."), ("assistant", "Once.")]
+    turns = [
+        ("user", "A poem."),
+        ("assistant", "".join(noise)),
+        ("user", "A tale."),
+        ("assistant", "Once."),
+    ]
     said = [
-        {"role": role, "content": text} for role, text in [*turns, ("user", "Repeat the tale, Zx first.")]
+        {"role": role, "content": text}
+        for role, text in [*turns, ("user", "Repeat the tale, Zx first.")]
     ]
     asked = {"prompt": json.dumps(said), "answer": "ZxOnce.", "random_string_to_prepend": "Zx"}
     lines_to(folder / "mrcr.jsonl", [asked])
-    labels = [{"input": "".join(noise[:n]), "question": "Where?", "target": f"room {n}"} for n in (8, 14)]
+    labels = [
+        {"input": "".join(noise[:n]), "question": "Where?", "target": f"room {n}"} for n in (8, 14)
+    ]
     (folder / "babilong.json").write_text(json.dumps(labels), encoding="utf-8")
     choices = {f"choice_{letter}": f"At {letter}." for letter in "ABCD"}
     rest = {"question": "When?", "answer": "B", **choices}
@@ -247,7 +302,9 @@ def write_data(folder: Path) -> None:
 
 
 def lines_to(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    file.write_text(
+        "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8"
+    )
 
 
 def typed(*arguments: str) -> str:
@@ -282,7 +339,8 @@ def folders(path: str) -> list[Path]:
 
 
 def freeze(path: str) -> None:
-    """Rewrite a run's files as if all had been asked at once: by cell and repeat, whatever ended first."""
+    """Rewrite a run's files as if all had been asked at once: by cell and repeat, whatever ended
+    first."""
     for folder in folders(path):
         about = json.loads((folder / "run.json").read_text("utf-8"))
         (folder / "run.json").write_text(json.dumps(about | MOMENT), encoding="utf-8")
@@ -338,12 +396,17 @@ def plain_text(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    return NUMBER.sub(lambda number: f"{float(number[0]):.9g}" if len(number[0]) > 10 else number[0], text)
+    return NUMBER.sub(
+        lambda number: f"{float(number[0]):.9g}" if len(number[0]) > 10 else number[0], text
+    )
 
 
 def table(found: Sequence[tuple[str, str, str]]) -> str:
     """The file: preset, output, hash; a line each."""
-    hashes = [(name, output, hashlib.sha256(text.encode()).hexdigest()[:12]) for name, output, text in found]
+    hashes = [
+        (name, output, hashlib.sha256(text.encode()).hexdigest()[:12])
+        for name, output, text in found
+    ]
     return "".join(f"{name:<27} {output:<25} {hash}\n" for name, output, hash in hashes)
 
 

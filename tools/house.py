@@ -1,7 +1,9 @@
-"""Measure the structure of the source: files, code lines, root modules, import chains, circles, functions.
+"""Measure the structure of the source: files, code lines, root modules, import chains, circles,
+functions.
 
-`python tools/house.py` prints the figures and what is too long. `--walk MODULE`: what one module reaches.
-Late imports count, those under `if TYPE_CHECKING` do not. A circle counts with all its files in a chain.
+`python tools/house.py` prints the figures and what is too long. `--walk MODULE`: what one module
+reaches. Late imports count, those under `if TYPE_CHECKING` do not. A circle counts with all its
+files in a chain.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-FILE_LINES, FUNCTION_LINES = 350, 60
+FUNCTION_LINES = 60
 _NAMED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,11 +39,14 @@ class Source:
         """Lines that are neither blank, comment nor docstring."""
         named = (node for node in ast.walk(self.tree) if isinstance(node, _NAMED))
         outside = {line for node in named for line in _docstring(node)}
-        lines = [line.strip() for n, line in enumerate(self.text.splitlines(), 1) if n not in outside]
+        lines = [
+            line.strip() for n, line in enumerate(self.text.splitlines(), 1) if n not in outside
+        ]
         return sum(bool(line) and not line.startswith("#") for line in lines)
 
     def functions(self) -> Iterator[tuple[str, int, bool]]:
-        """Of each function its name, its lines from `def` to the end, and whether it has a docstring."""
+        """Of each function its name, its lines from `def` to the end, and whether it has a
+        docstring."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
@@ -50,7 +55,9 @@ class Source:
     def imports(self, modules: Iterable[str]) -> set[str]:
         """The modules that this file imports when it runs, late ones too."""
         known = set(modules)
-        return {found for name in _imported(self.tree) if (found := _within(name, known))} - {self.module}
+        return {found for name in _imported(self.tree) if (found := _within(name, known))} - {
+            self.module
+        }
 
 
 def _docstring(node: _NAMED) -> range:
@@ -65,7 +72,11 @@ def _imported(node: ast.AST) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    inside = node.orelse if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) else None
+    inside = (
+        node.orelse
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        else None
+    )
     for child in ast.iter_child_nodes(node) if inside is None else inside:
         yield from _imported(child)
 
@@ -89,7 +100,8 @@ class House:
         names = (".".join(path.relative_to(folder).with_suffix("").parts) for path in paths)
         return cls(
             tuple(
-                Source(name.removesuffix(".__init__"), path) for name, path in zip(names, paths, strict=True)
+                Source(name.removesuffix(".__init__"), path)
+                for name, path in zip(names, paths, strict=True)
             )
         )
 
@@ -135,7 +147,6 @@ class House:
 
 def report(house: House) -> str:
     chain, circles, root = house.longest_chain(), house.circles(), house.root()
-    lengths = {source.module: len(source.text.splitlines()) for source in house.sources}
     functions = [found for source in house.sources for found in source.functions()]
     documented = sum(found[2] for found in functions)
     lines = [
@@ -146,8 +157,6 @@ def report(house: House) -> str:
         f"longest chain {len(chain)}: {' '.join(chain)}",
         f"circles {len(circles)}",
         *(f"  {' '.join(circle)}" for circle in circles),
-        f"files over {FILE_LINES} lines",
-        *(f"  {n} {module}" for module, n in lengths.items() if n > FILE_LINES),
         f"functions over {FUNCTION_LINES} lines",
         *(f"  {n} {name}" for name, n, _ in functions if n > FUNCTION_LINES),
     ]

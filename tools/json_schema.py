@@ -1,6 +1,8 @@
-"""The JSON Schemas of a run folder's files, docs/schema/record.json and run.json, made from the code.
+"""The JSON Schemas of a run folder's files, docs/schema/record.json and run.json, made from the
+code.
 
-python tools/json_schema.py        rewrites them; tests/test_schema.py compares, and validates runs by them
+python tools/json_schema.py        rewrites them; tests/test_schema.py compares, and validates runs
+by them
 """
 
 import json
@@ -39,7 +41,9 @@ def run_schema() -> dict[str, Any]:
 def _plain(name: str, part: dict[str, Any]) -> dict[str, Any]:
     """A setting's schema, with its role in a trial's key and its marks."""
     plain = {key: value for key, value in part.items() if key != "title"}
-    return dict(sorted({**plain, "role": KNOWN[name].role, "marks": list(KNOWN[name].marks)}.items()))
+    return dict(
+        sorted({**plain, "role": KNOWN[name].role, "marks": list(KNOWN[name].marks)}.items())
+    )
 
 
 def _finished(schema: dict[str, Any], name: str, title: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """tests/scorers/corpus.json: answers of many kinds with the score that each scorer gives them.
 
-python tools/scorer_corpus.py      rewrites it, but not where a score moved and its rule's number did not
+python tools/scorer_corpus.py      rewrites it, but not where a score moved and its rule's number
+did not
 
 tests/scorers/test_base.py compares. Whoever changes a rule raises its number, and runs this.
 """
@@ -58,22 +59,37 @@ REFERENCES = {
     "big number": Reference(
         "8540898", ("8540898",), "", "What is the number of lake-road?", ("8540899", "111")
     ),
-    "number, zh": Reference("磨坊的密码是48213。", ("48213",), "磨坊的密码是48213。", "磨坊的密码是多少？"),
-    "place, zh": Reference("旧灯塔", ("旧灯塔",), "信藏在旧灯塔。", "信藏在哪里？", ("大厅", "谷仓")),
-    "compound": Reference("red-fox", ("red-fox",), "", "Which animal swims?", ("sad-dog", "shy-cat")),
-    "words apart": Reference("Anna has a red kite.", ("red kite",), "Anna has a red kite.", "What has Anna?"),
+    "number, zh": Reference(
+        "磨坊的密码是48213。", ("48213",), "磨坊的密码是48213。", "磨坊的密码是多少？"
+    ),
+    "place, zh": Reference(
+        "旧灯塔", ("旧灯塔",), "信藏在旧灯塔。", "信藏在哪里？", ("大厅", "谷仓")
+    ),
+    "compound": Reference(
+        "red-fox", ("red-fox",), "", "Which animal swims?", ("sad-dog", "shy-cat")
+    ),
+    "words apart": Reference(
+        "Anna has a red kite.", ("red kite",), "Anna has a red kite.", "What has Anna?"
+    ),
     "three kites": Reference(
         "red kite, blue kite and green kite",
         ("red kite", "blue kite", "green kite"),
         "Anna has a red kite. Bob has a blue kite. Cleo has a green kite.",
         "Which kites are there?",
     ),
-    "list": Reference("fig, plum, pear", ("fig", "plum", "pear"), "", "Which fruits come most often?"),
+    "list": Reference(
+        "fig, plum, pear", ("fig", "plum", "pear"), "", "Which fruits come most often?"
+    ),
     "list with decoys": Reference(
         "fig, plum", ("fig", "plum"), "", "Which two words come most often?", ("oak", "elm", "ash")
     ),
     "names": Reference(
-        "abc12, xyz34", ("abc12", "xyz34"), "", "Which names have 7?", ("qrs56",), like="[a-z]{3}[0-9]{2}"
+        "abc12, xyz34",
+        ("abc12", "xyz34"),
+        "",
+        "Which names have 7?",
+        ("qrs56",),
+        like="[a-z]{3}[0-9]{2}",
     ),
     "chain": Reference(
         "amber", ("amber",), "birch -> cedar -> amber", "What is birch in the end?", ("cedar",)
@@ -100,12 +116,18 @@ REFERENCES = {
         "50aea17b-4dd2-4c1f-9a43-7d1c2b3a4e5f", ("50aea17b-4dd2-4c1f-9a43-7d1c2b3a4e5f",), "", "Id?"
     ),
     "letter": Reference("B", (), "", "Which is right?"),
-    "poem": Reference(f"x7Kq{_POEM}", (_POEM,), "", "Repeat the first poem.", choices=(_POEM, _OTHER)),
+    "poem": Reference(
+        f"x7Kq{_POEM}", (_POEM,), "", "Repeat the first poem.", choices=(_POEM, _OTHER)
+    ),
     "sandwich": Reference(
-        "Eat a sandwich and sit in Dolores Park.", ("sandwich", "Dolores"), "Eat a sandwich.", "What to do?"
+        "Eat a sandwich and sit in Dolores Park.",
+        ("sandwich", "Dolores"),
+        "Eat a sandwich.",
+        "What to do?",
     ),
 }
-# {0}: the reference's answer; {1}: its key words, joined by a comma; {2}: its first key word, or its answer.
+# {0}: the reference's answer; {1}: its key words, joined by a comma; {2}: its first key word, or
+# its answer.
 FRAMES = (
     "{0}",
     "{0}.",
@@ -224,7 +246,8 @@ FREE = (
 
 
 def answers() -> list[tuple[str, str]]:
-    """All answers, each with the name of its reference: those made of it, and a quarter of the others."""
+    """All answers, each with the name of its reference: those made of it, and a quarter of the
+    others."""
     rows = []
     for at, (name, reference) in enumerate(REFERENCES.items()):
         words = reference.keywords or (reference.answer,)
@@ -259,7 +282,8 @@ async def share(variant: str, answer: str, reference: Reference) -> float | None
 async def scored(rows: Sequence[Sequence[str]], references: Mapping[str, Reference]) -> list[str]:
     """The shares of all variants, answer by answer, in a line; - for None."""
     found = [
-        [await share(variant, text, references[name]) for variant in VARIANTS] for name, text, *_ in rows
+        [await share(variant, text, references[name]) for variant in VARIANTS]
+        for name, text, *_ in rows
     ]
     return [" ".join("-" if each is None else f"{each:g}" for each in row) for row in found]
 
@@ -293,8 +317,13 @@ def moved(frozen: Mapping[str, Any]) -> dict[str, list[str]]:
         for variant, share_now in zip(VARIANTS, is_, strict=True):
             name = VARIANTS[variant][0]
             if name in same and was.get(variant, share_now) != share_now:
-                found.setdefault(name, []).append(f"{text!r} ({variant}): {was[variant]} -> {share_now}")
-    if "judge" in same and judge.question("an answer", references["number"]).sha256 != frozen["judge"]:
+                found.setdefault(name, []).append(
+                    f"{text!r} ({variant}): {was[variant]} -> {share_now}"
+                )
+    if (
+        "judge" in same
+        and judge.question("an answer", references["number"]).sha256 != frozen["judge"]
+    ):
         found["judge"] = ["what the judge is asked changed"]
     return found
 
@@ -309,7 +338,9 @@ def text_of(made: Mapping[str, Any]) -> str:
 def main() -> None:
     """Rewrite the file, unless that would hide a score that moved in silence."""
     if FILE.exists() and (found := moved(json.loads(FILE.read_text("utf-8")))):
-        shown = "\n".join(f"{name}: {len(rows)} moved, first {rows[0]}" for name, rows in found.items())
+        shown = "\n".join(
+            f"{name}: {len(rows)} moved, first {rows[0]}" for name, rows in found.items()
+        )
         sys.exit(f"{shown}\nRaise the number `rule` of these scorers, then run this again.")
     FILE.write_text(text_of(corpus()), encoding="utf-8")
 

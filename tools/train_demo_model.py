@@ -2,16 +2,19 @@
 
     pip install torch && python tools/train_demo_model.py --out src/needlemap/models/demo_data
 
-It learns one family of needles, the default one of `configure.DEFAULT_ITEMS`, in text of the generated
-haystack, from sequences of at most 256 tokens. So it finds a needle within that length and loses it beyond.
+It learns one family of needles, the default one of `configure.DEFAULT_ITEMS`, in text of the
+generated haystack, from sequences of at most 256 tokens. So it finds a needle within that length
+and loses it beyond.
 
-The curriculum matters: from whole sentences alone many seeds copy the number's later digits but guess its
-first, which needs a match three tokens back. So: repeated random tokens (heads that copy form), then
-"Oslo48172." (the key one token before the number), "Oslo 48172." (two), the sentence (three), then prompts.
+The curriculum matters: from whole sentences alone many seeds copy the number's later digits but
+guess its first, which needs a match three tokens back. So: repeated random tokens (heads that copy
+form), then "Oslo48172." (the key one token before the number), "Oslo 48172." (two), the sentence
+(three), then prompts.
 
-It writes tokenizer.json, retriever.npz (fp16) and training.json. What it finds is measured with the written
-files, by needlemap itself, on documents and numbers that it was not trained on (the twelve cities it was).
-The same seed and number of threads give the same weights on the same kind of processor only.
+It writes tokenizer.json, retriever.npz (fp16) and training.json. What it finds is measured with the
+written files, by needlemap itself, on documents and numbers that it was not trained on (the twelve
+cities it was). The same seed and number of threads give the same weights on the same kind of
+processor only.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ class Shape:
 
 
 class Retriever(nn.Module):
-    """A decoder: rotary positions, RMS norms before each part, SiLU-gated inner layers, tied embeddings."""
+    """A decoder: rotary positions, RMS norms before each part, SiLU-gated inner layers, tied
+    embeddings."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -85,7 +89,9 @@ class Retriever(nn.Module):
         cos, sin = self._turns(ids.shape[1])
         hidden = self.embedding[ids]
         for layer in self.layers:
-            joint = (self._norm(hidden, layer["norm_1"]) @ layer["attend"].T).unflatten(-1, (3, heads, -1))
+            joint = (self._norm(hidden, layer["norm_1"]) @ layer["attend"].T).unflatten(
+                -1, (3, heads, -1)
+            )
             queries, keys, values = joint.permute(2, 0, 3, 1, 4)
             turned = _turned(queries, cos, sin), _turned(keys, cos, sin)
             mixed = F.scaled_dot_product_attention(*turned, values, is_causal=True)
@@ -99,7 +105,9 @@ class Retriever(nn.Module):
 
     def _turns(self, tokens: int) -> tuple[Tensor, Tensor]:
         width = self.shape.width // self.shape.heads
-        angles = torch.arange(tokens)[:, None] * self.shape.theta ** (-torch.arange(0, width, 2) / width)
+        angles = torch.arange(tokens)[:, None] * self.shape.theta ** (
+            -torch.arange(0, width, 2) / width
+        )
         return angles.cos(), angles.sin()
 
 
@@ -131,7 +139,12 @@ def train(model: Retriever, samples: Samples, rate: float) -> Iterator[dict[str,
             step += 1
             found = _learn(model, optimizer, samples, stage)
             if step % 50 == 0 or left == 0:
-                yield {"form": stage.form, "step": step, **found, "seconds": round(time.time() - start)}
+                yield {
+                    "form": stage.form,
+                    "step": step,
+                    **found,
+                    "seconds": round(time.time() - start),
+                }
 
 
 def _share_of_rate(step: int, total: int) -> float:
@@ -145,7 +158,9 @@ def _learn(
     """One step. Returns its loss and the shares of right tokens."""
     ids, weights = map(torch.tensor, samples.batch(stage))
     logits, wanted, weights = model(ids)[:, :-1], ids[:, 1:], weights[:, 1:]
-    losses = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(weights)
+    losses = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(
+        weights
+    )
     loss = (losses * weights).sum() / weights.sum()
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -168,7 +183,11 @@ def exported(model: Retriever) -> dict[str, np.ndarray]:
     values = {name.removeprefix("layers."): value for name, value in model.named_parameters()}
     rounded = {name: value.detach().numpy().astype(np.float16) for name, value in values.items()}
     shape = model.shape
-    sizes = {"heads": np.int64(shape.heads), "theta": np.float64(shape.theta), "eps": np.float64(shape.eps)}
+    sizes = {
+        "heads": np.int64(shape.heads),
+        "theta": np.float64(shape.theta),
+        "eps": np.float64(shape.eps),
+    }
     return rounded | sizes
 
 
@@ -185,7 +204,9 @@ def measure(folder: Path, repeats: int, seed: int) -> dict[str, dict[str, float]
         cell = hits.setdefault((trial.cell.length_tokens, trial.cell.depth), [])
         cell.append(trial.item.reference.keywords[0] in said)
     return {
-        str(length): {str(depth): round(float(np.mean(hits[length, depth / 100])), 4) for depth in DEPTHS}
+        str(length): {
+            str(depth): round(float(np.mean(hits[length, depth / 100])), 4) for depth in DEPTHS
+        }
         for length in LENGTHS
     }
 
@@ -194,14 +215,19 @@ def show(found: Mapping[str, Mapping[str, float]]) -> str:
     """The table of what was measured."""
     lines = ["tokens  " + " ".join(f"{depth:>4}%" for depth in DEPTHS)]
     lines += [
-        f"{length:>6}  " + " ".join(f"{share:5.2f}" for share in found[length].values()) for length in found
+        f"{length:>6}  " + " ".join(f"{share:5.2f}" for share in found[length].values())
+        for length in found
     ]
     return "\n".join(lines)
 
 
 def about() -> dict[str, Any]:
     """What fixed the result beside the arguments."""
-    packages = {"torch": torch.__version__, "numpy": np.__version__, "tokenizers": tokenizers.__version__}
+    packages = {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "tokenizers": tokenizers.__version__,
+    }
     return {
         "stages": [asdict(stage) for stage in STAGES],
         "shape": asdict(Shape()),

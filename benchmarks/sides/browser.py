@@ -12,7 +12,8 @@ from typing import Any
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _CLICKS = 10
 _LATEST_MS = 20_000
-# Frames are counted to the one after that in which the map, or the trial, is there: then it is painted.
+# Frames are counted to the one after that in which the map, or the trial, is there: then it is
+# painted.
 _WATCH = """
 const frame = () => new Promise(requestAnimationFrame);
 const until = async (there) => {
@@ -37,7 +38,8 @@ addEventListener("pointerdown", (event) => {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Seconds from navigation to the painted map; milliseconds from the press to the painted trial."""
+    """Seconds from navigation to the painted map; milliseconds from the press to the painted
+    trial."""
 
     open_s: float
     click_ms: float
@@ -46,8 +48,8 @@ class Opened:
 def open_page(page: Path, rounds: int, *, clicks: bool = True) -> Opened | None:
     """Medians over fresh browser contexts; None where Chromium or playwright is not installed.
 
-    clicks: whether cells are clicked; a page that opens with a sheet has none in sight, and is open when its
-    curves are there.
+    clicks: whether cells are clicked; a page that opens with a sheet has none in sight, and is open
+    when its curves are there.
     """
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     try:
@@ -65,7 +67,8 @@ def open_page(page: Path, rounds: int, *, clicks: bool = True) -> Opened | None:
 
 
 def _opened(browser: Any, page: Path, clicks: bool) -> Opened:
-    """One fresh context. Trials are unpacked while nobody clicks, so the clicks come a second later."""
+    """One fresh context. Trials are unpacked while nobody clicks, so the clicks come a second
+    later."""
     with browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
         shown = context.new_page()
         shown.add_init_script(_WATCH)

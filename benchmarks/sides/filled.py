@@ -1,8 +1,8 @@
 """A run folder filled without a model: real prompts, simulated answers, real scores and records.
 
-Answers vary as a model's do: right in several wordings, at times after some deliberation, wrong with another
-number or with what stands beside the needle, refusals, cut-off ones, and requests that failed. They are right
-less often the longer the prompt, least in its middle.
+Answers vary as a model's do: right in several wordings, at times after some deliberation, wrong
+with another number or with what stands beside the needle, refusals, cut-off ones, and requests that
+failed. They are right less often the longer the prompt, least in its middle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RIGHT = (
     "The code is {word}.",
     "According to the text, the locker code is **{word}**.",
     "Based on the document, {needle} I found this stated in the passage that begins “{near}”.",
-    "Let me look for it. The text is mostly essays. {near} None of that is about lockers. {far} Then, in "
+    "Let me look for it. The text is mostly essays. {near} None of that is about lockers. {far} "
+    "Then, in "
     "the middle of it, there is a sentence that does not belong: {needle} So the answer is {word}.",
 )
 WRONG = (

@@ -1,4 +1,5 @@
-"""One reader of files under a coverage-guided fuzzer: any exception but our own ends it, the input kept.
+"""One reader of files under a coverage-guided fuzzer: any exception but our own ends it, the input
+kept.
 
     python benchmarks/sides/fuzz_reader.py records CORPUS [libFuzzer's options]
 
@@ -34,14 +35,18 @@ RECORD = (
     b'"score":1.0,"needles":[{"meant":0.5,"realised":0.5,"byte":7}],"scorer":{"name":"substring"}}\n'
 )
 SEEDS = {
-    "settings": b"preset: demo\nlengths: 1k:8k:3\ndepths: [0]\ndraw: {city: [Oslo]}\nneedle: '{city}'\n",
+    "settings": (
+        b"preset: demo\nlengths: 1k:8k:3\ndepths: [0]\ndraw: {city: [Oslo]}\nneedle: '{city}'\n"
+    ),
     "template": b"messages:\n- {role: user, text: '{haystack} {question}'}\n",
     "records": RECORD,
     "run": ABOUT,
     "json": b'[{"context_length":1000,"depth_percent":50,"score":7,"model":"m","version":2}]',
-    "jsonl": b'{"schema_version":2,"context_length":1000,"target_depth_percent":50,"score":{"value":1}}\n',
+    "jsonl": b'{"schema_version":2,"context_length":1000,"target_depth_percent":50,"score":{"value":1}}\n',  # noqa: E501
     "csv": b"dataset,version,metric,mode,m\nLength1000Depth50_en,abc,score,gen,87.5\n",
-    "txt": b"csv format\n^^^\ndataset,version,metric,mode,m\nLength1000Depth50,a,score,gen,8\n$$$\n",
+    "txt": (
+        b"csv format\n^^^\ndataset,version,metric,mode,m\nLength1000Depth50,a,score,gen,8\n$$$\n"
+    ),
 }
 
 

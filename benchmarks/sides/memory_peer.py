@@ -1,10 +1,11 @@
-"""The original tool's side of memory.py: its run over a few cells, and the most memory that it took.
+"""The original tool's side of memory.py: its run over a few cells, and the most memory that it
+took.
 
     python memory_peer.py FOLDER BASE_URL LENGTHS DEPTHS CONCURRENCY package|rewritten
 
-LENGTHS and DEPTHS are JSON lists. `package`: needlehaystack 0.1.0 itself, with a judge that asks nobody.
-`rewritten`: contexts made its way, in our words, and posted one by one. TIKTOKEN_CACHE_DIR must hold
-cl100k_base. Prints JSON: the peak resident memory in bytes.
+LENGTHS and DEPTHS are JSON lists. `package`: needlehaystack 0.1.0 itself, with a judge that asks
+nobody. `rewritten`: contexts made its way, in our words, and posted one by one. TIKTOKEN_CACHE_DIR
+must hold cl100k_base. Prints JSON: the peak resident memory in bytes.
 """
 
 from __future__ import annotations

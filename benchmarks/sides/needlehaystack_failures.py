@@ -1,4 +1,5 @@
-"""What needlehaystack 0.1.0 does on a bad day: its own code, with a model of ours that answers soon.
+"""What needlehaystack 0.1.0 does on a bad day: its own code, with a model of ours that answers
+soon.
 
     python -m venv peer && peer/bin/pip install needlehaystack==0.1.0 'setuptools<80'
     peer/bin/python benchmarks/sides/needlehaystack_failures.py
@@ -57,7 +58,8 @@ class Model:
 
 
 class Judge:
-    """Gives the same score always, or fails as the package's own judge does on '10' without brackets."""
+    """Gives the same score always, or fails as the package's own judge does on '10' without
+    brackets."""
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
@@ -76,8 +78,14 @@ def ask(model: Model, judge: Judge | None = None, **more: Any) -> int:
         texts.mkdir()
         (texts / "a.txt").write_text("All went well that day. Then it rained. " * 300)
     tester = import_module(TESTER).LLMNeedleHaystackTester
-    given = {"needle": NEEDLE, "haystack_dir": str(texts), "retrieval_question": "Which code?"} | GRID | more
-    tester(model, judge or Judge(), print_ongoing_status=False, save_contexts=False, **given).start_test()
+    given = (
+        {"needle": NEEDLE, "haystack_dir": str(texts), "retrieval_question": "Which code?"}
+        | GRID
+        | more
+    )
+    tester(
+        model, judge or Judge(), print_ongoing_status=False, save_contexts=False, **given
+    ).start_test()
     return len(list(Path("results").glob("*.json")))
 
 
@@ -86,7 +94,9 @@ def one_call_fails() -> str:
     try:
         ask(model)
     except RuntimeError as error:
-        return f"{error}: the run is over, {len(list(Path('results').iterdir()))} of 20 results saved"
+        return (
+            f"{error}: the run is over, {len(list(Path('results').iterdir()))} of 20 results saved"
+        )
     return "it went on"
 
 

@@ -1,9 +1,10 @@
-"""The original tool's side of prompts.py: needlehaystack 0.1.0 itself, or its way of working in our words.
+"""The original tool's side of prompts.py: needlehaystack 0.1.0 itself, or its way of working in our
+words.
 
     python needlehaystack_peer.py FOLDER LENGTHS DEPTHS CELLS package|rewritten
 
-LENGTHS and DEPTHS are JSON lists; of their cells CELLS, evenly spread, are made. Prints JSON: the CPU seconds
-of the cells alone. TIKTOKEN_CACHE_DIR must hold cl100k_base.
+LENGTHS and DEPTHS are JSON lists; of their cells CELLS, evenly spread, are made. Prints JSON: the
+CPU seconds of the cells alone. TIKTOKEN_CACHE_DIR must hold cl100k_base.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+NEEDLE = (
+    "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day.\n"
+)
 BUFFER_TOKENS = 200
 Make = Callable[[int, int], str]
 
@@ -37,11 +41,14 @@ def package(folder: str, lengths: list[int], depths: list[int]) -> Make:
         final_context_length_buffer=BUFFER_TOKENS,
     )
     loop = asyncio.new_event_loop()
-    return lambda length, depth: str(loop.run_until_complete(tester.generate_context(length, depth)))
+    return lambda length, depth: str(
+        loop.run_until_complete(tester.generate_context(length, depth))
+    )
 
 
 class Rewritten:
-    """What the package does for each cell: read and count all, trim, tokenise again, insert, decode."""
+    """What the package does for each cell: read and count all, trim, tokenise again, insert,
+    decode."""
 
     def __init__(self, folder: str, lengths: list[int]) -> None:
         import tiktoken

@@ -1,9 +1,10 @@
-"""needlemap's side of prompts.py: a whole grid from a cold start, through the parts that do the work.
+"""needlemap's side of prompts.py: a whole grid from a cold start, through the parts that do the
+work.
 
     python needlemap_parts.py FOLDER LENGTHS DEPTHS [PASSES]
 
-Prints the bytes of all prompts; with PASSES also, as JSON, the CPU seconds of placing, of building alone and
-of a plain copy of as many bytes, each pass measuring all three, in this one process.
+Prints the bytes of all prompts; with PASSES also, as JSON, the CPU seconds of placing, of building
+alone and of a plain copy of as many bytes, each pass measuring all three, in this one process.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ from needlemap.tasks import Needle
 from needlemap.tokenizers import Bundled
 
 RESERVE_TOKENS = 200
-NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+NEEDLE = (
+    "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day.\n"
+)
 QUESTION = "What is the best thing to do in San Francisco?"
 TEMPLATE = {
     "messages": [
-        {"role": "system", "text": "Answer the user's question from the text. Be short and direct."},
+        {
+            "role": "system",
+            "text": "Answer the user's question from the text. Be short and direct.",
+        },
         {"role": "user", "text": "{haystack}"},
         {"role": "user", "text": "{question} Use nothing but the text above."},
     ]
@@ -33,7 +40,8 @@ TEMPLATE = {
 
 
 class Side:
-    """Everything that is done once: vocabulary, haystack, template; then prompts of any length and depth."""
+    """Everything that is done once: vocabulary, haystack, template; then prompts of any length and
+    depth."""
 
     def __init__(self, folder: str, lengths: str, depths: str) -> None:
         self.tokenizer = Bundled("cl100k_base")
@@ -41,7 +49,9 @@ class Side:
         longest = max(cell.length_tokens for cell in self.cells)
         self.haystack: Haystack = assemble(Folder(folder), self.tokenizer, longest, joined="text")
         self._builder = PromptBuilder(self.haystack, self.tokenizer, reserve_tokens=RESERVE_TOKENS)
-        self._frame = make_frame(parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer.index)
+        self._frame = make_frame(
+            parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer.index
+        )
 
     def place(self) -> list[Prompt]:
         """Every prompt as spans: needle placed, length exact."""
@@ -78,7 +88,9 @@ def main() -> None:
         print(size)
         return
     sizes = [sum(len(message.data) for message in prompt.messages) for prompt in prompts]
-    data = max((message.data for prompt in prompts for message in prompt.messages), key=len).ljust(max(sizes))
+    data = max((message.data for prompt in prompts for message in prompt.messages), key=len).ljust(
+        max(sizes)
+    )
     seconds: dict[str, list[float]] = {"place": [], "build": [], "copy": []}
     for _ in range(int(passes[0])):
         for stage, work in (

@@ -1,4 +1,5 @@
-"""needlemap's side of prompts.py the way a run does it: settings, trials with keys and hashes, texts.
+"""needlemap's side of prompts.py the way a run does it: settings, trials with keys and hashes,
+texts.
 
 python needlemap_settings.py FOLDER LENGTHS DEPTHS
 """
@@ -10,7 +11,10 @@ import sys
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 
-NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+NEEDLE = (
+    "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day.\n"
+)
 
 folder, lengths, depths = sys.argv[1:]
 experiment = prepare(

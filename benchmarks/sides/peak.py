@@ -1,7 +1,9 @@
-"""A needlemap command in a process of its own, and the most memory that it took: python peak.py run ...
+"""A needlemap command in a process of its own, and the most memory that it took: python peak.py run
+...
 
-Prints what the command prints, and as its last line JSON: the peak resident memory in bytes (the kernel's
-VmHWM), its exit code, and the memory that Python and the imports of a run take by themselves.
+Prints what the command prints, and as its last line JSON: the peak resident memory in bytes (the
+kernel's VmHWM), its exit code, and the memory that Python and the imports of a run take by
+themselves.
 """
 
 from __future__ import annotations

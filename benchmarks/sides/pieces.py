@@ -36,7 +36,8 @@ TINY = {
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens computed behind a context of `start` tokens: a part of a prompt, or one of an answer."""
+    """Tokens computed behind a context of `start` tokens: a part of a prompt, or one of an
+    answer."""
 
     start: int
     tokens: int
@@ -50,7 +51,8 @@ class Piece:
 
 @dataclass(slots=True)
 class Measured:
-    """A mode's measured pieces, in order asked. asked: prompts; answers: their tokens; peak_bytes: memory."""
+    """A mode's measured pieces, in order asked. asked: prompts; answers: their tokens; peak_bytes:
+    memory."""
 
     prefill: list[Piece] = field(default_factory=list)
     decode: list[Piece] = field(default_factory=list)
@@ -82,9 +84,13 @@ class Machine:
         )
         with torch.device(self.device):
             dtype = torch.bfloat16 if self.cuda else torch.float32
-            self.model: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+            self.model: Any = transformers.AutoModelForCausalLM.from_config(
+                config, dtype=dtype
+            ).eval()
         name = torch.cuda.get_device_name() if self.cuda else "the CPU"
-        self.about = f"{'Llama-3-8B shape, bf16' if self.cuda else 'a tiny Llama, float32'}, on {name}"
+        self.about = (
+            f"{'Llama-3-8B shape, bf16' if self.cuda else 'a tiny Llama, float32'}, on {name}"
+        )
 
     @contextmanager
     def peak(self, measured: Measured) -> Iterator[None]:
@@ -116,7 +122,8 @@ class Machine:
 
 
 class Clock:
-    """A `generate` streamer that keeps times and no text: the prompt comes first, then token by token."""
+    """A `generate` streamer that keeps times and no text: the prompt comes first, then token by
+    token."""
 
     def __init__(self, prompt_tokens: int) -> None:
         self.pieces: list[Piece] = []
@@ -136,14 +143,16 @@ class Clock:
 
 
 class TimedEngine(Engine):
-    """An engine whose every computation is timed: the first behind a crop as prefill, others as decoding."""
+    """An engine whose every computation is timed: the first behind a crop as prefill, others as
+    decoding."""
 
     def __init__(self, engine: HuggingFaceEngine) -> None:
         self._engine, self._length, self._prompt = engine, 0, True
         self.measured = Measured()
 
     def extend(self, ids: Ids) -> Logits:
-        """As the engine's; its logits are on the CPU when it returns, so the time is the whole one."""
+        """As the engine's; its logits are on the CPU when it returns, so the time is the whole
+        one."""
         start = perf_counter()
         logits = self._engine.extend(ids)
         piece = Piece(self._length, len(ids), perf_counter() - start)

@@ -1,4 +1,5 @@
-"""The second start of a finished run: python resume.py RUN. Prints JSON: seconds after the imports."""
+"""The second start of a finished run: python resume.py RUN. Prints JSON: seconds after the
+imports."""
 
 from __future__ import annotations
 
@@ -16,5 +17,7 @@ settings = checked(RunFolder(sys.argv[1]).about()["settings"], sys.argv[1])
 session = Session.open(prepare(settings), sys.argv[1])
 wall_s, cpu_s = perf_counter() - wall, process_time() - cpu
 if session.todo:
-    raise SystemExit(f"{len(session.todo)} of {session.done + len(session.todo)} trials are left to ask")
+    raise SystemExit(
+        f"{len(session.todo)} of {session.done + len(session.todo)} trials are left to ask"
+    )
 print(json.dumps({"wall_s": wall_s, "cpu_s": cpu_s, "trials": session.done}))

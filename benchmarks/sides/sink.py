@@ -1,6 +1,7 @@
 """A server that answers every chat request at once and keeps nothing of it: python sink.py
 
-Prints its port as its first line. GET /count tells how many requests came, and how many bytes they had.
+Prints its port as its first line. GET /count tells how many requests came, and how many bytes they
+had.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ ANSWER = {
     "object": "chat.completion",
     "created": 0,
     "model": "sink",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": WORD}, "finish_reason": "stop"}],
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": WORD}, "finish_reason": "stop"}
+    ],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 }
 
@@ -36,7 +39,10 @@ class Sink:
                 self.requests += not counted
                 data = json.dumps(vars(self) if counted else ANSWER).encode()
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+                    (
+                        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "
+                        b"%d\r\n\r\n%b"
+                    )
                     % (len(data), data)
                 )
         except (asyncio.IncompleteReadError, ConnectionError):

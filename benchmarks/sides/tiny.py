@@ -1,7 +1,8 @@
 """Tiny models with random weights of every architecture that transformers has a causal class for.
 
-A configuration's own defaults, with every size made small by the name of its field. Weights are drawn wide,
-so that a random model looks at its context: at the usual scale a stale cache gives the right answer.
+A configuration's own defaults, with every size made small by the name of its field. Weights are
+drawn wide, so that a random model looks at its context: at the usual scale a stale cache gives the
+right answer.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ from typing import Any
 from tinymodel import VOCABULARY
 
 WINDOW = 48  # tokens, far fewer than in a prompt
-SWITCH = 288  # tokens from which on some turn positions otherwise: within the answers of some prompts
+SWITCH = (
+    288  # tokens from which on some turn positions otherwise: within the answers of some prompts
+)
 LAYERS = 4
 _LAYERED = "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_blocks"
 _NAMES: dict[int | float, str] = {
     VOCABULARY: "vocab_size vocab_size_per_layer_input",
     64: "hidden_size d_model n_embd dim embed_dim embedding_size word_embed_proj_dim emb_dim",
-    96: "intermediate_size ffn_dim n_inner d_inner d_ff encoder_ffn_dim decoder_ffn_dim ffn_hidden_size "
+    96: "intermediate_size ffn_dim n_inner d_inner d_ff encoder_ffn_dim decoder_ffn_dim ffn_hidden_size "  # noqa: E501
     "dim_ff dff",
-    4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "
+    4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads "  # noqa: E501
     "num_experts n_routed_experts num_local_experts moe_num_experts",
-    2: "num_key_value_heads num_kv_heads num_experts_per_tok moe_topk moe_top_k top_k_experts moe_k "
+    2: "num_key_value_heads num_kv_heads num_experts_per_tok moe_topk moe_top_k top_k_experts moe_k "  # noqa: E501
     "linear_num_key_heads linear_num_value_heads mamba_expand index_n_heads",
-    16: "head_dim kv_channels kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim "
-    "linear_key_head_dim linear_value_head_dim mamba_d_head mamba_head_dim hidden_size_per_layer_input "
+    16: "head_dim kv_channels kv_lora_rank q_lora_rank qk_rope_head_dim qk_nope_head_dim v_head_dim "  # noqa: E501
+    "linear_key_head_dim linear_value_head_dim mamba_d_head mamba_head_dim "
+    "hidden_size_per_layer_input "
     "rotary_dim dim_head",
     2048: "max_position_embeddings n_positions n_ctx max_seq_len context_length",
     0.3: "initializer_range init_std initializer_std init_range",
-    32: "moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size mamba_chunk_size "
+    32: "moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size mamba_chunk_size "  # noqa: E501
     "chunk_size moe_shared_expert_intermediate_size index_head_dim",
     1: "n_group topk_group n_groups mamba_n_groups bos_token_id",
     WINDOW: "sliding_window attention_window_size window_size attention_chunk_size",
@@ -87,11 +91,20 @@ _FITTED: dict[str, dict[str, Any]] = {
     "reformer": {"is_decoder": True, "axial_pos_embds": False},
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
-        "ffn_config": {"ffn_hidden_size": 96, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 64},
+        "ffn_config": {
+            "ffn_hidden_size": 96,
+            "moe_num_experts": 4,
+            "moe_top_k": 2,
+            "hidden_size": 64,
+        },
     },
     "cohere_compass_text": {
         "rope_parameters": {
-            "full_attention": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}
+            "full_attention": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [4, 2, 2],
+            }
         },
         "layer_types": ["full_attention"] * 4,
     },
@@ -143,17 +156,29 @@ _FITTED: dict[str, dict[str, Any]] = {
 }
 # Of these the language model has no class of its own that could be loaded, or no small form.
 _LEFT_OUT = (
-    "emu3", "mllama", "musicgen", "musicgen_melody", "gemma4_assistant", "gemma4_unified_assistant", "git",
+    "emu3", "mllama", "musicgen", "musicgen_melody", "gemma4_assistant", "gemma4_unified_assistant", "git",  # noqa: E501
     "blt", "phi4_multimodal", "qwen4_exp", "qwen4_exp_text", "dots3_note",
     "dots3_note_text",
 )  # fmt: skip
 _VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("llama longrope", "llama", {"rope_parameters": _LONG}),
-    ("phi3 longrope", "phi3", {"rope_parameters": _LONG, "original_max_position_embeddings": SWITCH}),
+    (
+        "phi3 longrope",
+        "phi3",
+        {"rope_parameters": _LONG, "original_max_position_embeddings": SWITCH},
+    ),
     ("phimoe longrope", "phimoe", {"rope_parameters": _LONG | _MSCALE}),
     ("llama dynamic", "llama", {"rope_parameters": _DYNAMIC, "max_position_embeddings": SWITCH}),
-    ("llama linear", "llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}}),
-    ("llama yarn", "llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}}),
+    (
+        "llama linear",
+        "llama",
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    ),
+    (
+        "llama yarn",
+        "llama",
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
+    ),
     ("mistral no window", "mistral", {"sliding_window": None}),
     ("falcon alibi", "falcon", {"alibi": True}),
     ("roberta decoder", "roberta", {"is_decoder": True}),

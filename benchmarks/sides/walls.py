@@ -1,8 +1,10 @@
-"""The wall side of prefill.py: small random models in float32 on the CPU, asked in two ways by turns.
+"""The wall side of prefill.py: small random models in float32 on the CPU, asked in two ways by
+turns.
 
-Each prompt of a walk is asked of transformers' own `generate`, from nothing, and then as `hf/FOLDER` asks it,
-with one cache for all. So both meet the same load of the machine, and every answer is compared. In mode
-`single` that cache is asked in the order of the grid, as a server with prefix caching would be.
+Each prompt of a walk is asked of transformers' own `generate`, from nothing, and then as
+`hf/FOLDER` asks it, with one cache for all. So both meet the same load of the machine, and every
+answer is compared. In mode `single` that cache is asked in the order of the grid, as a server with
+prefix caching would be.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ MODES = ("single", "exact", "bins")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A model and what it is asked. kind: transformers' name; a Llama is made as large as it says, the others
-    as sides/tiny.py makes them."""
+    """A model and what it is asked. kind: transformers' name; a Llama is made as large as it says,
+    the others as sides/tiny.py makes them."""
 
     about: str
     kind: str
@@ -49,7 +51,12 @@ class Size:
 FULL = (
     Size("Llama, 3 layers", "llama", "400:4k:10", "0:100:10", 3, 256),
     Size("sliding windows of 48 tokens (Gemma 3), tiny", "gemma3_text", "400:1800:6", "0:100:6"),
-    Size("recurrent and attention layers (Granite 4), tiny", "granitemoehybrid", "400:1800:6", "0:100:6"),
+    Size(
+        "recurrent and attention layers (Granite 4), tiny",
+        "granitemoehybrid",
+        "400:1800:6",
+        "0:100:6",
+    ),
 )
 SMOKE = (
     Size("Llama, 2 layers", "llama", "400:700:3", "0:100:3", 2, 64),
@@ -119,7 +126,10 @@ def prompts_of(folder: Path, mode: str, lengths: str, depths: str) -> list[Promp
 
 
 async def _walls(folder: Path, size: Size) -> list[Wall]:
-    reference, model = Reference(folder), HuggingFaceModel(str(folder), dtype="float32", device="cpu")
+    reference, model = (
+        Reference(folder),
+        HuggingFaceModel(str(folder), dtype="float32", device="cpu"),
+    )
     walls = []
     for mode in MODES:
         prompts = prompts_of(folder, mode, size.lengths, size.depths)
@@ -165,7 +175,9 @@ class Reference:
         import transformers
         from tokenizers import Tokenizer
 
-        torch.set_num_threads(1)  # for both sides: on a shared machine two threads wait for one another
+        torch.set_num_threads(
+            1
+        )  # for both sides: on a shared machine two threads wait for one another
         self._torch = torch
         self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32
@@ -179,7 +191,13 @@ class Reference:
         mask = self._torch.ones_like(ids)
         with self._torch.inference_mode():
             said = self._model.generate(
-                ids, attention_mask=mask, max_new_tokens=ANSWER_TOKENS, do_sample=False, pad_token_id=0
+                ids,
+                attention_mask=mask,
+                max_new_tokens=ANSWER_TOKENS,
+                do_sample=False,
+                pad_token_id=0,
             )
-        text: str = self._vocabulary.decode(said[0, ids.shape[1] :].tolist(), skip_special_tokens=True)
+        text: str = self._vocabulary.decode(
+            said[0, ids.shape[1] :].tolist(), skip_special_tokens=True
+        )
         return text

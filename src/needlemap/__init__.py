@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from needlemap.reports.runs import Compared, Run
 
 __version__ = "0.1.0"
-SCHEMA = 2  # of records; 1: keys held the cell and seeded the sampling, and each equal prompt was asked
+SCHEMA = (
+    2  # of records; 1: keys held the cell and seeded the sampling, and each equal prompt was asked
+)
 __all__ = [
     "Compared",
     "Run",

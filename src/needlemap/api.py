@@ -1,7 +1,8 @@
-"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan` counts first.
+"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan` counts
+first.
 
-It takes the settings that YAML files and flags take, by the same names; a function may be a model and a
-scorer. It prints nothing but progress. `arun` is `run` for whoever has an event loop.
+It takes the settings that YAML files and flags take, by the same names; a function may be a model
+and a scorer. It prints nothing but progress. `arun` is `run` for whoever has an event loop.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def _for_python() -> Iterator[None]:
 
 @_for_python()
 def load(path: str | Path) -> Run:
-    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those of several
-    models. Raises NeedlemapError when none is."""
+    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those of
+    several models. Raises NeedlemapError when none is."""
     run = Run(families_of(path).path)
     if families_of(path).is_plain and not run.models:
         RunFolder(path).about()
@@ -71,13 +72,13 @@ def run(
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the page, and
-    print its address. trust_run: go on with a run that this machine did not begin, or ask the prompts of one.
-    settings: any setting by its name (docs/run.md); unknown ones raise SettingsError.
-    model: a name, or a function of messages that returns a str or an Answer; several in a list. scorer: a
-    name, or a function of an answer and a Reference that returns a share in [0, 1], a bool or a Score. Both
-    may be async. In a notebook it holds up the event loop until it ends; `await arun(...)` does not.
-    Raises NeedlemapError when every request would fail.
+    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the
+    page, and print its address. trust_run: go on with a run that this machine did not begin, or ask
+    the prompts of one. settings: any setting by its name (docs/run.md); unknown ones raise
+    SettingsError. model: a name, or a function of messages that returns a str or an Answer; several
+    in a list. scorer: a name, or a function of an answer and a Reference that returns a share in
+    [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the event loop until it
+    ends; `await arun(...)` does not. Raises NeedlemapError when every request would fail.
     """
     return run_coroutine(_run(preset, out, live, trust_run, settings))
 
@@ -90,7 +91,8 @@ async def arun(
     trust_run: bool = False,
     **settings: Any,
 ) -> Run:
-    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop stays free.
+    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop stays
+    free.
 
     Cancelled, it ends as an interrupted run does: what was scored is kept.
     """
@@ -99,7 +101,11 @@ async def arun(
 
 
 async def _run(
-    preset: str | None, out: str | Path | None, live: bool, trust_run: bool, settings: Mapping[str, Any]
+    preset: str | None,
+    out: str | Path | None,
+    live: bool,
+    trust_run: bool,
+    settings: Mapping[str, Any],
 ) -> Run:
     named = choose_each(preset, plain_settings(settings))
     each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
@@ -120,7 +126,9 @@ async def _run(
     return Run(path, outcomes)
 
 
-async def _ask(chosen: Chosen, path: Path, live: bool, share: Share | None = None) -> dict[str, Outcome]:
+async def _ask(
+    chosen: Chosen, path: Path, live: bool, share: Share | None = None
+) -> dict[str, Outcome]:
     """Ask one model. Raises NeedlemapError where a family cannot be asked."""
     asking = Asking.of(chosen, path)
     with _Progress(asking.families, live) as face:
@@ -132,8 +140,8 @@ async def _ask(chosen: Chosen, path: Path, live: bool, share: Share | None = Non
 
 
 class _Progress(ShowingFace):
-    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families that cannot
-    be asked."""
+    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families that
+    cannot be asked."""
 
     def __init__(self, families: Families, live: bool) -> None:
         super().__init__(families, live)
@@ -169,12 +177,12 @@ def compare(
     labels: Sequence[str] = (),
     metric: str = "",
 ) -> Compared:
-    """B against A on the same trials, paired: difference, interval, verdict. Each a run, its folder, or a log
-    of Inspect or lm-evaluation-harness.
+    """B against A on the same trials, paired: difference, interval, verdict. Each a run, its
+    folder, or a log of Inspect or lm-evaluation-harness.
 
-    Of several families each is compared, and their mean decides. margin: the loss in points that does not
-    matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again. metric: of logs with
-    several. Raises NeedlemapError when the two asked something else.
+    Of several families each is compared, and their mean decides. margin: the loss in points that
+    does not matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again.
+    metric: of logs with several. Raises NeedlemapError when the two asked something else.
     """
     both = families_of(_folder(a)), families_of(_folder(b))
     read = load_any(*both, labels, metric)
@@ -193,11 +201,14 @@ def make_plan(
     cache_block: int = 16,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What a run would ask and cost in each mode, before any call: what `needlemap plan --json` prints.
+    """What a run would ask and cost in each mode, before any call: what `needlemap plan --json`
+    prints.
 
-    Of several models it has that of each, and their sum. preset, settings: as `run` takes them. workers:
-    lanes. tokens_per_second: prefill speed of one worker. model_config: a config.json, for floating-point
-    operations. cache_tokens, cache_block: a server's prefix cache to simulate. Raises SettingsError.
+    Of several models it has that of each, and their sum. preset, settings: as `run` takes them.
+    workers:
+    lanes. tokens_per_second: prefill speed of one worker. model_config: a config.json, for
+    floating-point operations. cache_tokens, cache_block: a server's prefix cache to simulate.
+    Raises SettingsError.
     """
     from needlemap.plan.reckoned import plans_fields, reckon
     from needlemap.plan.summary import Shape, Terms
@@ -212,11 +223,11 @@ def make_plan(
 def curves(
     runs: Iterable[Run | str | Path], *, title: str | None = None, width: str | None = None
 ) -> Drawing:
-    """Scores by length of several runs in one picture, with bands and effective lengths; of suites a plot a
-    family. Each a run or its folder. width: for a paper, as '3.25in' or 'column'.
+    """Scores by length of several runs in one picture, with bands and effective lengths; of suites
+    a plot a family. Each a run or its folder. width: for a paper, as '3.25in' or 'column'.
 
-    Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises NeedlemapError where
-    nothing was scored.
+    Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises
+    NeedlemapError where nothing was scored.
     """
     return curves_of([load(_folder(run)) for run in runs], title=title, width=width)
 
@@ -238,11 +249,14 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _model(model: Any) -> Any:
-    """A model, or several, with functions by their names. Raises SettingsError for two of one name."""
+    """A model, or several, with functions by their names. Raises SettingsError for two of one
+    name."""
     if isinstance(model, list | tuple):
         functions: list[Callable[..., Any]] = [each for each in model if callable(each)]
         if len({_called(each) for each in functions}) < len(functions):
-            raise SettingsError("Two functions have one name, and go by it. Give each a name of its own.")
+            raise SettingsError(
+                "Two functions have one name, and go by it. Give each a name of its own."
+            )
         return [_model(each) for each in model]
     if isinstance(model, dict) and "model" in model:
         return {**model, "model": _model(model["model"])}

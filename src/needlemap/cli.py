@@ -50,7 +50,10 @@ def common(
         bool, option("Print the version and leave.", "--version", is_eager=True, callback=_version)
     ] = False,
     debug: Annotated[
-        bool, option("Also show where your own functions and plug-ins raised; with any command.", "--debug")
+        bool,
+        option(
+            "Also show where your own functions and plug-ins raised; with any command.", "--debug"
+        ),
     ] = False,
 ) -> None:
     """What stands before any command."""
@@ -130,14 +133,19 @@ def score(
     file: Annotated[
         Path,
         run_argument(
-            "JSON Lines with answer and reference (keywords, question), or a run's folder.", "FILE|RUN"
+            "JSON Lines with answer and reference (keywords, question), or a run's folder.",
+            "FILE|RUN",
         ),
     ],
     scorer: Annotated[
         str,
-        option("levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers),
+        option(
+            "levenshtein, keyword, substring, exact, judge, ...", autocompletion=complete_scorers
+        ),
     ],
-    scorer_options: Annotated[list[str] | None, option("The scorer's own options, KEY=VALUE.")] = None,
+    scorer_options: Annotated[
+        list[str] | None, option("The scorer's own options, KEY=VALUE.")
+    ] = None,
     out: Annotated[
         Path | None, option("Where scored lines go, or the new run's folder.", "-o", "--out")
     ] = None,
@@ -156,7 +164,8 @@ def score(
 def report(
     typed: arguments.ReportFlags,
     runs: Annotated[
-        list[Path], run_argument("Run folders, a folder that holds some, or results of other tools.")
+        list[Path],
+        run_argument("Run folders, a folder that holds some, or results of other tools."),
     ],
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix."""
@@ -168,7 +177,9 @@ def report(
 @app.command(name="import")
 @with_flags
 def import_(
-    files: Annotated[list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")
+    ],
     out: Annotated[
         Path, option("The new run's folder; of several runs, the folder of these.", "-o", "--out")
     ],
@@ -178,7 +189,8 @@ def import_(
     dataset_length: arguments.DatasetLength = "",
     metric: arguments.Metric = "",
 ) -> int:
-    """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect, lm-evaluation-harness."""
+    """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect,
+    lm-evaluation-harness."""
     from needlemap.commands.report import import_command
     from needlemap.interop import parsed_scale
     from needlemap.interop.imported import Said
@@ -191,7 +203,9 @@ def import_(
 @with_flags
 def compare(
     typed: arguments.CompareFlags,
-    first: Annotated[Path, run_argument("The reference, a run's or suite's folder, or a log.", "RUN_A")],
+    first: Annotated[
+        Path, run_argument("The reference, a run's or suite's folder, or a log.", "RUN_A")
+    ],
     second: Annotated[Path, run_argument("What to judge: another of the same kind.", "RUN_B")],
 ) -> int:
     """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
@@ -231,7 +245,8 @@ def replay(
 
 
 def _check_origin(path: Path | None, trusted: bool) -> None:
-    """Raises NeedlemapError for a run there that this machine did not begin, unless it is trusted."""
+    """Raises NeedlemapError for a run there that this machine did not begin, unless it is
+    trusted."""
     if path is not None and path.is_dir():
         from needlemap.records.families import check_origin
 
@@ -245,7 +260,10 @@ def _each(
     from needlemap.asking.resume import with_lent_prompts
     from needlemap.settings.suites import choose_each
 
-    each = {name: with_lent_prompts(chosen, trusted) for name, chosen in choose_each(preset, flags).items()}
+    each = {
+        name: with_lent_prompts(chosen, trusted)
+        for name, chosen in choose_each(preset, flags).items()
+    }
     if difficulty is None:
         return each
     from needlemap.commands.difficulty import at_difficulty
@@ -254,8 +272,8 @@ def _each(
 
 
 class _Tracebacks(logging.Handler):
-    """Prints what `raised_by` logs, without keys, once of each kind and place: a run of 1,000 trials raises
-    it 1,000 times."""
+    """Prints what `raised_by` logs, without keys, once of each kind and place: a run of 1,000
+    trials raises it 1,000 times."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -277,21 +295,30 @@ class _Tracebacks(logging.Handler):
 def _limit_blas_threads() -> None:
     """Keep numpy's BLAS to one thread, unless the user or a model in this process may want more.
 
-    Nothing here multiplies large matrices, and idle BLAS threads cost a quarter of a start's CPU time.
+    Nothing here multiplies large matrices, and idle BLAS threads cost a quarter of a start's CPU
+    time.
     """
     if not any(argument.startswith(("hf/", "lmdeploy/", "python/")) for argument in sys.argv):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143 signals."""
+    """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143
+    signals."""
     _limit_blas_threads()
-    debug = [word for word in sys.argv[1:] if word == "--debug"]  # one for all commands, wherever it is typed
+    debug = [
+        word for word in sys.argv[1:] if word == "--debug"
+    ]  # one for all commands, wherever it is typed
     try:
-        app([*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")], prog_name="needlemap")
+        app(
+            [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")],
+            prog_name="needlemap",
+        )
     except NeedlemapError as error:
         wrong = str(error)
-    except OSError as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
+    except (
+        OSError
+    ) as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
         wrong = os_error_words(error)
     tell(f"needlemap: {hidden(wrong)}")
     sys.exit(2)

@@ -1,4 +1,5 @@
-"""Errors that reach a user. Each message says what, where, what is allowed, and what to type next."""
+"""Errors that reach a user. Each message says what, where, what is allowed, and what to type
+next."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _VALUE = 200  # characters of a value that is none
 
 
 class NeedlemapError(Exception):
-    """Something the user can mend. Its text is one clear line; the command line prints it, exits with 2."""
+    """Something the user can mend. Its text is one clear line; the command line prints it, exits
+    with 2."""
 
 
 class SettingsError(NeedlemapError):
@@ -34,7 +36,8 @@ class VocabularyMissing(NeedlemapError):
 
 
 class TooShort(NeedlemapError):
-    """A length leaves no room for a haystack: template, needle, question and reserve need it all."""
+    """A length leaves no room for a haystack: template, needle, question and reserve need it
+    all."""
 
 
 class Failure(StrEnum):
@@ -58,25 +61,32 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request took whose answer could not be read: a provider may bill it. In tokens by the server's
-    count; prompt_tokens None: by ours."""
+    """What a request took whose answer could not be read: a provider may bill it. In tokens by the
+    server's count; prompt_tokens None: by ours."""
 
     prompt_tokens: int | None = None
     answer_tokens: int = 0
 
 
 class Unmeasured(NeedlemapError):
-    """A model or a judge gave no answer that could be scored: the trial is recorded as missing, never as 0.
+    """A model or a judge gave no answer that could be scored: the trial is recorded as missing,
+    never as 0.
 
     transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
-    attempts: how often it was asked before giving up. allowance: what a server's headers said of its limits.
-    usd: what a judge cost all the same; None when no price is known. hopeless: so would every request fail.
-    status: of the HTTP reply, None without one. spent: of a request that was sent and not refused, None else.
-    outage: the server is not there, or says that it cannot answer now.
+    attempts: how often it was asked before giving up. allowance: what a server's headers said of
+    its limits. usd: what a judge cost all the same; None when no price is known. hopeless: so would
+    every request fail. status: of the HTTP reply, None without one. spent: of a request that was
+    sent and not refused, None else. outage: the server is not there, or says that it cannot answer
+    now.
     """
 
     def __init__(
-        self, failure: Failure, message: str, *, transient: bool = False, retry_after_s: float | None = None
+        self,
+        failure: Failure,
+        message: str,
+        *,
+        transient: bool = False,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.failure = failure
@@ -107,13 +117,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _REMEDIES = {
-    (errno.ENOSPC, errno.EDQUOT): "Make room, then type the same command again: what was scored is kept.",
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+    ): "Make room, then type the same command again: what was scored is kept.",
     (
         errno.EACCES,
         errno.EPERM,
         errno.EROFS,
     ): "Change its permissions, or give another place (-o).",
-    (errno.EEXIST, errno.ENOTDIR): "A file stands where a folder is wanted: give another one with -o.",
+    (
+        errno.EEXIST,
+        errno.ENOTDIR,
+    ): "A file stands where a folder is wanted: give another one with -o.",
     (errno.ENOENT,): "Is it spelt right? Where it is to be written: give another place with -o.",
     (errno.EISDIR,): "It is a folder, and a file is wanted: give a file's name.",
     (errno.ENAMETOOLONG,): "Give a shorter name.",
@@ -133,9 +149,13 @@ def os_error_words(error: OSError) -> str:
 
 def validator_words(said: str, got: object) -> str:
     """A validator's message as a sentence of ours."""
-    said = re.sub(r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip("."))
+    said = re.sub(
+        r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip(".")
+    )
     said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
-    said = re.sub(r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said)
+    said = re.sub(
+        r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said
+    )
     shown = _brief(got)
     return f"{said}." if shown in said else f"{said}, got {shown}."
 
@@ -159,7 +179,8 @@ _PYTHON = {
 
 
 def in_python(text: str) -> str:
-    """An error's text for whoever calls a function: flags are arguments, and there is no command line.
+    """An error's text for whoever calls a function: flags are arguments, and there is no command
+    line.
 
     >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
     "Unknown setting 'modle' in the call. Give base_url, or canary=False."
@@ -168,5 +189,9 @@ def in_python(text: str) -> str:
     """
     for said, better in _PYTHON.items():
         text = text.replace(said, better)
-    text = _FLAG.sub(lambda found: found[2].replace("-", "_") + ("=False" if found[1] else ""), text)
-    return re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text).replace(" with -o", " as out")
+    text = _FLAG.sub(
+        lambda found: found[2].replace("-", "_") + ("=False" if found[1] else ""), text
+    )
+    return re.sub(r"(?<!\S)-o (?=[\w./])(\S*[\w/])", r"out='\1'", text).replace(
+        " with -o", " as out"
+    )

@@ -1,8 +1,9 @@
-"""Files that may come from a stranger: only regular ones are read, no more than so much of them, and nothing
-is written through a link; and YAML as people mean it, this package's by name and anybody's by path.
+"""Files that may come from a stranger: only regular ones are read, no more than so much of them,
+and nothing is written through a link; and YAML as people mean it, this package's by name and
+anybody's by path.
 
-A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a file of
-one's own. The folder itself may be a link: its owner typed it.
+A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a
+file of one's own. The folder itself may be a link: its owner typed it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def is_regular(file: Path) -> bool:
 
 
 def open_regular(file: Path) -> BufferedReader:
-    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where there is none."""
+    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where there is
+    none."""
     _refuse_odd(file, os.stat(file))  # before it is opened: opening some devices does something
     opened = open(file, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     try:
@@ -57,7 +59,8 @@ def open_regular(file: Path) -> BufferedReader:
 
 
 def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
-    """A regular file's bytes. Raises NeedlemapError for any other kind and for one that is too large."""
+    """A regular file's bytes. Raises NeedlemapError for any other kind and for one that is too
+    large."""
     with open_regular(file) as opened:
         data = opened.read(most + 1)
     if len(data) > most:
@@ -77,7 +80,8 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def make_folder(folder: Path) -> None:
-    """A run's folder, for its owner alone; what stands above it is made as usual. One that is there stays.
+    """A run's folder, for its owner alone; what stands above it is made as usual. One that is there
+    stays.
 
     Raises NeedlemapError where a link inside another run's folder leads to it.
     """
@@ -94,9 +98,11 @@ def make_inside(folder: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the new one, whatever happens. For its owner alone.
+    """Write a file so that it is either the old one or the new one, whatever happens. For its owner
+    alone.
 
-    It is made under a name that nobody knows, and takes the place of whatever has its name, links too.
+    It is made under a name that nobody knows, and takes the place of whatever has its name, links
+    too.
     """
     descriptor, temporary = mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
     try:
@@ -112,7 +118,8 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def open_inside(file: Path, mode: str) -> IO[bytes]:
-    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where it is none."""
+    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where it is
+    none."""
     try:
         opened: IO[bytes] = open(file, mode, opener=_without_links)  # noqa: SIM115
     except OSError as error:
@@ -127,7 +134,8 @@ def open_inside(file: Path, mode: str) -> IO[bytes]:
 
 
 def refuse_link(target: Path) -> None:
-    """Raises NeedlemapError where a report would be written through a link inside a run's folder."""
+    """Raises NeedlemapError where a report would be written through a link inside a run's
+    folder."""
     linked: Path | None = None
     for path in (target, *target.parents):
         if linked is not None and any((path / name).exists() for name in (RUN_FILE, SUITE_FILE)):
@@ -136,7 +144,8 @@ def refuse_link(target: Path) -> None:
 
 
 def write_report(target: Path, data: bytes) -> Path:
-    """Write a file that a user named, and the folders above it. Raises NeedlemapError as `refuse_link`."""
+    """Write a file that a user named, and the folders above it. Raises NeedlemapError as
+    `refuse_link`."""
     refuse_link(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
@@ -156,7 +165,8 @@ def _has_other_names(file: Path) -> bool:
 
 def _link(file: Path) -> NeedlemapError:
     return NeedlemapError(
-        f"'{file}' is a link, or no file: needlemap writes through no link inside a run's folder. Delete it, "
+        f"'{file}' is a link, or no file: needlemap writes through no link inside a run's folder. "
+        f"Delete it, "
         f"or give another folder or file with -o."
     )
 
@@ -170,7 +180,8 @@ def _without_links(file: str, flags: int) -> int:
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in base sixty."""
+    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in base
+    sixty."""
 
 
 def _yaml_number(loader: _YamlLoader, node: yaml.ScalarNode) -> object:
@@ -190,7 +201,10 @@ def read_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_YamlLoader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
-    except (ValueError, OverflowError) as error:  # a number of thousands of digits, a date that is none
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # a number of thousands of digits, a date that is none
         raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None
 
 
@@ -212,8 +226,8 @@ def folder_name(text: str) -> str:
 class Shelf:
     """YAML files of one kind: this package's, by their names, and whoever's by their paths.
 
-    folder: of the package's. noun, own: what one of them, and one of one's own, is called. known: what an
-    error about a text begins with.
+    folder: of the package's. noun, own: what one of them, and one of one's own, is called. known:
+    what an error about a text begins with.
     """
 
     folder: str
@@ -244,7 +258,9 @@ class Shelf:
         if is_yaml(name):
             if path.is_file():
                 return read_regular(path)
-            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (len(self.texts) <= _FEW)
+            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (
+                len(self.texts) <= _FEW
+            )
             raise SettingsError(f"No {self.own} file at '{name}'.{names}")
         if name not in self.texts:
             hint = did_you_mean(name, self.texts)

@@ -1,7 +1,7 @@
 """Numbers as people write them, and the grid of cells that lengths and depths make.
 
-Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths are given by
-people in percent and held as shares in [0, 1].
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths are
+given by people in percent and held as shares in [0, 1].
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Lengths in tokens, depths as shares; duplicates: how many of each fell away after rounding."""
+    """Lengths in tokens, depths as shares; duplicates: how many of each fell away after
+    rounding."""
 
     lengths: tuple[int, ...]
     depths: tuple[float, ...]
@@ -107,7 +108,8 @@ def percent(depth: float) -> float:
 
 
 def setting(depth: float) -> float:
-    """The depth in percent that a grid makes this very share of, to the last bit: a trial's key holds it.
+    """The depth in percent that a grid makes this very share of, to the last bit: a trial's key
+    holds it.
 
     >>> shares = [percent / 34 / 100 for percent in range(0, 3401, 100)]
     >>> [setting(share) / 100 for share in shares] == shares, setting(0.29)
@@ -118,14 +120,19 @@ def setting(depth: float) -> float:
     return next((value for value in candidates if value / 100 == depth), near)
 
 
-def make_grid(lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None) -> Grid:
+def make_grid(
+    lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None
+) -> Grid:
     """A grid from two specifications: a list, {min, max, count, scale}, or 'min:max:count:scale'.
 
-    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through the curve.
-    depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to whole percents).
+    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through the
+    curve. depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to whole
+    percents).
     """
     raw_lengths = [round(value) for value in _values(lengths, "lengths", LENGTH_SCALES, ends)]
-    raw_depths = [_rounded(value, depth_digits) for value in _values(depths, "depths", DEPTH_SCALES, ends)]
+    raw_depths = [
+        _rounded(value, depth_digits) for value in _values(depths, "depths", DEPTH_SCALES, ends)
+    ]
     _check(raw_lengths, raw_depths)
     check_size(len(set(raw_lengths)) * len(set(raw_depths)))
     unique_lengths, unique_depths = tuple(sorted(set(raw_lengths))), tuple(sorted(set(raw_depths)))
@@ -169,7 +176,8 @@ def check_size(trials: int) -> None:
     """Raises SettingsError for more trials than a run may have."""
     if trials > MOST_TRIALS:
         raise SettingsError(
-            f"{trials:,} trials are too many: a run has {MOST_TRIALS:,} at most. Give fewer lengths, depths "
+            f"{trials:,} trials are too many: a run has {MOST_TRIALS:,} at most. Give fewer "
+            f"lengths, depths "
             f"or repeats."
         )
 
@@ -192,7 +200,9 @@ def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[fl
 def _listed(values: Iterable[Any], name: str) -> list[float]:
     listed = [tokens(value) for value in values]
     if not listed:
-        raise SettingsError(f"{name}: the list is empty. Give at least one, for instance 1000,4000.")
+        raise SettingsError(
+            f"{name}: the list is empty. Give at least one, for instance 1000,4000."
+        )
     return listed
 
 
@@ -202,7 +212,9 @@ def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str)
             raise SettingsError(f"{name}: unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
     missing = [key for key in ("min", "max", "count") if spec.get(key) is None]
     if missing:
-        raise SettingsError(f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list.")
+        raise SettingsError(
+            f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list."
+        )
     scale = str(spec.get("scale") or "linear")
     if scale not in scales:
         raise SettingsError(f"{name}: unknown scale '{scale}'. {did_you_mean(scale, scales)}")

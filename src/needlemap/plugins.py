@@ -1,5 +1,5 @@
-"""All that an extension imports: a model, task, scorer, haystack or tokenizer of one's own needs this module
-alone. Where its names come from may change; these names stay."""
+"""All that an extension imports: a model, task, scorer, haystack or tokenizer of one's own needs
+this module alone. Where its names come from may change; these names stay."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""One door for every extension: Python entry points, and options checked by the constructor's signature.
+"""One door for every extension: Python entry points, and options checked by the constructor's
+signature.
 
-Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks, needlemap.tokenizers.
-Built-ins use it too. Nothing is imported before it is named; a plug-in that cannot be imported is an error
-when it is named. `class Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a
-value of the wrong type is refused when it is built.
+Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks,
+needlemap.tokenizers. Built-ins use it too. Nothing is imported before it is named; a plug-in that
+cannot be imported is an error when it is named. `class Levenshtein(metaclass=Checked)` is all it
+takes for options: a misspelt name or a value of the wrong type is refused when it is built.
 """
 
 from __future__ import annotations
@@ -70,29 +71,35 @@ def find(kind: str, name: str) -> Any:
                 f"Install it again; from its sources: pip install -e ."
             ) from error
         raise SettingsError(
-            f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not installed. "
+            f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not "
+            f"installed. "
             f"Run: pip install 'needlemap[{name}]'"
         ) from error
 
 
 def find_kind(kind: str, name: str, base: type[Base]) -> type[Base]:
-    """The class that an extension registers. Raises SettingsError, also where its base is not its kind's."""
+    """The class that an extension registers. Raises SettingsError, also where its base is not its
+    kind's."""
     made = find(kind, name)
     if not isinstance(made, type) or not issubclass(made, base):
         noun = kind.removesuffix("s").capitalize()
-        raise SettingsError(f"{noun} '{name}' is no subclass of `needlemap.plugins.{base.__name__}`.")
+        raise SettingsError(
+            f"{noun} '{name}' is no subclass of `needlemap.plugins.{base.__name__}`."
+        )
     return made
 
 
 class Checked(type):
-    """Metaclass: keyword options are checked against the constructor's signature when an object is built."""
+    """Metaclass: keyword options are checked against the constructor's signature when an object is
+    built."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         return super().__call__(*args, **checked(cls, options))
 
 
 def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
-    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong value.
+    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong
+    value.
 
     kind: whose they are, for the error; by default the extension's name.
     """
@@ -104,7 +111,9 @@ def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict
             known = did_you_mean(name, named) if named else "It takes none."
             raise SettingsError(f"Unknown option '{name}' of {kind}. {known}")
     hints = get_type_hints(init, include_extras=True)
-    return {name: _typed(kind, name, value, hints.get(name, Any)) for name, value in options.items()}
+    return {
+        name: _typed(kind, name, value, hints.get(name, Any)) for name, value in options.items()
+    }
 
 
 def option_names(extension: type) -> list[str]:
@@ -118,16 +127,28 @@ def _constructor(extension: type) -> Any:
 
 
 def _typed(kind: str, name: str, value: Any, hint: Any) -> Any:
-    from pydantic import ConfigDict, TypeAdapter, ValidationError  # not for those who only build prompts
+    from pydantic import (
+        ConfigDict,
+        TypeAdapter,
+        ValidationError,
+    )  # not for those who only build prompts
 
     adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
-        allowed = problem.get("ctx", {}).get("expected") or _KINDS.get(problem["type"].partition("_")[0])
+        allowed = problem.get("ctx", {}).get("expected") or _KINDS.get(
+            problem["type"].partition("_")[0]
+        )
         if problem["type"].startswith(("greater", "less")):
             said = adapter.json_schema()
-            allowed = " and ".join(f"{words} {said[key]}" for key, words in _BOUNDS.items() if key in said)
-        wanted = f" must be {allowed}" if allowed else f": {problem['msg'].removeprefix('Value error, ')}"
+            allowed = " and ".join(
+                f"{words} {said[key]}" for key, words in _BOUNDS.items() if key in said
+            )
+        wanted = (
+            f" must be {allowed}"
+            if allowed
+            else f": {problem['msg'].removeprefix('Value error, ')}"
+        )
         raise SettingsError(f"Option '{name}' of {kind}{wanted}, got {value!r}.") from None

@@ -1,5 +1,5 @@
-"""What must not be seen: keys in settings are refused, what looks like a key in any words is hidden, and
-secrets that were sent are found again in what a server says, in any usual spelling.
+"""What must not be seen: keys in settings are refused, what looks like a key in any words is
+hidden, and secrets that were sent are found again in what a server says, in any usual spelling.
 
 Keys belong into the environment: a setting that holds one would be kept in run.json, and be shown.
 """
@@ -34,7 +34,9 @@ _SECRETS = (
     (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
     # Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
     (
-        re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"),
+        re.compile(
+            r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"
+        ),
         r"\1[hidden]",
     ),
     (re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)[\w+/=%~]{32,}"), r"\1[hidden]"),
@@ -45,17 +47,22 @@ _KEY_NAMES = re.compile(
 _MAYBE_KEY = re.compile(r"(?i)(token|auth|cookie|credentials?|signature|sig|code|session|pat|jwt)$")
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w+/=.~:-]{16,}")  # what no word is
 _VARIABLE = re.compile(r"\w*_API_KEY")
-_HERE = str(PurePath(__file__).parent)  # frames of needlemap's own are not where a user's code raised
+_HERE = str(
+    PurePath(__file__).parent
+)  # frames of needlemap's own are not where a user's code raised
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib[/\\]python3")
 
 
 def scrub(text: str) -> str:
-    """A text fit for a record and a terminal: one printable line without keys, at most 500 characters.
+    """A text fit for a record and a terminal: one printable line without keys, at most 500
+    characters.
 
     >>> scrub("Incorrect API key provided: sk-abcdef123456")
     'Incorrect API key provided: sk-[hidden]'
     """
-    text = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:_SCRUBBED]).split())
+    text = " ".join(
+        "".join(letter if letter.isprintable() else " " for letter in text[:_SCRUBBED]).split()
+    )
     text = hidden(text)
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
 
@@ -72,7 +79,8 @@ def hidden(text: str) -> str:
 
 
 def raised_by(error: BaseException) -> str:
-    """An exception of somebody's own code in one line, with file and line; `--debug` shows all of it."""
+    """An exception of somebody's own code in one line, with file and line; `--debug` shows all of
+    it."""
     logging.getLogger("needlemap").debug("", exc_info=error)
     frames = [
         frame
@@ -89,8 +97,10 @@ def refuse_keys(settings: Settings) -> None:
     for name, options in settings.options.items():
         for part in (part for part, value in _parts(options) if _is_key(part, value)):
             raise SettingsError(
-                f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read from the "
-                f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: --model-options "
+                f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read "
+                f"from the "
+                f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: "
+                f"--model-options "
                 f"key_env=NAME)"
             )
 
@@ -103,7 +113,8 @@ def check_key_names(settings: Any, instead: str) -> None:
     for name in key_names(settings):
         if not _VARIABLE.fullmatch(name):
             raise SettingsError(
-                f"${name} would be sent as a key. Variables that a file names must end in _API_KEY. {instead}"
+                f"${name} would be sent as a key. Variables that a file names must end in "
+                f"_API_KEY. {instead}"
             )
 
 
@@ -152,7 +163,9 @@ class Secrets:
         for spelling in sorted(self._spellings, key=len, reverse=True):
             text = text.replace(spelling, HIDDEN)
         found = sorted(
-            cut for spelling, least in self._spellings.items() for cut in _cuts(text, spelling, least)
+            cut
+            for spelling, least in self._spellings.items()
+            for cut in _cuts(text, spelling, least)
         )
         parts, at = [], 0
         for start, stop in found:
@@ -174,8 +187,8 @@ class Secrets:
 
 
 def _spellings(secret: str) -> Iterator[tuple[str, int]]:
-    """A secret as servers spell it, and how many characters stand for one: as it is, in addresses, in JSON,
-    in base64 (three ways, by what stands before it)."""
+    """A secret as servers spell it, and how many characters stand for one: as it is, in addresses,
+    in JSON, in base64 (three ways, by what stands before it)."""
     yield from ((secret, 1), (secret.replace("/", "\\/"), 1))
     for quoted in (quote(secret, safe=""), quote(secret)):
         yield from ((quoted, 1), (_ESCAPE.sub(lambda found: found[0].lower(), quoted), 1))
@@ -191,8 +204,8 @@ def _spellings(secret: str) -> Iterator[tuple[str, int]]:
 def _cuts(text: str, spelling: str, least: int) -> Iterator[tuple[int, int]]:
     """Where a text has at least so many characters in a row of a spelling.
 
-    So many in a row hold a whole block of half as many, counted from the spelling's start: only blocks are
-    looked for, and what is found is lengthened.
+    So many in a row hold a whole block of half as many, counted from the spelling's start: only
+    blocks are looked for, and what is found is lengthened.
     """
     block = len(spelling) if least == len(spelling) else least // 2
     for place in range(0, len(spelling) - block + 1, block):

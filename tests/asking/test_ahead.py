@@ -34,7 +34,9 @@ def test_what_is_scored_is_counted_and_taken_for_what_it_is(typed, mode):
 
 
 def test_a_lattice_is_not_counted_as_it_chooses_its_own_depths(tmp_path):
-    assert look_ahead(configure(None, SMALL | {"mode": "lattice"}), tmp_path / "r") == Ahead(None, None)
+    assert look_ahead(configure(None, SMALL | {"mode": "lattice"}), tmp_path / "r") == Ahead(
+        None, None
+    )
 
 
 def test_prompts_that_exist_already_are_all_read(typed, monkeypatch):
@@ -46,7 +48,10 @@ def test_prompts_that_exist_already_are_all_read(typed, monkeypatch):
     Path(typed.folder, "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given = ("--task-options", "path=a.jsonl", "--lengths", "600", "--model", "baseline/bm25")
     typed("run", "--task", "published", *given, "-o", "r", "--quiet")
-    task: dict[str, Any] = {"task": "published", "task_options": {"path": str(typed.folder / "a.jsonl")}}
+    task: dict[str, Any] = {
+        "task": "published",
+        "task_options": {"path": str(typed.folder / "a.jsonl")},
+    }
     settings = configure(None, {**task, "lengths": "600"})
     assert look_ahead(settings, typed.folder / "elsewhere") == Ahead(7, 0)
     as_typed = configure(None, {**task, "task_options": {"path": "a.jsonl"}, "lengths": "600"})

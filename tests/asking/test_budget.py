@@ -43,7 +43,9 @@ def record(**changed) -> Record:
 
 
 def spent(records: list[dict]) -> int:
-    return sum((record["prompt_tokens"] or 0) + (record["completion_tokens"] or 0) for record in records)
+    return sum(
+        (record["prompt_tokens"] or 0) + (record["completion_tokens"] or 0) for record in records
+    )
 
 
 def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
@@ -63,7 +65,9 @@ def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
     assert len(wire.log()) == 15
 
 
-def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long_they_answer(needlemap, wire):
+def test_a_limit_is_never_passed_however_many_requests_are_open_and_however_long_they_answer(
+    needlemap, wire
+):
     wire.schedule("slow:0.2", "say:" + "word " * 39, cycle=True)
     needlemap.run(wire, *GRID, "--limit-tokens", "1500", "--concurrency", "9", code=3)
     assert 1000 <= spent(needlemap.records()) <= 1500
@@ -135,32 +139,52 @@ def test_under_a_limit_short_lengths_are_asked_first_and_whole(needlemap, wire):
     ended = needlemap.run(wire, *GRID, "--limit-tokens", "2400", "--concurrency", "4", code=3)
     assert "fit for certain. Short lengths are asked first" in ended.stderr
     done = Counter(record["length_tokens"] for record in needlemap.records())
-    assert [done[length] for length in (200, 250, 300)] == [3, 3, 3]  # the walk would begin with 400
+    assert [done[length] for length in (200, 250, 300)] == [
+        3,
+        3,
+        3,
+    ]  # the walk would begin with 400
     assert not done[400]
 
 
-def test_what_a_run_may_cost_is_said_before_it_asks_and_how_much_of_it_a_limit_lets_pass(needlemap, wire):
+def test_what_a_run_may_cost_is_said_before_it_asks_and_how_much_of_it_a_limit_lets_pass(
+    needlemap, wire
+):
     small = ("--lengths", "200,400", "--depths", "0,50,100")
     unpriced = needlemap.run(wire, *small)
-    assert "at most 1,800 tokens, every answer using its whole budget; no price is known\n" in unpriced.stderr
+    assert (
+        "at most 1,800 tokens, every answer using its whole budget; no price is known\n"
+        in unpriced.stderr
+    )
     prices = ("--prices", "input=1000", "--prices", "output=2000", "-o", "priced")
     ended = needlemap.run(wire, *small, *prices, "--limit-usd", "1", code=3)
     # 160 tokens and 40 of the answer, three times, and 360 and 40 three times
-    assert "at most 1,800 tokens, every answer using its whole budget; $2.0400 (your own" in ended.stderr
-    assert "note: a limit may cut this short ($0.0000 of $1 used): 3 of 6 trials fit" in ended.stderr
+    assert (
+        "at most 1,800 tokens, every answer using its whole budget; $2.0400 (your own"
+        in ended.stderr
+    )
+    assert (
+        "note: a limit may cut this short ($0.0000 of $1 used): 3 of 6 trials fit" in ended.stderr
+    )
     again = needlemap.run(wire, *small, *prices)
     assert "a limit" not in again.stderr
 
 
 def test_a_model_in_this_process_without_limits_has_no_cost_to_tell(needlemap):
-    ended = needlemap("run", "--model", "baseline/bm25", "--lengths", "1k", "--depths", "0", "-o", "r")
+    ended = needlemap(
+        "run", "--model", "baseline/bm25", "--lengths", "1k", "--depths", "0", "-o", "r"
+    )
     assert "at most" not in ended.stderr
     assert "1 length x 1 depth x 1 = 1 trial · " in ended.stderr
 
 
-def test_what_is_said_at_the_end_counts_what_was_in_flight_when_the_limit_was_reached(needlemap, wire):
+def test_what_is_said_at_the_end_counts_what_was_in_flight_when_the_limit_was_reached(
+    needlemap, wire
+):
     wire.schedule("slow:0.3", cycle=True)
-    ended = needlemap.run(wire, *GRID, "--limit-tokens", "2000", "--concurrency", "9", "--no-canary", code=3)
+    ended = needlemap.run(
+        wire, *GRID, "--limit-tokens", "2000", "--concurrency", "9", "--no-canary", code=3
+    )
     assert f"used {spent(needlemap.records()):,} of 2,000 tokens, and " in ended.stderr
 
 
@@ -200,7 +224,9 @@ def test_dollars_stop_a_run_also_when_earlier_answers_had_no_price(needlemap, wi
 
 
 def test_a_request_that_does_not_fit_is_not_sent(needlemap, wire):
-    ended = needlemap.run(wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "199", code=3)
+    ended = needlemap.run(
+        wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "199", code=3
+    )
     assert "used 0 of 199 tokens, and the next request may take 200" in ended.stderr
     assert wire.log() == []
     needlemap.run(wire, "--lengths", "200", "--depths", "0", "--limit-tokens", "200")
@@ -208,7 +234,10 @@ def test_a_request_that_does_not_fit_is_not_sent(needlemap, wire):
 
 def test_a_limit_in_dollars_needs_a_price(needlemap, wire):
     ended = needlemap.run(wire, *GRID, "--limit-usd", "1", code=2)
-    assert "No price is known for 'openai/m', so --limit-usd cannot hold. Give --prices" in ended.stderr
+    assert (
+        "No price is known for 'openai/m', so --limit-usd cannot hold. Give --prices"
+        in ended.stderr
+    )
     assert not (needlemap.folder / "r").exists()
     ended = needlemap.run(wire, *GRID, "--prices", "inputs=1", code=2)
     assert "Unknown part 'inputs' in --prices. Did you mean 'input'?" in ended.stderr
@@ -279,8 +308,12 @@ def billed(requests: list[dict[str, object]]) -> int:
     return sum(int(str(request["prompt_words"])) for request in requests)
 
 
-@pytest.mark.parametrize("fault", ["null-content", "cut", "reset", "invalid-json", "slow:9", "wrong-shape"])
-def test_requests_that_were_sent_and_could_not_be_read_count_over_all_starts(needlemap, wire, fault):
+@pytest.mark.parametrize(
+    "fault", ["null-content", "cut", "reset", "invalid-json", "slow:9", "wrong-shape"]
+)
+def test_requests_that_were_sent_and_could_not_be_read_count_over_all_starts(
+    needlemap, wire, fault
+):
     """They cost a limit nothing, were retried, and each start began at nothing again."""
     wire.schedule(fault, "ok", cycle=True)
     flags = ("--limit-tokens", "1300", "--retries", "3", "--concurrency", "4", "--timeout-s", "3")
@@ -296,9 +329,16 @@ def test_a_reply_that_cannot_be_read_counts_by_its_own_usage(needlemap, wire):
     usage = {"prompt_tokens": 300, "completion_tokens": 40}
     wire.schedule("ok", f"raw:{json.dumps({'choices': [], 'usage': usage})}")
     prices = ("--prices", "input=1000", "--prices", "output=2000", "--limit-usd", "10")
-    needlemap.run(wire, "--lengths", "200", "--depths", "0,100", *prices, "--concurrency", "1", code=1)
+    needlemap.run(
+        wire, "--lengths", "200", "--depths", "0,100", *prices, "--concurrency", "1", code=1
+    )
     (failed,) = [row for row in needlemap.records() if row["failure"]]
-    assert failed["unread"] == {"attempts": 1, "prompt_tokens": 300, "answer_tokens": 40, "usd": 0.38}
+    assert failed["unread"] == {
+        "attempts": 1,
+        "prompt_tokens": 300,
+        "answer_tokens": 40,
+        "usd": 0.38,
+    }
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "429-quota", "401", "404", "unwritten"])

@@ -20,8 +20,12 @@ def stopped(needlemap: Any, wire: Any, *flags: str, asked: int = 1) -> str:
     assert len(wire.log()) == asked
     last: str = ended.stderr.splitlines()[-1]
     assert last.startswith("needlemap: stopped before spending more. ")
-    elsewhere = " Other settings want another folder than r: give one with -o."  # only where it is true
-    assert last.endswith(elsewhere) == any(record["answer"] is not None for record in needlemap.records())
+    elsewhere = (
+        " Other settings want another folder than r: give one with -o."  # only where it is true
+    )
+    assert last.endswith(elsewhere) == any(
+        record["answer"] is not None for record in needlemap.records()
+    )
     assert last.removesuffix(elsewhere).endswith("To go on all the same: --no-canary.")
     return last
 
@@ -40,10 +44,22 @@ def test_the_first_trial_counts_as_one_of_the_runs(needlemap, wire):
     [
         ("404", "The model `m` does not exist", "Is --model right, and --base-url?"),
         ("400", "Unsupported value: 'temperature' does not support 0", "Add --temperature none."),
-        ("empty-answer", "got an empty answer (finish 'stop', 0 tokens written)", "api=completions"),
-        ("reasoning-spent", "got an empty answer (finish 'length', 40", "give --thinking-tokens 160 or more"),
+        (
+            "empty-answer",
+            "got an empty answer (finish 'stop', 0 tokens written)",
+            "api=completions",
+        ),
+        (
+            "reasoning-spent",
+            "got an empty answer (finish 'length', 40",
+            "give --thinking-tokens 160 or more",
+        ),
         ("thinking", "got an empty answer (finish 'length'", "--thinking-tokens 4000"),
-        ("wrong-shape", "could not be measured: The reply holds no choice", "Check --model, --base-url"),
+        (
+            "wrong-shape",
+            "could not be measured: The reply holds no choice",
+            "Check --model, --base-url",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_settings_stops_the_run_at_once_and_says_what_to_type(
@@ -57,7 +73,14 @@ def test_what_is_wrong_with_the_settings_stops_the_run_at_once_and_says_what_to_
 
 
 def test_a_server_that_is_not_there_is_named(needlemap):
-    flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+    flags = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--tokenizer",
+        "cl100k_base",
+    )
     ended = needlemap("run", *flags, "--retries", "0", "-o", "r", code=2)
     assert "Is a server running at --base-url?" in ended.stderr.splitlines()[-1]
     assert len(needlemap.records()) == 1
@@ -70,10 +93,14 @@ def test_a_context_refused_at_the_shortest_length_ends_the_run(needlemap, wires)
     assert len(wire.log()) == 1
 
 
-def test_three_small_trials_without_a_hit_stop_a_chat_model_also_when_it_is_started_again(needlemap, wire):
+def test_three_small_trials_without_a_hit_stop_a_chat_model_also_when_it_is_started_again(
+    needlemap, wire
+):
     wire.schedule("say:No idea \x1b[2J.", cycle=True)
     last = stopped(needlemap, wire, asked=3)
-    assert "3 trials of up to 200 tokens all scored 0; to 'What is the locker code for Turin?'" in last
+    assert (
+        "3 trials of up to 200 tokens all scored 0; to 'What is the locker code for Turin?'" in last
+    )
     assert "it said 'No idea [2J.', by scorer 'substring'" in last
     assert "\x1b" not in last
     stopped(needlemap, wire, asked=3)
@@ -108,7 +135,9 @@ def test_a_passing_failure_of_the_first_trial_stops_nothing(needlemap, wire):
 
 
 def test_a_template_that_spells_the_first_token_is_found_before_anything_is_sent(needlemap, wire):
-    (needlemap.folder / "t.yaml").write_text("text: '<s>{haystack} Q: {question} A:'", encoding="utf-8")
+    (needlemap.folder / "t.yaml").write_text(
+        "text: '<s>{haystack} Q: {question} A:'", encoding="utf-8"
+    )
     flags = ("--model-options", "api=completions", "--template", "t.yaml")
     assert "The template begins with <s>, which the server adds too" in stopped(
         needlemap, wire, *flags, asked=0
@@ -116,11 +145,13 @@ def test_a_template_that_spells_the_first_token_is_found_before_anything_is_sent
 
 
 def test_models_of_this_process_need_no_canary(needlemap):
-    needlemap("run", "--model", "baseline/random", "--lengths", "1k", "--depths", "0:100:5", "-o", "b")
+    needlemap(
+        "run", "--model", "baseline/random", "--lengths", "1k", "--depths", "0:100:5", "-o", "b"
+    )
 
 
 def test_ids_that_begin_with_one_token_twice_are_told():
-    once, twice = (join([TokenText(b"a" * len(ids), np.array(ids, np.int32), np.arange(len(ids) + 1))])
+    once, twice = (join([TokenText(b"a" * len(ids), np.array(ids, np.int32), np.arange(len(ids) + 1))])  # noqa: E501
                    for ids in ([1, 5, 5], [1, 1, 5]))  # fmt: skip
     assert not begins_twice(Prompt((Message(TEXT, (once.span(),)),)))
     assert begins_twice(Prompt((Message(TEXT, (twice.span(),)),)))

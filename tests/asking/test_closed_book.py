@@ -7,10 +7,15 @@ import json
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 
 
-def test_each_question_is_asked_once_without_a_haystack_and_the_known_ones_are_named(needlemap, wire):
+def test_each_question_is_asked_once_without_a_haystack_and_the_known_ones_are_named(
+    needlemap, wire
+):
     wire.schedule("ok", "say:It is 51328.")
     ended = needlemap.run(wire, *GRID, "--repeats", "3", "--closed-book", "--concurrency", "1")
-    assert "closed book: 1/3 right without a haystack: 'What is the locker code for Turin?'." in ended.stderr
+    assert (
+        "closed book: 1/3 right without a haystack: 'What is the locker code for Turin?'."
+        in ended.stderr
+    )
     assert "(n=18, 0 missing)" in ended.stdout  # the control is no cell of the map
     alone = [request for request in wire.log() if request["prompt_words"] < 20]
     assert len(alone) == 3
@@ -39,7 +44,9 @@ def test_what_failed_is_asked_again_and_its_cost_counts(needlemap, wire):
     assert len(wire.log()) == 6 + 2
     lines = (needlemap.folder / "r" / "closed-book.jsonl").read_text("utf-8").splitlines()
     used = [json.loads(line) for line in lines]
-    spent = sum(row["prompt_tokens"] + row["completion_tokens"] for row in needlemap.records() + used[1:])
+    spent = sum(
+        row["prompt_tokens"] + row["completion_tokens"] for row in needlemap.records() + used[1:]
+    )
     more = ("--lengths", "200,300,400", "--depths", "0,50,100", "--limit-tokens", str(spent + 1))
     assert f"used {spent:,} of" in needlemap.run(wire, *more, code=3).stderr
 
@@ -63,7 +70,16 @@ def test_a_line_torn_by_a_kill_takes_no_later_one_with_it(needlemap, wire):
 def test_a_question_that_no_text_answers_is_not_asked_without_one(needlemap):
     """A model that always says "none" was once said to know half of the answers."""
     (needlemap.folder / "denier.py").write_text("def answer(messages):\n    return 'none'\n")
-    asked = ("--task", "multikey", "--task-options", "absent=0.5", "--lengths", "600", "--depths", "0:100:11")
+    asked = (
+        "--task",
+        "multikey",
+        "--task-options",
+        "absent=0.5",
+        "--lengths",
+        "600",
+        "--depths",
+        "0:100:11",
+    )
     ended = needlemap("run", *asked, "--model", "python/denier:answer", "--closed-book", "-o", "r")
     answered = [row["scorer"]["why"]["present"] for row in needlemap.records()]
     assert 0 < answered.count(True) < len(answered) == 11

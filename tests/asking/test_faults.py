@@ -1,4 +1,5 @@
-"""What can go wrong between us and a server: retried within limits, then recorded, never scored as 0."""
+"""What can go wrong between us and a server: retried within limits, then recorded, never scored as
+0."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_passing_faults_are_asked_again_until_all_is_scored(needlemap, wire):
     assert waited["429-ms:300"] >= 0.3
 
 
-def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(needlemap, wire):
+def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_command(
+    needlemap, wire
+):
     faults = [
         "500",
         "null-content",
@@ -61,7 +64,8 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
     ended = needlemap.run(wire, *flags, code=1)
     assert "overall 100.0 (n=3, 7 missing)" in ended.stdout
     assert (
-        "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 unreadable answer. "
+        "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 "
+        "unreadable answer. "
         "To ask them again: the same command with -o r" in ended.stderr
     )
     assert "timed out: No answer within 3 s (setting: timeout_s)." in ended.stderr
@@ -84,7 +88,16 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
 def test_retries_end_after_as_many_attempts_as_allowed(needlemap, wire):
     wire.schedule("ok", *["500"] * 3)
     needlemap.run(
-        wire, "--lengths", "200,300", "--depths", "0", "--retries", "2", "--concurrency", "1", code=1
+        wire,
+        "--lengths",
+        "200,300",
+        "--depths",
+        "0",
+        "--retries",
+        "2",
+        "--concurrency",
+        "1",
+        code=1,
     )
     assert len(wire.log()) == 4
     assert [(record["attempts"], record["failure"]) for record in needlemap.records()] == [
@@ -111,9 +124,14 @@ def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
     wire.schedule("empty-answer", "thinking")
     ended = needlemap.run(wire, "--lengths", "200", "--depths", "0,100", "--no-canary")
     assert "overall 0.0 (n=2, 0 missing)" in ended.stdout
-    found = {(record["answer"], record["score"], record["outcome"]) for record in needlemap.records()}
+    found = {
+        (record["answer"], record["score"], record["outcome"]) for record in needlemap.records()
+    }
     assert found == {("", 0.0, "scored"), ("", 0.0, "answer budget spent")}
-    assert "outcomes: 1 scored · 1 answer budget spent\ncut off: 1/2 = 50.0 % [9.1, 90.9]" in ended.stderr
+    assert (
+        "outcomes: 1 scored · 1 answer budget spent\ncut off: 1/2 = 50.0 % [9.1, 90.9]"
+        in ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,16 +144,33 @@ def test_an_empty_answer_is_the_models_and_scores_nothing(needlemap, wire):
     ],
 )
 def test_a_hopeless_run_stops_early_and_says_why_in_one_line(needlemap, wire, model, said):
-    asked = ("--lengths", "200:400:9", "--model", f"openai/{model}", "--no-canary", "--retries", "0")
+    asked = (
+        "--lengths",
+        "200:400:9",
+        "--model",
+        f"openai/{model}",
+        "--no-canary",
+        "--retries",
+        "0",
+    )
     ended = needlemap.run(wire, *asked, code=2)
     assert said in ended.stderr.splitlines()[-1]
-    assert ended.stderr.splitlines()[-1].startswith("needlemap: stopped, every request would fail: ")
+    assert ended.stderr.splitlines()[-1].startswith(
+        "needlemap: stopped, every request would fail: "
+    )
     assert len(wire.log()) <= 8
     assert all(record["score"] is None for record in needlemap.records())
 
 
 def test_a_server_that_is_not_there_ends_the_run(needlemap):
-    flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+    flags = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--tokenizer",
+        "cl100k_base",
+    )
     ended = needlemap("run", *flags, "--retries", "0", "-o", "r", "--no-canary", code=2)
     assert "every request would fail: No connection to http://127.0.0.1:9/v1" in ended.stderr
     assert len(needlemap.records()) <= 7
@@ -169,18 +204,29 @@ def test_half_a_character_and_control_codes_harm_neither_records_nor_terminal(ne
 
 def test_an_answer_prefix_is_part_of_the_answer_that_is_scored(needlemap):
     """Scored alone, a right continuation of the prefix lost most of its edit-distance score."""
-    (needlemap.folder / "goes_on.py").write_text('def f(messages):\n    return " 98Q12."\n', encoding="utf-8")
-    item = ("--needle", "The code is 98Q12.", "--question", "Which code?", "--scorer", "levenshtein")
+    (needlemap.folder / "goes_on.py").write_text(
+        'def f(messages):\n    return " 98Q12."\n', encoding="utf-8"
+    )
+    item = (
+        "--needle",
+        "The code is 98Q12.",
+        "--question",
+        "Which code?",
+        "--scorer",
+        "levenshtein",
+    )
     grid = ("--lengths", "1k", "--depths", "50", "--answer-prefix", "The code is", "-o", "r")
     needlemap("run", "--model", "python/goes_on:f", *item, *grid)
     (record,) = needlemap.records()
     assert (record["answer"], record["score"]) == (" 98Q12.", 1.0)
 
 
-def body(content: str = '"51328"', finish: str = '"stop"', usage: str = "{}", model: str = '"m"') -> str:
+def body(
+    content: str = '"51328"', finish: str = '"stop"', usage: str = "{}", model: str = '"m"'
+) -> str:
     """A reply of both wire formats as JSON text, with parts as a server spells them."""
     return (
-        f'raw:{{"model": {model}, "usage": {usage}, "choices": [{{"message": {{"content": {content}}}, '
+        f'raw:{{"model": {model}, "usage": {usage}, "choices": [{{"message": {{"content": {content}}}, '  # noqa: E501
         f'"finish_reason": {finish}}}], "content": [{{"type": "text", "text": {content}}}], '
         f'"stop_reason": {finish}}}'
     )
@@ -193,27 +239,42 @@ ODD_REPLIES = {
     "half a character in usage": body(usage='{"x\\uD800": "\\uD801"}'),
     "usage nested 400 deep": body(usage=f'{{"x": {DEEP}}}'),
     "counts below zero": body(usage='{"prompt_tokens": -1000000, "input_tokens": -1000000}'),
-    "counts of 400 digits": body(usage=f'{{"prompt_tokens": {10**400}, "input_tokens": {10**400}}}'),
+    "counts of 400 digits": body(
+        usage=f'{{"prompt_tokens": {10**400}, "input_tokens": {10**400}}}'
+    ),
     "counts that are no numbers": body(usage='{"prompt_tokens": 1e999, "completion_tokens": NaN}'),
     "more cached than sent": body(
-        usage='{"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 99999}, "input_tokens": 9}'
+        usage='{"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 99999}, "input_tokens": 9}'  # noqa: E501
     ),
     "a number as the finish reason": body(finish="5"),
     "an object as the finish reason": body(finish='{"a": 1}'),
     "a list as the finish reason": body(finish='["stop"]'),
     "a megabyte of model name": body(model=f'"{"m" * 1_000_000}"'),
-    "a megabyte of usage": body(usage=f'{{"x": [{", ".join(["1"] * 300_000)}], "y": "{"z" * 500_000}"}}'),
+    "a megabyte of usage": body(
+        usage=f'{{"x": [{", ".join(["1"] * 300_000)}], "y": "{"z" * 500_000}"}}'
+    ),
 }
 
 
 @pytest.mark.parametrize("backend", ["openai", "anthropic"])
 @pytest.mark.parametrize("reply", ODD_REPLIES.values(), ids=ODD_REPLIES)
-def test_an_odd_reply_is_scored_and_neither_ends_the_run_nor_breaks_its_reports(typed, wire, reply, backend):
+def test_an_odd_reply_is_scored_and_neither_ends_the_run_nor_breaks_its_reports(
+    typed, wire, reply, backend
+):
     """Each ended the run in a traceback, at each start anew, or the page of its records."""
     wire.schedule("ok", reply)
     address = wire.root if backend == "anthropic" else wire.base_url
     server = ("--model", f"{backend}/gpt-4o", "--base-url", address, "--tokenizer", "cl100k_base")
-    grid = ("--lengths", "200", "--depths", "0:100:4", "--max-answer-tokens", "40", "--limit-usd", "9")
+    grid = (
+        "--lengths",
+        "200",
+        "--depths",
+        "0:100:4",
+        "--max-answer-tokens",
+        "40",
+        "--limit-usd",
+        "9",
+    )
     prices = ("--prices", "input=1", "--prices", "output=1")
     typed("run", *server, *grid, *prices, "-o", "r")
     rows = written(typed.folder)
@@ -239,7 +300,9 @@ def test_parts_without_text_are_no_answer(typed, wire, backend, reply):
     wire.schedule("ok", reply)
     address = wire.root if backend == "anthropic" else wire.base_url
     server = ("--model", f"{backend}/m", "--base-url", address, "--tokenizer", "cl100k_base")
-    typed("run", *server, "--lengths", "200", "--depths", "0,100", "--max-answer-tokens", "40", code=1)
+    typed(
+        "run", *server, "--lengths", "200", "--depths", "0,100", "--max-answer-tokens", "40", code=1
+    )
     failed = [row for row in written(next(typed.folder.glob("*"))) if row["failure"]]
     assert [(row["failure"], row["answer"]) for row in failed] == [("unreadable answer", None)]
 
@@ -284,19 +347,26 @@ def test_an_address_without_v1_works_and_the_run_says_so_once(typed, wire):
     grid = ("--lengths", "200", "--depths", "0,50,100", "--max-answer-tokens", "40", "-o", "r")
     server = ("--model", "openai/m", "--base-url", wire.root, "--tokenizer", "cl100k_base")
     ended = typed("run", *server, *grid, "--concurrency", "1")
-    told = f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"
+    told = (
+        f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"
+    )
     assert ended.stderr.count(told) == 1
     assert "(n=3, 0 missing)" in ended.stdout
     again = typed("run", "--model", "openai/m", "--base-url", wire.base_url, *server[4:], *grid)
     assert "3 already scored" in again.stderr
 
 
-@pytest.mark.parametrize("url", ["http://256.1.1.1/v1", "http://xn--ä/v1", "http://[::1/v1", "http://a:0/v1"])
+@pytest.mark.parametrize(
+    "url", ["http://256.1.1.1/v1", "http://xn--ä/v1", "http://[::1/v1", "http://a:0/v1"]
+)
 @pytest.mark.parametrize("tokenizer", ["cl100k_base", "server"])
 def test_what_is_no_address_is_refused_in_words(typed, url, tokenizer):
     """Each was a traceback."""
     server = ("--model", "openai/m", "--base-url", url, "--tokenizer", tokenizer)
-    assert "is no base URL. Type one such as http://" in typed("run", *server, "-o", "r", code=2).stderr
+    assert (
+        "is no base URL. Type one such as http://"
+        in typed("run", *server, "-o", "r", code=2).stderr
+    )
 
 
 def test_of_an_error_page_only_its_title_is_shown(typed, wire):
@@ -304,7 +374,9 @@ def test_of_an_error_page_only_its_title_is_shown(typed, wire):
     reply = {"status": 502, "body": page, "headers": {"content-type": "text/html"}}
     wire.schedule(f"reply:{json.dumps(reply)}", cycle=True)
     server = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
-    ended = typed("run", *server, "--lengths", "1k", "--depths", "0", "--retries", "0", "-o", "r", code=None)
+    ended = typed(
+        "run", *server, "--lengths", "1k", "--depths", "0", "--retries", "0", "-o", "r", code=None
+    )
     assert "answered 502: an HTML page, '502 Bad Gateway'" in ended.stderr
     assert "nginx" not in ended.stderr
     assert "<" not in ended.stderr

@@ -1,4 +1,5 @@
-"""A judge works beside the model: slow, unreadable or failing, it loses no answer and delays no request."""
+"""A judge works beside the model: slow, unreadable or failing, it loses no answer and delays no
+request."""
 
 from __future__ import annotations
 
@@ -40,7 +41,13 @@ FREE = ("--prices", "input=0", "--prices", "output=0")
 
 def test_what_a_judge_costs_counts_in_dollars_and_is_shown(needlemap, wire, wires):
     judge = wires("--answer", "Score: 10")
-    flags = (*GRID, *FREE, *judged(judge, prices="{input: 100, output: 1000}"), "--concurrency", "1")
+    flags = (
+        *GRID,
+        *FREE,
+        *judged(judge, prices="{input: 100, output: 1000}"),
+        "--concurrency",
+        "1",
+    )
     planned = needlemap("plan", *needlemap.asking(wire)[:-2], *flags)
     most = float(re.search(r"^judge: ([0-9.]+) dollars more, at most", planned.stdout, re.M)[1])
     ended = needlemap.run(wire, *flags, "--limit-usd", "0.1", code=3)
@@ -48,7 +55,8 @@ def test_what_a_judge_costs_counts_in_dollars_and_is_shown(needlemap, wire, wire
     costs = [record["scorer"]["usd"] for record in needlemap.records()]
     used = [record["scorer"]["why"]["usage"] for record in needlemap.records()]
     assert costs == [
-        pytest.approx((use["prompt_tokens"] * 100 + use["completion_tokens"] * 1000) / 1e6) for use in used
+        pytest.approx((use["prompt_tokens"] * 100 + use["completion_tokens"] * 1000) / 1e6)
+        for use in used
     ]
     assert 0.1 <= sum(costs) <= 0.1 + 5 * max(costs)  # with the verdicts that were in flight
     assert f"judge: ${sum(costs):.4f}" in ended.stderr
@@ -68,10 +76,14 @@ def test_a_limit_in_dollars_needs_the_judges_price_too(needlemap, wire, wires):
     assert "--scorer-options 'prices={input: USD, output: USD}'" in refused.stderr
     assert wire.log() == judge.log() == []
     wrong = needlemap.run(wire, *flags, *judged(judge, prices="{inputs: 1}"), code=2)
-    assert "Unknown part 'inputs' in option 'prices' of Judge. Did you mean 'input'?" in wrong.stderr
+    assert (
+        "Unknown part 'inputs' in option 'prices' of Judge. Did you mean 'input'?" in wrong.stderr
+    )
     few = ("--lengths", "300", *flags[2:], *judged(judge, prices="{input: 0, output: 0}"))
     needlemap.run(wire, *few)
-    needlemap.run(wire, *GRID, *judged(judge, prices="{input: 1, output: 1}"))  # prices change no score
+    needlemap.run(
+        wire, *GRID, *judged(judge, prices="{input: 1, output: 1}")
+    )  # prices change no score
     assert len(judge.log()) == len(wire.log()) == 16
 
 
@@ -92,7 +104,13 @@ def test_verdicts_that_cannot_be_read_cost_as_much(needlemap, wire, wires):
 
 def test_what_a_verdict_cost_before_a_passing_failure_is_not_forgotten(needlemap, wire, wires):
     judge = wires("--schedule", '["say:I would rather not.", "500", "ok"]', "--answer", "Score: 10")
-    flags = ("--lengths", "200", "--depths", "0", *judged(judge, prices="{input: 0, output: 1000000}"))
+    flags = (
+        "--lengths",
+        "200",
+        "--depths",
+        "0",
+        *judged(judge, prices="{input: 0, output: 1000000}"),
+    )
     needlemap.run(wire, *flags)
     assert len(judge.log()) == 3
     (record,) = needlemap.records()
@@ -100,7 +118,9 @@ def test_what_a_verdict_cost_before_a_passing_failure_is_not_forgotten(needlemap
     assert record["scorer"]["usd"] > readable  # the first, unreadable one was paid for too
 
 
-def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(needlemap, wire, wires):
+def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(
+    needlemap, wire, wires
+):
     judge = wires("--answer", "I would say it is fine.")
     flags = ("--lengths", "200", "--depths", "0,50,100")
     ended = needlemap.run(wire, *flags, *judged(judge, attempts=2), code=1)
@@ -109,10 +129,14 @@ def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(nee
     for record in needlemap.records():
         assert record["answer"]
         assert (record["score"], record["failure"]) == (None, "judge unreadable")
-        assert "asked 2 times and gave no whole number 1..10; it said: I would say" in record["error"]
+        assert (
+            "asked 2 times and gave no whole number 1..10; it said: I would say" in record["error"]
+        )
 
 
-def test_a_judge_whose_context_is_too_short_does_not_keep_the_model_from_long_prompts(needlemap, wire, wires):
+def test_a_judge_whose_context_is_too_short_does_not_keep_the_model_from_long_prompts(
+    needlemap, wire, wires
+):
     judge = wires("--max-context", "10")
     flags = ("--lengths", "200,300,400", "--depths", "0,100", "--concurrency", "1")
     ended = needlemap.run(wire, *flags, *judged(judge), code=1)
@@ -133,6 +157,7 @@ def test_a_scorer_that_the_task_does_not_fit_is_found_before_anything_is_asked(n
     item = ("--needle", "Ann eats figs.", "--question", "What does Ann eat?")
     ended = needlemap.run(wire, *GRID, *item, "--scorer", "keyword", code=2)
     assert (
-        "needlemap: Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein" in ended.stderr
+        "needlemap: Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein"
+        in ended.stderr
     )
     assert wire.log() == []

@@ -19,7 +19,9 @@ def by_place(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, A
 @pytest.fixture
 def lent(typed: Any) -> Any:
     """A run whose prompts have many a setting of their own."""
-    (typed.folder / "asked.yaml").write_text('messages: [{role: user, text: "{question} {haystack}"}]')
+    (typed.folder / "asked.yaml").write_text(
+        'messages: [{role: user, text: "{question} {haystack}"}]'
+    )
     flags = ("--template", "asked.yaml", "--mode", "bins", "--seed", "5", "--framing-tokens", "7")
     typed("run", "bm25", *GRID, *flags, "--max-answer-tokens", "50", "-o", "lent")
     return typed
@@ -36,7 +38,9 @@ def about(typed: Any, run: str) -> dict[str, Any]:
 
 
 def test_another_model_is_asked_the_same_bytes_at_the_same_places(lent: Any, wire: Any) -> None:
-    lent("run", "--prompts-of", "lent", "--model", "openai/m", "--base-url", wire.base_url, "-o", "r")
+    lent(
+        "run", "--prompts-of", "lent", "--model", "openai/m", "--base-url", wire.base_url, "-o", "r"
+    )
     theirs, ours = by_place(records(lent, "lent")), by_place(records(lent, "r"))
     assert theirs.keys() == ours.keys()
     assert len(ours) == 8
@@ -72,12 +76,17 @@ def test_prompts_that_were_lent_are_lent_on(lent: Any) -> None:
     ("flags", "said"),
     [
         (("--lengths", "700"), "their run has lengths '500,900'. Leave --lengths out."),
-        (("--max-answer-tokens", "9"), "their run has max_answer_tokens 50. Leave --max-answer-tokens out."),
+        (
+            ("--max-answer-tokens", "9"),
+            "their run has max_answer_tokens 50. Leave --max-answer-tokens out.",
+        ),
         (("--tokenizer", "o200k_base"), "Leave --tokenizer out."),
         (("--needle", "Else."), "Leave --needle out."),
     ],
 )
-def test_settings_that_would_make_other_prompts_are_refused(lent: Any, flags: Any, said: str) -> None:
+def test_settings_that_would_make_other_prompts_are_refused(
+    lent: Any, flags: Any, said: str
+) -> None:
     assert said in lent("run", "--prompts-of", "lent", *ANOTHER, *flags, "-o", "r", code=2).stderr
 
 
@@ -107,7 +116,9 @@ def test_no_code_that_a_strangers_run_names_is_imported(lent: Any) -> None:
     assert not (lent.folder / "ran").exists()
 
 
-@pytest.mark.parametrize("lender", [{"run": "x"}, {"run": "x", "model": 7}, {"odd": 1}, 7, ["x"], {}])
+@pytest.mark.parametrize(
+    "lender", [{"run": "x"}, {"run": "x", "model": 7}, {"odd": 1}, 7, ["x"], {}]
+)
 def test_a_lender_of_any_shape_is_told_in_words(lent: Any, lender: Any) -> None:
     file, made = lent.folder / "lent" / "run.json", about(lent, "lent")
     made["settings"]["prompts_of"] = lender
@@ -117,7 +128,9 @@ def test_a_lender_of_any_shape_is_told_in_words(lent: Any, lender: Any) -> None:
 
 
 def test_prompts_that_come_out_otherwise_than_recorded_are_refused(lent: Any) -> None:
-    (lent.folder / "asked.yaml").write_text('messages: [{role: user, text: "{question}\\n{haystack}"}]')
+    (lent.folder / "asked.yaml").write_text(
+        'messages: [{role: user, text: "{question}\\n{haystack}"}]'
+    )
     ended = lent("run", "--prompts-of", "lent", *ANOTHER, "-o", "r", code=2)
     assert "The prompts of 'lent' cannot be built again (first: length" in ended.stderr
     assert not (lent.folder / "r").exists()

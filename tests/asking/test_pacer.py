@@ -1,4 +1,5 @@
-"""Requests go out as fast as limits allow: the user's, those of headers, and those found by refusals."""
+"""Requests go out as fast as limits allow: the user's, those of headers, and those found by
+refusals."""
 
 from __future__ import annotations
 
@@ -96,7 +97,9 @@ def test_a_server_that_only_refuses_is_asked_for_five_minutes_or_an_hour_if_it_e
 
 
 @pytest.mark.parametrize("fault", ["429-after:0", "429-ms:1"])
-def test_a_server_that_says_429_with_hardly_any_wait_is_asked_less_and_less_often(needlemap, wire, fault):
+def test_a_server_that_says_429_with_hardly_any_wait_is_asked_less_and_less_often(
+    needlemap, wire, fault
+):
     """It met hundreds of requests a minute and more, for which providers block keys."""
     wire.schedule("ok", *[fault] * 500)
     needlemap.run(wire, *GRID, "--repeats", "9", "--limit-time", "10s", "--no-canary", code=None)
@@ -131,8 +134,11 @@ def test_short_waits_are_told_when_they_add_up(needlemap, wire):
     assert "the server's rate limit slows this down; asking again in " in ended.stderr
 
 
-def waited_out(since_s: float, *, answered: bool, meanwhile: bool = False, outage: bool = True) -> bool:
-    """Whether a request that failed is sent again, though its retries are used up, after so long."""
+def waited_out(
+    since_s: float, *, answered: bool, meanwhile: bool = False, outage: bool = True
+) -> bool:
+    """Whether a request that failed is sent again, though its retries are used up, after so
+    long."""
 
     async def story() -> bool:
         pacer = Pacer(4)
@@ -152,14 +158,20 @@ def waited_out(since_s: float, *, answered: bool, meanwhile: bool = False, outag
 
 
 def test_a_server_that_is_not_there_is_waited_for_beyond_the_retries():
-    """Six retries took about a minute: a server that was started again in three lost trials, or the run."""
+    """Six retries took about a minute: a server that was started again in three lost trials, or the
+    run."""
     assert [waited_out(after_s, answered=False) for after_s in (0, 180, 290, 310)] == [
         True,
         True,
         True,
         False,
     ]
-    assert [waited_out(after_s, answered=True) for after_s in (0, 180, 590, 610)] == [True, True, True, False]
+    assert [waited_out(after_s, answered=True) for after_s in (0, 180, 590, 610)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_fails_while_others_are_answered_or_is_no_outage_has_its_retries_and_no_more():
@@ -193,7 +205,9 @@ def test_a_short_wait_is_not_told():
     assert said == []
 
 
-def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(needlemap, wire, monkeypatch):
+def test_a_long_wait_is_told_and_a_server_that_never_answers_ends_the_run(
+    needlemap, wire, monkeypatch
+):
     wire.schedule("429-after:6")
     ended = needlemap.run(wire, *GRID)
     assert "rate limited: asking again in 6 s" in ended.stderr
@@ -258,7 +272,11 @@ def test_a_request_larger_than_the_whole_allowance_waits_until_that_is_full_and_
             Quota(1000, 998, 172.8),
             None,
         ),
-        ({"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "-27"}, None, Quota(8000, -27)),
+        (
+            {"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "-27"},
+            None,
+            Quota(8000, -27),
+        ),
         (
             {
                 "anthropic-ratelimit-tokens-limit": "400000",
@@ -276,7 +294,10 @@ def test_headers_are_read_as_providers_write_them(headers, requests, tokens):
 
 @pytest.mark.parametrize("text", ["", "many", "nan", "inf", "-"])
 def test_headers_that_make_no_sense_are_not_heard(text):
-    assert allowance({"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text}) is None
+    assert (
+        allowance({"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text})
+        is None
+    )
     assert allowance({}) is None
 
 
@@ -291,7 +312,8 @@ def test_headers_that_make_no_sense_are_not_heard(text):
     ids=["headers", "retry-after", "nothing", "tokens"],
 )
 def test_a_run_against_a_limited_server_loses_no_trial_and_little_time(needlemap, wire, limits):
-    """The floor is (40 - 10) / 10 a second; how near it comes is measured by benchmarks/rates.py."""
+    """The floor is (40 - 10) / 10 a second; how near it comes is measured by
+    benchmarks/rates.py."""
     wire.limit(**limits)
     needlemap.run(wire, *GRID, "--repeats", "40", "--concurrency", "8", "--retries", "0")
     assert {record["failure"] for record in needlemap.records()} == {None}
@@ -303,6 +325,8 @@ def test_a_run_against_a_limited_server_loses_no_trial_and_little_time(needlemap
 
 
 def test_our_own_limit_holds_against_a_server_without_any(needlemap, wire):
-    needlemap.run(wire, *GRID, "--repeats", "12", "--requests-per-minute", "600", "--concurrency", "8")
+    needlemap.run(
+        wire, *GRID, "--repeats", "12", "--requests-per-minute", "600", "--concurrency", "8"
+    )
     times = [request["time"] for request in wire.log()]
     assert times[-1] - times[0] > 11 * 0.1 * 0.9

@@ -1,4 +1,5 @@
-"""Answers are kept, so another scorer reads them without asking; a judge's failure costs no second answer."""
+"""Answers are kept, so another scorer reads them without asking; a judge's failure costs no second
+answer."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 def judged(judge) -> tuple[str, ...]:
     options = f"judge_options={{base_url: '{judge.base_url}'}}"
-    return ("--scorer", "judge", "--scorer-options", "model=openai/judge", "--scorer-options", options)
+    return (
+        "--scorer",
+        "judge",
+        "--scorer-options",
+        "model=openai/judge",
+        "--scorer-options",
+        options,
+    )
 
 
 def test_another_scorer_gives_the_run_another_map_and_asks_nothing(needlemap, wire):
@@ -78,7 +86,9 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
         "ValueError: no code in 'Two, words.' (picky.py, line 7)",
     )
     wire.schedule("ok", "say:Two, words.")
-    needlemap.process("run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1)
+    needlemap.process(
+        "run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1
+    )
 
 
 def test_back_to_the_first_scorer_is_back_to_the_first_map(needlemap, wire):
@@ -97,13 +107,19 @@ def test_a_scorer_is_told_by_what_it_comes_to_and_not_by_how_it_was_typed(needle
     needlemap.run(wire, *GRID, "--scorer", "substring")
     assert len(wire.log()) == asked
     other = needlemap.run(wire, *GRID, "--scorer", "exact", code=2)
-    assert "holds a run with other settings: scorer (scorer was {'name': 'substring'" in other.stderr
+    assert (
+        "holds a run with other settings: scorer (scorer was {'name': 'substring'" in other.stderr
+    )
     assert "To score its answers anew: needlemap score r --scorer exact" in other.stderr
 
 
-def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answers_once(needlemap, wire):
+def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answers_once(
+    needlemap, wire
+):
     needlemap.run(wire, *GRID)
-    used = sum(record["prompt_tokens"] + record["completion_tokens"] for record in needlemap.records())
+    used = sum(
+        record["prompt_tokens"] + record["completion_tokens"] for record in needlemap.records()
+    )
     needlemap("score", "r", "--scorer", "levenshtein")
     more = ("--lengths", "200,300,400", "--depths", "0,50,100", "--scorer", "levenshtein")
     stopped = needlemap.run(wire, *more, "--limit-tokens", str(used + 10), code=3)
@@ -123,7 +139,10 @@ def test_a_new_folder_takes_the_new_scores_and_the_old_run_stays(needlemap, wire
     ended = needlemap("score", "r", "--scorer", "levenshtein", "-o", "new", code=1)
     assert "(n=5, 1 missing)" in ended.stdout
     assert "1 server error" in ended.stdout
-    assert sorted((file.name, file.read_bytes()) for file in (needlemap.folder / "r").iterdir()) == before
+    assert (
+        sorted((file.name, file.read_bytes()) for file in (needlemap.folder / "r").iterdir())
+        == before
+    )
     assert len(needlemap.records("new")) == 6
 
 
@@ -155,14 +174,18 @@ def test_after_a_judges_failure_a_resume_asks_the_judge_and_not_the_model(needle
 def test_a_scorer_that_needs_the_model_says_so(needlemap):
     needlemap("run", "--lengths", "128", "--depths", "0,100", "-o", "d")
     ended = needlemap("score", "d", "--scorer", "logprob", code=2)
-    assert "Scorer 'logprob' asks the model anew. Type: needlemap run --scorer logprob" in ended.stderr
+    assert (
+        "Scorer 'logprob' asks the model anew. Type: needlemap run --scorer logprob" in ended.stderr
+    )
 
 
 def test_answers_to_a_haystack_that_changed_are_not_scored(needlemap, wire):
     text = needlemap.folder / "texts" / "a.txt"
     text.parent.mkdir()
     text.write_text("The sea is grey today. The land is green. " * 100, encoding="utf-8")
-    needlemap.run(wire, *GRID, "--haystack", "folder", "--haystack-path", "texts", "--haystack-repeat")
+    needlemap.run(
+        wire, *GRID, "--haystack", "folder", "--haystack-path", "texts", "--haystack-repeat"
+    )
     text.write_text("The sea is blue today. The land is green. " * 100, encoding="utf-8")
     ended = needlemap("score", "r", "--scorer", "exact", code=2)
     assert "cannot be rebuilt as it was asked" in ended.stderr
@@ -213,31 +236,45 @@ def test_a_resume_by_another_rule_scores_all_kept_answers_anew_and_asks_nothing(
     assert "which asks nothing: needlemap score r --scorer substring" in old
     wire.stop()  # nobody is there to be asked
     ended = typed("run", *needlemap.asking(wire), *GRID, "--closed-book")
-    assert f"0 to ask\n6 answers are kept and scored anew: scorer substring, rule {rule + 1}" in ended.stderr
+    assert (
+        f"0 to ask\n6 answers are kept and scored anew: scorer substring, rule {rule + 1}"
+        in ended.stderr
+    )
     assert "overall 50.0 (n=6, 0 missing)" in ended.stdout
     assert "closed book: 1/1 right" in ended.stderr  # by the new rule too
     assert "scored by rule" not in typed("report", "r").stdout
     new = needlemap.records()[6:]
     assert {(record["rescored"], record["scorer"]["rule"]) for record in new} == {(True, rule + 1)}
-    assert not {record["key"] for record in new} & {record["key"] for record in needlemap.records()[:6]}
+    assert not {record["key"] for record in new} & {
+        record["key"] for record in needlemap.records()[:6]
+    }
     assert asked == 7
 
 
-def test_a_grid_that_grows_under_another_rule_has_one_rule_in_all_its_cells(typed, wire, needlemap, new_rule):
+def test_a_grid_that_grows_under_another_rule_has_one_rule_in_all_its_cells(
+    typed, wire, needlemap, new_rule
+):
     typed("run", *needlemap.asking(wire), *GRID)
     new_rule()
-    ended = typed("run", *needlemap.asking(wire), "--lengths", "200,300,400", "--depths", "0,50,100")
+    ended = typed(
+        "run", *needlemap.asking(wire), "--lengths", "200,300,400", "--depths", "0,50,100"
+    )
     assert "0 already scored, 3 to ask" in ended.stderr
     assert "overall 50.0 (n=9, 0 missing)" in ended.stdout
     assert len(wire.log()) == 9
 
 
-def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(typed, needlemap, wire, new_rule):
+def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(
+    typed, needlemap, wire, new_rule
+):
     typed("run", *needlemap.asking(wire), *GRID)
     new_rule()
     typed("run", *needlemap.asking(wire)[:-1], "s", *GRID)
     refused = typed("compare", "r", "s", code=2).stderr
-    assert f"scored differently: scorer ('substring, rule {Substring.rule - 1}', 'substring, rule" in refused
+    assert (
+        f"scored differently: scorer ('substring, rule {Substring.rule - 1}', 'substring, rule"
+        in refused
+    )
     assert "Score both alike, which asks nothing: needlemap score r --scorer substring" in refused
     typed("score", "r", "--scorer", "substring")
     assert "difference +0.0 points" in typed("compare", "r", "s").stdout

@@ -96,7 +96,8 @@ def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire, until):
     until(wire.log)
     second = needlemap.run(wire, *GRID, code=2)
     assert second.stderr.splitlines()[-1] == (
-        "needlemap: Another needlemap is writing to 'r'. Wait until it ends, or give another folder with -o."
+        "needlemap: Another needlemap is writing to 'r'. Wait until it ends, or give another "
+        "folder with -o."
     )
     wire.schedule()
     first.communicate(timeout=120)
@@ -123,9 +124,13 @@ def test_a_run_of_which_nothing_was_answered_leaves_its_folder_to_the_next(needl
 def test_another_question_into_the_same_folder_is_refused_by_name(needlemap, wire):
     grid = ("--lengths", "200", "--depths", "0")
     needlemap.run(wire, *grid)
-    other = needlemap.run(wire, *grid, "--needle", "Ann eats figs.", "--question", "What eats Ann?", code=2)
+    other = needlemap.run(
+        wire, *grid, "--needle", "Ann eats figs.", "--question", "What eats Ann?", code=2
+    )
     (line,) = other.stderr.splitlines()
-    assert line.startswith("needlemap: 'r' holds a run with other settings: needle, question, keywords, draw")
+    assert line.startswith(
+        "needlemap: 'r' holds a run with other settings: needle, question, keywords, draw"
+    )
     assert "Give another folder with -o" in line
     warmer = needlemap.run(wire, *grid, "--temperature", "0.5", code=2)
     assert "(temperature was 0.0, is 0.5)" in warmer.stderr
@@ -137,7 +142,16 @@ def test_a_haystack_that_changed_since_is_refused(needlemap, wire):
     texts.mkdir()
     story = " ".join(f"On day {day} the baker sold {day * 7} loaves." for day in range(200))
     (texts / "a.txt").write_text(story)
-    source = ("--haystack", "folder", "--haystack-path", "texts", "--lengths", "200", "--depths", "0,100")
+    source = (
+        "--haystack",
+        "folder",
+        "--haystack-path",
+        "texts",
+        "--lengths",
+        "200",
+        "--depths",
+        "0,100",
+    )
     needlemap.run(wire, *source)
     (texts / "a.txt").write_text(story.replace("baker", "butcher"))
     changed = needlemap.run(wire, *source, code=2)
@@ -148,7 +162,9 @@ def test_a_haystack_that_changed_since_is_refused(needlemap, wire):
     assert len(wire.log()) == 2
 
 
-def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(needlemap, typed, wire):
+def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(
+    needlemap, typed, wire
+):
     needlemap.run(wire, "--lengths", "200", "--depths", "0")
     about = json.loads((needlemap.folder / "r" / "run.json").read_text())
     newer, partial, torn = (needlemap.folder / name for name in ("newer", "partial", "torn"))
@@ -168,8 +184,13 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(nee
 def test_a_folder_of_earlier_keys_is_not_gone_on_with_and_says_what_can_be_done(needlemap, wire):
     shutil.copytree(FIXTURES / "schema-1-folder", needlemap.folder / "r")
     before = sorted((needlemap.folder / "r").rglob("*"))
-    ended = needlemap.run(wire, "--lengths", "200,300", "--depths", "0,50,100", "--trust-run", code=2)
-    assert "'r' was begun by needlemap 0.1.0, whose trials have other keys (schema 1, now 2)" in ended.stderr
+    ended = needlemap.run(
+        wire, "--lengths", "200,300", "--depths", "0,50,100", "--trust-run", code=2
+    )
+    assert (
+        "'r' was begun by needlemap 0.1.0, whose trials have other keys (schema 1, now 2)"
+        in ended.stderr
+    )
     assert "Give another folder with -o, which asks all anew." in ended.stderr
     assert "needlemap report r, needlemap score r --scorer NAME" in ended.stderr
     assert wire.log() == []

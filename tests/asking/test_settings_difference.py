@@ -51,5 +51,7 @@ def test_long_values_are_cut():
 
 def test_scorers_are_told_apart_by_name_and_by_the_options_they_were_given():
     ours = {"name": "substring", "options": {"words": ["a"], "any": False}}
-    found = contrast({**ABOUT, "scorer": ours}, {**ABOUT, "scorer": {"name": "judge", "options": {}}})
+    found = contrast(
+        {**ABOUT, "scorer": ours}, {**ABOUT, "scorer": {"name": "judge", "options": {}}}
+    )
     assert found["scorer"] == ("substring words=['a']", "judge")

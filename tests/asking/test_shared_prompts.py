@@ -1,4 +1,5 @@
-"""Cells that come to the same prompt share one trial; asking twice is done on purpose and tells the noise."""
+"""Cells that come to the same prompt share one trial; asking twice is done on purpose and tells the
+noise."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ import json
 from collections import Counter
 from typing import Any
 
-DENSE = ("--lengths", "200", "--depths", "0:100:8")  # at 200 tokens a haystack has few sentence ends
+DENSE = (
+    "--lengths",
+    "200",
+    "--depths",
+    "0:100:8",
+)  # at 200 tokens a haystack has few sentence ends
 SAMPLED = ("--lengths", "200,300", "--depths", "0,50")
 
 
@@ -28,7 +34,9 @@ def test_each_prompt_is_asked_once_and_serves_all_its_cells(needlemap, wire):
     assert "overall 100.0 (n=5, 0 missing)" in ended.stdout
     assert set(wire.asked().values()) == {1}
     assert len(wire.log()) == len(needlemap.records()) == 5
-    assert [(row["n"], row["score"], row["missing"]) for row in cells(needlemap)] == [("1", "100.0", "0")] * 8
+    assert [(row["n"], row["score"], row["missing"]) for row in cells(needlemap)] == [
+        ("1", "100.0", "0")
+    ] * 8
     shared = about(needlemap)["shared"]
     assert sum(len(places) for places in shared.values()) - len(shared) == 8 - 5
     assert set(shared) < {record["asked"] for record in needlemap.records()}
@@ -64,13 +72,24 @@ def test_repeats_of_one_prompt_are_one_trial_unless_answers_are_drawn(needlemap,
     text = " ".join(f"On day {day} the baker sold {day * 7} loaves." for day in range(200))
     (needlemap.folder / "texts").mkdir()
     (needlemap.folder / "texts" / "one.txt").write_text(text, encoding="utf-8")
-    source = ("--haystack", "folder", "--haystack-path", "texts", "--order", "listed", "--repeats", "3")
+    source = (
+        "--haystack",
+        "folder",
+        "--haystack-path",
+        "texts",
+        "--order",
+        "listed",
+        "--repeats",
+        "3",
+    )
     fixed = (*source, "--needle", "The code is 48213.", "--question", "What is the code?")
     assert "(n=4, 0 missing)" in needlemap.run(wire, *SAMPLED, *fixed).stdout
     assert len(wire.log()) == 4
     wire.reset()
     drawn = (*needlemap.asking(wire)[:-2], *SAMPLED, *fixed, "--temperature", "1", "-o", "drawn")
-    assert "(n=4, 0 missing)" in needlemap("run", *drawn).stdout  # the mean of three answers to each
+    assert (
+        "(n=4, 0 missing)" in needlemap("run", *drawn).stdout
+    )  # the mean of three answers to each
     assert set(wire.asked().values()) == {3}
 
 
@@ -94,7 +113,9 @@ def test_another_scorer_asks_the_same_of_the_model_in_the_box(needlemap):
     flags = ("demo", "--lengths", "128", "--depths", "0,100", "--repeats", "1")
     needlemap("run", *flags, "-o", "one")
     needlemap("run", *flags, "-o", "two", "--scorer", "exact")
-    one, two = ({row["asked"]: row["answer"] for row in needlemap.records(name)} for name in ("one", "two"))
+    one, two = (
+        {row["asked"]: row["answer"] for row in needlemap.records(name)} for name in ("one", "two")
+    )
     assert one == two
     keys = [{row["key"] for row in needlemap.records(name)} for name in ("one", "two")]
     assert keys[0].isdisjoint(keys[1])

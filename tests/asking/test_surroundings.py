@@ -68,7 +68,9 @@ def test_windows_hold_whole_characters_of_any_script(parts, last):
 
 def test_a_blank_put_behind_a_needle_belongs_to_what_follows():
     spans = [TokenText.opaque(text.encode()).span() for text in ("One.", " A fact. ", "Two.")]
-    prompt = Prompt((Message("user", tuple(spans)),), context=(0, 0, 3), needles=(PlacedNeedle(0.5, 0.5, 5),))
+    prompt = Prompt(
+        (Message("user", tuple(spans)),), context=(0, 0, 3), needles=(PlacedNeedle(0.5, 0.5, 5),)
+    )
     (seen,) = needle_records(prompt, ["A fact."])
     assert (seen.before, seen.text, seen.after) == ("One. ", "A fact.", " Two.")
 
@@ -82,4 +84,6 @@ def made(parts: list[tuple[str, str]], last: str) -> Prompt:
         spans += [TokenText.opaque(text.encode()).span() for text in (before, needle)]
         at += len(needle.encode())
     spans.append(TokenText.opaque(last.encode()).span())
-    return Prompt((Message("user", tuple(spans)),), context=(0, 0, len(spans)), needles=tuple(placed))
+    return Prompt(
+        (Message("user", tuple(spans)),), context=(0, 0, len(spans)), needles=tuple(placed)
+    )

@@ -1,4 +1,5 @@
-"""An answer that nothing can be taken from scores 0 and is shown as what it is, wherever outcomes are."""
+"""An answer that nothing can be taken from scores 0 and is shown as what it is, wherever outcomes
+are."""
 
 from __future__ import annotations
 
@@ -24,4 +25,6 @@ def test_an_unreadable_answer_is_told_on_the_terminal_the_page_and_in_tables(tmp
     assert TOLD in typed("report", str(path)).stdout
     typed("report", str(path), "--format", "trials", "-o", str(tmp_path / "r.csv"))
     assert "unreadable answer" in (tmp_path / "r.csv").read_text("utf-8")
-    assert TOLD in json.dumps(summary([load_run(path)], made=datetime(2026, 1, 1, tzinfo=UTC)), default=str)
+    assert TOLD in json.dumps(
+        summary([load_run(path)], made=datetime(2026, 1, 1, tzinfo=UTC)), default=str
+    )

@@ -17,7 +17,13 @@ from needlemap.reports.page import write_page
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run")
 GRID = {"lengths": "300,400,600,900", "depths": "0:100:5", "repeats": 3}
-SMALL = {"tokenizer": "cl100k_base", "max_answer_tokens": 40, "retries": 0, "concurrency": 1, "quiet": True}
+SMALL = {
+    "tokenizer": "cl100k_base",
+    "max_answer_tokens": 40,
+    "retries": 0,
+    "concurrency": 1,
+    "quiet": True,
+}
 WIDE = {"width": 1400, "height": 1000}
 
 Visit = Callable[..., Any]
@@ -43,7 +49,8 @@ def browser() -> Iterator[Any]:
 
 
 class Watch:
-    """What a page must not do: complain, fail, break its own policy, ask for anything but itself."""
+    """What a page must not do: complain, fail, break its own policy, ask for anything but
+    itself."""
 
     def __init__(self, page: Any) -> None:
         self.problems: list[str] = []
@@ -68,7 +75,8 @@ class Watch:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Visit]:
-    """visit(file or address, **context options): the opened page; in the end, it did nothing it must not."""
+    """visit(file or address, **context options): the opened page; in the end, it did nothing it
+    must not."""
     contexts: list[Any] = []
     watches: list[Watch] = []
 
@@ -134,7 +142,11 @@ class Bench:
     def report(self, *runs: str, title: str | None = None) -> Path:
         """The page of runs."""
         file = self.folder / f"{len(runs)} {runs[0][:20]} {runs[-1][:9]}.html"
-        return file if file.exists() else write_page([self.folder / run for run in runs], file, title=title)
+        return (
+            file
+            if file.exists()
+            else write_page([self.folder / run for run in runs], file, title=title)
+        )
 
 
 @pytest.fixture(scope="session")
@@ -147,7 +159,9 @@ def plain(bench: Bench) -> Path:
 @pytest.fixture(scope="session")
 def faulty(bench: Bench) -> Path:
     """Some trials could not be measured, and of one cell none."""
-    bench.run("faulty", *["500-memory"] * 3, "ok", "ok", "429-quota", "ok", "ok", "say:no", "ok", "ok")
+    bench.run(
+        "faulty", *["500-memory"] * 3, "ok", "ok", "429-quota", "ok", "ok", "say:no", "ok", "ok"
+    )
     return bench.report("faulty")
 
 
@@ -202,11 +216,24 @@ def two(bench: Bench) -> Path:
 @pytest.fixture(scope="session")
 def suites(bench: Bench) -> tuple[Path, Path]:
     """Two runs of one suite: all that can be found, and the last 600 tokens of it."""
-    asked = {"model": "baseline/bm25", "lengths": "600,1200", "depths": "0,100", "repeats": 1, "quiet": True}
-    for name, options in (("full", {}), ("lossy", {"model_options": {"window": 600}, "label": "lossy"})):
+    asked = {
+        "model": "baseline/bm25",
+        "lengths": "600,1200",
+        "depths": "0,100",
+        "repeats": 1,
+        "quiet": True,
+    }
+    for name, options in (
+        ("full", {}),
+        ("lossy", {"model_options": {"window": 600}, "label": "lossy"}),
+    ):
         if not (bench.folder / name).exists():
             needlemap.run(
-                "suite:ruler-niah", out=bench.folder / name, tokenizer="cl100k_base", **asked, **options
+                "suite:ruler-niah",
+                out=bench.folder / name,
+                tokenizer="cl100k_base",
+                **asked,
+                **options,
             )
     return bench.folder / "full", bench.folder / "lossy"
 

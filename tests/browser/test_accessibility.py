@@ -1,4 +1,5 @@
-"""The page breaks no rule of axe (WCAG 2 A and AA, good practice), as it opens and with all open."""
+"""The page breaks no rule of axe (WCAG 2 A and AA, good practice), as it opens and with all
+open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every text of a run is hostile: answers, names, errors, judges' words. None of it runs or breaks a page."""
+"""Every text of a run is hostile: answers, names, errors, judges' words. None of it runs or breaks
+a page."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ NAME = "</title><script>window.ran = 8</script>\u202e<b>&"
 
 def poison(record):
     """Hostile text in every field of a record that holds text."""
-    text = ANSWERS[(record["repeat"] + round(4 * record["depth"]) + record["length_tokens"]) % len(ANSWERS)]
+    text = ANSWERS[
+        (record["repeat"] + round(4 * record["depth"]) + record["length_tokens"]) % len(ANSWERS)
+    ]
     record["answer"] = text
     record["thinking"] = text
     record["question"] = text[:5000]
@@ -48,7 +51,8 @@ def poison(record):
 
 @pytest.fixture(scope="session")
 def hostile(bench):
-    """The plain run with hostile text everywhere, in a folder of a hostile name, under a hostile title."""
+    """The plain run with hostile text everywhere, in a folder of a hostile name, under a hostile
+    title."""
     bench.plain()
     bench.changed("plain", "poisoned", poison)
     folder = bench.folder / FOLDER
@@ -63,7 +67,8 @@ def ran(page):
 def alien(page):
     """Elements that no part of the page makes."""
     found = (
-        "img, iframe, svg [onload], a:not(.skip), link:not([rel=icon]), object, embed, [onerror], [onload]"
+        "img, iframe, svg [onload], a:not(.skip), link:not([rel=icon]), object, embed, [onerror], "
+        "[onload]"
     )
     return page.locator(found).count()
 

@@ -93,7 +93,12 @@ def test_the_map_fills_in_while_cell_focus_theme_and_place_stay(visit, going):
 def test_when_the_run_is_gone_the_page_says_so_and_still_works(visit, going):
     process, address = going()
     page = visit(address)
-    page.watch.expected = (*ASKED, "ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+    page.watch.expected = (
+        *ASKED,
+        "ERR_CONNECTION_REFUSED",
+        "ERR_EMPTY_RESPONSE",
+        "ERR_CONNECTION_RESET",
+    )
     page.locator("#grid .cell:not(.unmeasured)").first.wait_for()
     process.send_signal(signal.SIGKILL)
     page.locator("#live.gone").wait_for()
@@ -103,7 +108,8 @@ def test_when_the_run_is_gone_the_page_says_so_and_still_works(visit, going):
 
 
 def test_while_it_goes_on_numbers_look_provisional_and_what_is_to_come_is_no_failure(visit, going):
-    """A length of 11 trials of 44 looked final, and 33 trials to come were "not measured", in red."""
+    """A length of 11 trials of 44 looked final, and 33 trials to come were "not measured", in
+    red."""
     process, address = going()
     page = visit(address)
     page.watch.expected = ASKED

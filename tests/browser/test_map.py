@@ -1,4 +1,5 @@
-"""The map of a page: what it shows, by pointer, keyboard and touch, on screens of all kinds and on paper."""
+"""The map of a page: what it shows, by pointer, keyboard and touch, on screens of all kinds and on
+paper."""
 
 from __future__ import annotations
 
@@ -88,10 +89,13 @@ def test_a_task_about_the_whole_text_has_no_depth_on_its_page(visit, depthless):
 def test_colours_follow_scores(visit, plain):
     page = visit(plain)
     shown = {
-        re.search(r"score ([\d.]+)", label(page, number))[1]: colour(page, number) for number in range(20)
+        re.search(r"score ([\d.]+)", label(page, number))[1]: colour(page, number)
+        for number in range(20)
     }
     best = PALETTES[PALETTE][-1]
-    assert shown["100.0"] == f"rgb({', '.join(str(int(best[at : at + 2], 16)) for at in (1, 3, 5))})"
+    assert (
+        shown["100.0"] == f"rgb({', '.join(str(int(best[at : at + 2], 16)) for at in (1, 3, 5))})"
+    )
     assert len(set(shown.values())) == len(shown) >= 2
 
 
@@ -102,7 +106,15 @@ def test_hovering_tells_of_a_cell_and_moves_nothing(visit, plain):
     tip = page.locator("#tip")
     assert tip.is_visible()
     words = tip.inner_text()
-    for part in ("400 tokens at 50 %", "score", "n\n", "95 % interval", "needle at", "prompt", "cached"):
+    for part in (
+        "400 tokens at 50 %",
+        "score",
+        "n\n",
+        "95 % interval",
+        "needle at",
+        "prompt",
+        "cached",
+    ):
         assert part in words
     assert page.evaluate("document.documentElement.scrollHeight") == before
     page.mouse.move(5, 5)
@@ -126,7 +138,10 @@ def test_a_margins_points_stand_over_its_columns(visit, plain):
         box, dot = cell(page, column * 5).bounding_box(), dots.nth(column).bounding_box()
         assert dot["x"] + dot["width"] / 2 == pytest.approx(box["x"] + box["width"] / 2, abs=1.5)
     for row in range(5):
-        box, dot = cell(page, row).bounding_box(), page.locator("#by-depth circle").nth(row).bounding_box()
+        box, dot = (
+            cell(page, row).bounding_box(),
+            page.locator("#by-depth circle").nth(row).bounding_box(),
+        )
         assert dot["y"] + dot["height"] / 2 == pytest.approx(box["y"] + box["height"] / 2, abs=1.5)
 
 
@@ -196,7 +211,9 @@ def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
 
 def test_it_works_where_nothing_can_be_kept(visit, plain):
     page = visit(plain)
-    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no') }})"
+    refuse = (
+        "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no') }})"
+    )
     page.context.add_init_script(refuse)
     page.reload()
     page.locator("#page").wait_for()
@@ -259,12 +276,15 @@ def test_cells_too_small_for_values_say_so_beside_what_was_ticked(visit, crowded
     page = visit(crowded, **NARROW)
     assert not page.locator("#cramped-note").is_visible()
     page.check("#values")
-    assert page.locator("#controls #cramped-note").inner_text() == "no room for values in these cells"
+    assert (
+        page.locator("#controls #cramped-note").inner_text() == "no room for values in these cells"
+    )
     assert cell(page, 0).evaluate("cell => getComputedStyle(cell).fontSize") == "0px"
 
 
 def test_the_tip_stands_beside_its_cell_and_is_gone_after_a_click(visit, plain):
-    """It covered a third of the map, the cells above the one being read, and stayed when it was clicked."""
+    """It covered a third of the map, the cells above the one being read, and stayed when it was
+    clicked."""
     page = visit(plain)
     for number in (0, 7, 12, 19):
         cell(page, number).hover()
@@ -314,7 +334,9 @@ def test_what_was_not_measured_is_hatched_and_never_a_zero(visit, faulty):
     names = [label(page, number) for number in range(20)]
     empty = next(number for number, name in enumerate(names) if "score not measured" in name)
     assert "hatch" not in colour(page, empty)
-    assert "gradient" in cell(page, empty).evaluate("cell => getComputedStyle(cell).backgroundImage")
+    assert "gradient" in cell(page, empty).evaluate(
+        "cell => getComputedStyle(cell).backgroundImage"
+    )
     assert re.search(r"n 0 trials, .*missing 3 \(.*out of memory", names[empty])
     assert cell(page, empty).inner_text() == ""
     assert page.locator("#legend").get_by_text("nothing measured (never a zero)").is_visible()
@@ -346,7 +368,9 @@ def test_a_lattice_is_drawn_where_its_needles_are(visit, lattice):
     heights = {round(each.bounding_box()["height"]) for each in cells.all()}
     assert len(heights) > 1
     map = page.locator("#grid").bounding_box()
-    covered = sum(box["width"] * box["height"] for box in (each.bounding_box() for each in cells.all()))
+    covered = sum(
+        box["width"] * box["height"] for box in (each.bounding_box() for each in cells.all())
+    )
     assert covered == pytest.approx(map["width"] * map["height"], rel=0.03)
 
 

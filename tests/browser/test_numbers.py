@@ -1,4 +1,5 @@
-"""One number has one rounding, wherever it stands: the page's is that of the terminal and of `compare`."""
+"""One number has one rounding, wherever it stands: the page's is that of the terminal and of
+`compare`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ def shares() -> list[float]:
     """Ties, ties as sums leave them, rates of few trials, and any others; as pages hold them."""
     random = Random(0)
     rates = [hits / n for n in range(1, 80) for hits in range(n + 1)]
-    return [round(share, 6) for share in (*TIES, *NOISE, *rates, *(random.random() for _ in range(5000)))]
+    return [
+        round(share, 6)
+        for share in (*TIES, *NOISE, *rates, *(random.random() for _ in range(5000)))
+    ]
 
 
 def test_a_share_is_the_same_text_in_the_page_as_in_python(visit, plain):
@@ -34,5 +38,7 @@ def test_a_difference_is_the_same_text_but_for_its_minus(visit, plain):
 def test_a_cells_value_is_the_same_without_decimals_and_only_a_perfect_score_is_100(visit, plain):
     given = shares()
     told = visit(plain).evaluate("shares => shares.map((share) => wholePercent(share))", given)
-    assert told == [f"{min(in_percent(share, 0), 99):.0f}" if share < 1 else "100" for share in given]
+    assert told == [
+        f"{min(in_percent(share, 0), 99):.0f}" if share < 1 else "100" for share in given
+    ]
     assert visit(plain).evaluate("wholePercent(0.996)") == "99"

@@ -1,7 +1,7 @@
 """Pictures of the page as it looked when somebody last looked: a change of look is seen in review.
 
-Small ones, so that letters of another machine's fonts do not matter. After a wanted change, look at the page,
-then: NEEDLEMAP_PICTURES=write pytest tests/browser/test_pictures.py
+Small ones, so that letters of another machine's fonts do not matter. After a wanted change, look at
+the page, then: NEEDLEMAP_PICTURES=write pytest tests/browser/test_pictures.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHRINK = """async ([picture, width]) => {
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     const bytes = new Uint8Array(await (await canvas.convertToBlob({type: "image/png"})).arrayBuffer());
     return btoa(String.fromCharCode(...bytes));
-}"""
+}"""  # noqa: E501
 APART = """async (pictures) => {
     const [a, b] = await Promise.all(pictures.map(async (picture) => {
         const image = await createImageBitmap(await (await fetch(picture)).blob());

@@ -108,12 +108,16 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     tabs(page).last.click()
     readings = page.locator("#readings").inner_text()
     assert re.search(r"Verdict\s+better", readings)
-    assert re.search(r"Difference\s+\+[\d.]+ points\s+\[[+−\d.]+, [+−\d.]+\]\s+n=60 pairs", readings)
+    assert re.search(
+        r"Difference\s+\+[\d.]+ points\s+\[[+−\d.]+, [+−\d.]+\]\s+n=60 pairs", readings
+    )
     ends = page.locator("#legend .ends").inner_text().split()
     assert ends[0].strip("−") == ends[2].strip("+")
     assert ends[1] == "0"
     verdict = page.locator("#verdict pre").inner_text().splitlines()[-1]
-    assert verdict == "verdict: better, of these 3 haystacks only (the whole 95 % interval is a gain)"
+    assert (
+        verdict == "verdict: better, of these 3 haystacks only (the whole 95 % interval is a gain)"
+    )
 
 
 def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit, three):
@@ -122,7 +126,9 @@ def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit,
     cell = page.locator("#grid .cell", has=page.locator(":scope")).first
     spoken = [each.get_attribute("aria-label") for each in page.locator("#grid .cell").all()]
     changed = next(number for number, words in enumerate(spoken) if "0 lost, 0 gained" not in words)
-    assert re.search(r"difference [+−][\d.]+ points, n 3 pairs, .*exploration only", spoken[changed])
+    assert re.search(
+        r"difference [+−][\d.]+ points, n 3 pairs, .*exploration only", spoken[changed]
+    )
     assert cell.count() == 1
     page.locator(f"#grid [data-cell='{changed}']").click()
     assert page.locator(".chip").all_inner_texts() == ["A 0", "B 0", "A 1", "B 1", "A 2", "B 2"]
@@ -201,7 +207,8 @@ def test_versions_hashes_and_totals_are_there(visit, three):
 
 
 def test_means_over_an_unknown_number_of_answers_show_no_n_and_no_interval(visit, typed, tmp_path):
-    """An OpenCompass summary: every number is a mean of unknown size, so no interval of it is made up."""
+    """An OpenCompass summary: every number is a mean of unknown size, so no interval of it is made
+    up."""
     rows = ["dataset,version,metric,mode,first,second"]
     rows += [
         f"CDME_Length{n}Depth{d},abc,score,gen,{90 - d / 5},{95 - d / 5}"

@@ -1,4 +1,5 @@
-"""The page of a suite: its table, the mean over families and their curves first, then each family."""
+"""The page of a suite: its table, the mean over families and their curves first, then each
+family."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ def test_a_suite_opens_with_its_table_the_mean_and_curves_and_no_refusals(visit,
     """It opened with seven paragraphs of what cannot be compared, and had no table at all."""
     page = visit(suite)
     assert page.locator("h1").inner_text() == "suite ruler-niah \u00b7 baseline/bm25"
-    assert page.locator("#sheet thead th").all_inner_texts() == ["Family", "600", "1.2k", "all", "n"]
+    assert page.locator("#sheet thead th").all_inner_texts() == [
+        "Family",
+        "600",
+        "1.2k",
+        "all",
+        "n",
+    ]
     names = page.locator("#sheet .row-name > :last-child").all_inner_texts()
     assert names == ["mean", *FAMILIES]
     assert page.locator("#sheet [data-curve]").count() == 9

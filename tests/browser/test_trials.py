@@ -40,7 +40,11 @@ def thoughtful(bench):
         record["scorer"]["scale"] = [1, 10]
         record["scorer"]["native"] = 7.0
         record["score"] = 6 / 9
-        record["scorer"]["why"] = {"said": "Almost right.\nScore: 7", "model": "openai/gpt-4", "attempts": 1}
+        record["scorer"]["why"] = {
+            "said": "Almost right.\nScore: 7",
+            "model": "openai/gpt-4",
+            "attempts": 1,
+        }
         record["answer"] = f"It is {record['keywords'][0]}, I think."
 
     bench.plain()
@@ -73,7 +77,9 @@ def test_the_needle_is_marked_in_its_surroundings(visit, plain):
     page = visit(plain)
     open_cell(page, 7)
     about = page.locator("#trial .surroundings")
-    assert re.fullmatch(r"\s*The locker code for \w+ is \d+\.\s*", about.locator("mark").inner_text())
+    assert re.fullmatch(
+        r"\s*The locker code for \w+ is \d+\.\s*", about.locator("mark").inner_text()
+    )
     assert len(about.inner_text()) > 300
     assert re.search(r"Needle at [\d.]+ % \(meant for 50 %\)", trial(page))
 
@@ -136,7 +142,10 @@ def test_the_replay_command_is_the_one_that_works(visit, plain, needlemap):
     page.locator(".replay button", has_text="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == command
     replayed = needlemap(*shlex.split(command)[1:])
-    assert page.locator("#trial .block", has_text="Reference").inner_text().split("\n")[1] in replayed.stdout
+    assert (
+        page.locator("#trial .block", has_text="Reference").inner_text().split("\n")[1]
+        in replayed.stdout
+    )
     assert "equals" in replayed.stderr or "same" in replayed.stderr or "recorded" in replayed.stderr
 
 

@@ -25,7 +25,17 @@ from needlemap.settings.suites import choose_each
 
 WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
 DEAD = "http://127.0.0.1:9/v1"
-FLAGS = ("--tokenizer", "cl100k_base", "--lengths", "300,400", "--depths", "20,70", "--quiet", "-o", "ab")
+FLAGS = (
+    "--tokenizer",
+    "cl100k_base",
+    "--lengths",
+    "300,400",
+    "--depths",
+    "20,70",
+    "--quiet",
+    "-o",
+    "ab",
+)
 
 
 @pytest.fixture
@@ -78,7 +88,9 @@ def test_one_stopped_by_a_limit_goes_on_to_what_one_start_finds(ab, needlemap):
     assert 0 < ended["asked"] < 16
     gone_on = ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
     seed = json.loads((needlemap.folder / "ab" / "ab.json").read_text())["seed"]
-    whole = ab("baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=4)
+    whole = ab(
+        "baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=4
+    )
     assert {**gone_on, "ab": "", "replay": ""} == {**whole, "ab": "", "replay": ""}
 
 
@@ -99,13 +111,31 @@ def test_more_pairs_go_on_where_an_earlier_start_ended(ab):
 
 
 def served(needlemap: Any, reference: str, other: str, code: int) -> Any:
-    arms = ("--arm", f"ref={reference}", "--arm", f"new={other}", "--model", "openai/m", "--retries", "0")
+    arms = (
+        "--arm",
+        f"ref={reference}",
+        "--arm",
+        f"new={other}",
+        "--model",
+        "openai/m",
+        "--retries",
+        "0",
+    )
     return needlemap("ab", "passkey", *arms, *FLAGS, "--until", "16", code=code)
 
 
 def test_arms_are_asked_in_turn_in_random_order_each_under_a_salt_of_its_own(needlemap, wire):
     arms = ("--arm", f"ref={wire.base_url}", "--arm", f"new={wire.base_url}", "--model", "openai/m")
-    flags = ("--request", "cache_salt=x", "--until", "24", "--concurrency", "2", "--on-undecided", "pass")
+    flags = (
+        "--request",
+        "cache_salt=x",
+        "--until",
+        "24",
+        "--concurrency",
+        "2",
+        "--on-undecided",
+        "pass",
+    )
     needlemap("ab", "passkey", *arms, *FLAGS, *flags)
     salts = [each["body"]["cache_salt"] for each in wire.log()]
     blocks = [salts[at] for at in range(0, len(salts), 2)]
@@ -167,13 +197,24 @@ def test_a_command_says_where_its_port_goes(needlemap, command):
 def test_a_command_that_cannot_be_read_or_started_is_told(needlemap):
     other = "new=true {port}"
     assert "is no command" in begun(needlemap, "ref=serve '{port}", other, code=2).stderr
-    assert "cannot be started" in begun(needlemap, "ref=no-such-program {port}", other, code=2).stderr
+    assert (
+        "cannot be started" in begun(needlemap, "ref=no-such-program {port}", other, code=2).stderr
+    )
 
 
 def test_a_servers_own_name_of_its_model_will_do(needlemap, wire):
-    arms = ("--arm", f"ref={wire.base_url}", "--arm", f"new={wire.base_url}", "--on-undecided", "pass")
+    arms = (
+        "--arm",
+        f"ref={wire.base_url}",
+        "--arm",
+        f"new={wire.base_url}",
+        "--on-undecided",
+        "pass",
+    )
     needlemap("ab", "passkey", *arms, *FLAGS, "--until", "4")
-    assert len({each["body"]["model"] for each in wire.log() if "model" in (each["body"] or {})}) == 1
+    assert (
+        len({each["body"]["model"] for each in wire.log() if "model" in (each["body"] or {})}) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +222,14 @@ def test_a_servers_own_name_of_its_model_will_do(needlemap, wire):
     [("random", ("--until", "decided"), "failure"), ("bm25", ("--until", "8"), "error")],
 )
 def test_the_verdict_goes_into_a_junit_file(ab, needlemap, other, flags, tag):
-    ab("baseline/bm25", f"baseline/{other}", "--junit", "v.xml", *flags, code=1 if tag == "failure" else 4)
+    ab(
+        "baseline/bm25",
+        f"baseline/{other}",
+        "--junit",
+        "v.xml",
+        *flags,
+        code=1 if tag == "failure" else 4,
+    )
     (case,) = ElementTree.parse(needlemap.folder / "v.xml").iter("testcase")
     assert (case.get("name"), case[0].tag) == ("new against ref", tag)
 
@@ -194,15 +242,25 @@ def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
         assert f"(score {hit}" in said
     where = (needlemap.folder / "ab" / "new-passkey" / "run.json").is_file(), worst["family"]
     assert where == (True, "passkey")
-    assert "Did you mean 'new'" in needlemap("replay", "ab", "--worst", "--arm", "news", code=2).stderr
+    assert (
+        "Did you mean 'new'" in needlemap("replay", "ab", "--worst", "--arm", "news", code=2).stderr
+    )
 
 
 @pytest.mark.parametrize("way", ["echo", "steps"])
 def test_the_references_answers_are_weighed_by_whatever_a_server_offers(needlemap, way):
     box, settings = Box(way), ("--max-answer-tokens", "24", "--lengths", "96")
     arms = ("--arm", f"ref={box.base_url}", "--arm", f"new={box.base_url}", "--model", "openai/box")
-    asked = ("--model-options", "api=completions", "--tokenizer", str(DATA / "tokenizer.json"), "--quiet")
-    said = needlemap("ab", "demo", *arms, *asked, *settings, "--until", "4", "--weigh", "--json", code=4)
+    asked = (
+        "--model-options",
+        "api=completions",
+        "--tokenizer",
+        str(DATA / "tokenizer.json"),
+        "--quiet",
+    )
+    said = needlemap(
+        "ab", "demo", *arms, *asked, *settings, "--until", "4", "--weigh", "--json", code=4
+    )
     box.close()
     told = json.loads(said.stdout)["log_probabilities"]
     assert told is not None
@@ -215,9 +273,16 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     read = read_families(families)
     (sheet,) = make_sheets(Cast.of([Subject(families, read)]), [], ("absolute:85",))
     assert (sheet["says"], sheet["readings"][0][1]) == (found["verdict"], "undecided")
-    rows = [[row["cells"][0], *(text for text, _ in row["cells"][1:])] for row in sheet["table"]["rows"]]
+    rows = [
+        [row["cells"][0], *(text for text, _ in row["cells"][1:])] for row in sheet["table"]["rows"]
+    ]
     assert rows[0][:6] == ["passkey", "all", "all", "8", rows[0][4], str(found["lost"])]
-    assert [row[1:3] for row in rows[1:]] == [["300", "20"], ["300", "70"], ["400", "20"], ["400", "70"]]
+    assert [row[1:3] for row in rows[1:]] == [
+        ["300", "20"],
+        ["300", "70"],
+        ["400", "20"],
+        ["400", "70"],
+    ]
     assert {row["to"][1] for row in sheet["table"]["rows"]} == {[*read].index("new-passkey")}
     assert f"{found['lost']} lost" in needlemap("report", "ab").stdout
     needlemap("report", "ab", "-o", "ab.html")
@@ -238,8 +303,19 @@ def test_haystacks_are_asked_whole_and_no_more_pairs_than_were_told(ab):
 
 
 def test_many_depths_of_a_haystack_are_told_to_be_dear(needlemap):
-    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base", "--plan")
-    said = [needlemap("ab", "passkey", *arms, "--depths", depths).stdout for depths in ("10,60", "0:100:11")]
+    arms = (
+        "--arm",
+        "a=baseline/bm25",
+        "--arm",
+        "b=baseline/bm25",
+        "--tokenizer",
+        "cl100k_base",
+        "--plan",
+    )
+    said = [
+        needlemap("ab", "passkey", *arms, "--depths", depths).stdout
+        for depths in ("10,60", "0:100:11")
+    ]
     assert ["asked at 11 depths" in each for each in said] == [False, True]
 
 
@@ -248,10 +324,20 @@ def test_each_family_and_haystack_has_a_text_of_its_own(needlemap):
         "settings: {lengths: [300], depths: [50]}\nfamilies:\n"
         "  one: {preset: passkey}\n  two: {preset: passkey}\n"
     )
-    arms = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", "--tokenizer", "cl100k_base", "--quiet")
+    arms = (
+        "--arm",
+        "a=baseline/bm25",
+        "--arm",
+        "b=baseline/bm25",
+        "--tokenizer",
+        "cl100k_base",
+        "--quiet",
+    )
     needlemap("ab", "suite:two.yaml", *arms, "--until", "8", "-o", "s", code=4)
     prompts = [
-        record["prompt"]["sha256"] for name in ("one", "two") for record in needlemap.records(f"s/a-{name}")
+        record["prompt"]["sha256"]
+        for name in ("one", "two")
+        for record in needlemap.records(f"s/a-{name}")
     ]
     assert len(prompts) == len(set(prompts)) == 8
 
@@ -281,8 +367,14 @@ def test_a_margin_is_fixed_beforehand(ab, needlemap):
         (("--arm", "a=demo/retriever", "--arm", "a=demo/retriever"), "Both arms are named 'a'"),
         (("--arm", "again=demo/retriever", "--arm", "b=demo/retriever"), "names no arm"),
         (("--arm", f"a={DEAD}", "--arm", "b=demo/retriever"), "lists no model"),
-        (("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--until", "soon"), "give 'decided', or"),
-        (("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--margin", "0"), "a loss in points"),
+        (
+            ("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--until", "soon"),
+            "give 'decided', or",
+        ),
+        (
+            ("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--margin", "0"),
+            "a loss in points",
+        ),
         (
             ("--arm", "a=demo/retriever", "--arm", "b=baseline/bm25", "--lengths", "300"),
             "would get other prompts",

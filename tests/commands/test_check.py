@@ -1,4 +1,5 @@
-"""`needlemap check`: a sound model passes, a weak one is undecided, and what was found is shown again."""
+"""`needlemap check`: a sound model passes, a weak one is undecided, and what was found is shown
+again."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def found_by(command: Any, *flags: str, code: int = 0) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The check that the page on it shows, with every probe. shown: what it printed; found: its JSON."""
+    """The check that the page on it shows, with every probe. shown: what it printed; found: its
+    JSON."""
 
     command: Any
     shown: str
@@ -56,7 +58,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Checked:
     shown = command(*TYPED).stdout
     asked = command.records("sound/grid-160"), command.records("sound/rewarm-256")
     found = json.loads(command(*TYPED, "--json").stdout)
-    assert asked == (command.records("sound/grid-160"), command.records("sound/rewarm-256")), "asked twice"
+    assert asked == (command.records("sound/grid-160"), command.records("sound/rewarm-256")), (
+        "asked twice"
+    )
     return Checked(command, shown, found)
 
 
@@ -77,7 +81,9 @@ def test_each_size_has_prompts_that_are_met_cold_and_warm_then(whole):
     for length in (160, 202, 256):
         cold = {row["prompt"]["sha256"]: row for row in whole.records(f"empty-{length}")}
         for name in ("warm", "rewarm"):
-            warm = [row for row in whole.records(f"{name}-{length}") if row["length_tokens"] == length]
+            warm = [
+                row for row in whole.records(f"{name}-{length}") if row["length_tokens"] == length
+            ]
             assert {row["prompt"]["sha256"] for row in warm} == set(cold)
             for row in warm:
                 met = cold[row["prompt"]["sha256"]]["cached_tokens"], row["cached_tokens"]
@@ -90,7 +96,9 @@ def test_needles_stand_at_the_end_of_a_block_and_around_it(whole):
         starts = sorted({row["prompt"]["positions"][0] for row in rows if row["repeat"] == 0})
         assert len(starts) == 16
         assert starts[-1] - starts[0] == 15
-        assert any(start % block == 0 for start in starts[1:-1]), "nothing stands before the haystack"
+        assert any(start % block == 0 for start in starts[1:-1]), (
+            "nothing stands before the haystack"
+        )
 
 
 def test_a_limit_that_may_end_a_check_leaves_its_order_as_it_is(needlemap):
@@ -119,8 +127,25 @@ def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):
 
 def test_a_model_that_finds_nothing_is_undecided_never_a_fault_of_its_server(needlemap, wire):
     wire.schedule("say:I do not know.", cycle=True)
-    flags = ("--tokenizer", "cl100k_base", "--max-length", "400", "--max-answer-tokens", "24", "--json")
-    model = ("--model", "openai/m", "--base-url", wire.base_url, "--probe", "cut", "--probe", "distance")
+    flags = (
+        "--tokenizer",
+        "cl100k_base",
+        "--max-length",
+        "400",
+        "--max-answer-tokens",
+        "24",
+        "--json",
+    )
+    model = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        wire.base_url,
+        "--probe",
+        "cut",
+        "--probe",
+        "distance",
+    )
     said = json.loads(needlemap("check", *model, *flags, "-o", "c", code=4).stdout)
     assert {each["state"] for each in said["probes"]} == {"undecided"}
 
@@ -137,7 +162,15 @@ def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
         "0",
     )
     ended = needlemap(
-        "check", "--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", *flags, "-o", "c", code=4
+        "check",
+        "--model",
+        "openai/m",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        *flags,
+        "-o",
+        "c",
+        code=4,
     )
     assert "not all was asked" in ended.stderr
     assert "left untested:\n  160 tokens: cache, comb, cut, distance, " in ended.stderr
@@ -148,7 +181,10 @@ def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
 def test_an_address_is_enough_lengths_are_then_another_vocabularys(needlemap, wire):
     away = ("--model", "openai/m", "--base-url", wire.base_url, "--max-length", "400")
     ended = needlemap("check", *away, "--max-answer-tokens", "24", "--probe", "cut", "-o", "c")
-    assert "note: the model's vocabulary is not known here: lengths count o200k_base's tokens" in ended.stderr
+    assert (
+        "note: the model's vocabulary is not known here: lengths count o200k_base's tokens"
+        in ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +196,9 @@ def test_an_address_is_enough_lengths_are_then_another_vocabularys(needlemap, wi
     ],
 )
 def test_wrong_flags_say_what_to_type(needlemap, flags, said):
-    ended = needlemap("check", "--model", "demo/retriever", "--max-answer-tokens", "24", *flags, code=2)
+    ended = needlemap(
+        "check", "--model", "demo/retriever", "--max-answer-tokens", "24", *flags, code=2
+    )
     assert said in ended.stderr
 
 

@@ -1,4 +1,5 @@
-"""`needlemap compare`: two runs on the same trials, paired; what it says, refuses and exits with."""
+"""`needlemap compare`: two runs on the same trials, paired; what it says, refuses and exits
+with."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ GRID = ("--model", "baseline/bm25", "--lengths", "500,900,2000", "--depths", "0,
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, command_in):
-    """A folder with a run, one that loses a third of the longest length, and some that ask otherwise."""
+    """A folder with a run, one that loses a third of the longest length, and some that ask
+    otherwise."""
     command = command_in(tmp_path_factory.mktemp("compared"))
     command("run", *GRID, "--repeats", "6", "-o", "whole")
     command("run", *GRID, "--repeats", "6", "--model-options", "window=1200", "-o", "short")
@@ -37,7 +39,9 @@ def changed(runs: Any, name: str, change: Callable[[dict[str, Any]], dict[str, A
     """A copy of the run `whole` with changed records."""
     folder = Path(shutil.copytree(runs.folder / "whole", runs.folder / name, dirs_exist_ok=True))
     for file in folder.glob("records-*.jsonl"):
-        lines = [json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()]
+        lines = [
+            json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()
+        ]
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return folder
 
@@ -57,9 +61,16 @@ def test_it_shows_difference_interval_lengths_and_verdict(compare):
         "54 pairs, 6 haystacks",
     ]
     assert "A 100.0, B 88.9: difference -11.1 points [-22.7, -3.2]" in lines
-    assert "B lost 6, gained 0; p=0.031 (exact McNemar, which takes prompts as independent)" in lines
-    assert "   2k  100.0  66.7   -33.3 [-56.5, -9.5]  n=18  p=0.094" in lines  # 3 x 0.031, after Holm
-    assert "cells that changed most (exploration, not corrected): 2k at 0% -100.0 (n=6, p=0.031)" in lines
+    assert (
+        "B lost 6, gained 0; p=0.031 (exact McNemar, which takes prompts as independent)" in lines
+    )
+    assert (
+        "   2k  100.0  66.7   -33.3 [-56.5, -9.5]  n=18  p=0.094" in lines
+    )  # 3 x 0.031, after Holm
+    assert (
+        "cells that changed most (exploration, not corrected): 2k at 0% -100.0 (n=6, p=0.031)"
+        in lines
+    )
     assert any(line.startswith("warning: the reference is at the ceiling") for line in lines)
     assert lines[-1].startswith("verdict: worse ")
 
@@ -85,19 +96,29 @@ def test_too_few_pairs_are_told_that_they_can_never_reach_it(runs, compare):
         "warning: 54 pairs are never no worse than 2 points, even if all answers are equal: "
         "that takes about 205"
     )
-    assert not any("never no worse" in line for line in compare("whole", "copy", "--margin", "7").stdout)
+    assert not any(
+        "never no worse" in line for line in compare("whole", "copy", "--margin", "7").stdout
+    )
 
 
 def test_a_candidate_that_crashes_on_long_prompts_is_worse(runs, compare):
-    """Its 18 failures were left out, and the rest is right: it was 'no worse than 5 points', exit code 0."""
-    changed(runs, "crashes", lambda record: crashed(record, lambda asked: asked["length_tokens"] == 2000))
+    """Its 18 failures were left out, and the rest is right: it was 'no worse than 5 points', exit
+    code 0."""
+    changed(
+        runs,
+        "crashes",
+        lambda record: crashed(record, lambda asked: asked["length_tokens"] == 2000),
+    )
     ended = compare("whole", "crashes", "--fail-if-worse", "10", code=1)
     assert "with the 18 that B did not answer lost: -33.3 points [" in ended.stdout
     assert ended.stdout.endswith(
-        "verdict: worse (B failed to answer 33.3 % of the prompts more than A, over the margin of 10 "
+        "verdict: worse (B failed to answer 33.3 % of the prompts more than A, over the margin of "
+        "10 "
         "points)\n"
     )
-    found = json.loads(compare("crashes", "whole", "--json").stdout)  # what the reference failed is no loss
+    found = json.loads(
+        compare("crashes", "whole", "--json").stdout
+    )  # what the reference failed is no loss
     assert (found["unanswered"], found["verdict"]) == (None, "cannot tell")
 
 
@@ -107,7 +128,8 @@ def test_a_few_missing_answers_keep_it_from_no_worse(runs, compare):
     changed(runs, "flaky", lambda record: crashed(record, hit))
     ended = compare("whole", "flaky", "--fail-if-worse", "10", code=4)
     assert ended.stdout.endswith(
-        "verdict: cannot tell (margin 10 points; no worse only without the 3 answers that B did not give: "
+        "verdict: cannot tell (margin 10 points; no worse only without the 3 answers that B did "
+        "not give: "
         "ask again, needlemap run)\n"
     )
     compare("whole", "flaky", "--fail-if-worse", "40", code=0)
@@ -120,11 +142,14 @@ def crashed(record: dict[str, Any], hit: Callable[[dict[str, Any]], bool]) -> di
 
 def test_the_margin_is_part_of_the_verdict(runs, compare):
     changed(runs, "copy", dict)
-    assert compare("whole", "short", "--margin", "25").stdout.endswith("verdict: no worse than 25 points\n")
+    assert compare("whole", "short", "--margin", "25").stdout.endswith(
+        "verdict: no worse than 25 points\n"
+    )
     found = compare("whole", "copy").stdout
     assert "the same experiment twice: 0 of 54 prompts differ\n" in found
     assert found.endswith(
-        "verdict: cannot tell (margin 2 points; about 151 more trials would tell, with even odds, if the "
+        "verdict: cannot tell (margin 2 points; about 151 more trials would tell, with even odds, "
+        "if the "
         "difference stays)\n"
     )
 
@@ -137,7 +162,12 @@ def test_a_run_is_not_compared_with_itself(compare):
 
 def test_json_holds_the_same(compare):
     found = json.loads(compare("whole", "short", "--json").stdout)
-    assert (found["verdict"], found["margin"], found["bounds"], found["noise"]) == ("worse", 2.0, None, None)
+    assert (found["verdict"], found["margin"], found["bounds"], found["noise"]) == (
+        "worse",
+        2.0,
+        None,
+        None,
+    )
     assert found["overall"]["difference"] == pytest.approx(-100 / 9, abs=1e-5)
     assert [(row["length_tokens"], row["n"], row["lost"]) for row in found["lengths"]] == [
         (500, 18, 0),
@@ -149,25 +179,33 @@ def test_json_holds_the_same(compare):
 
 def test_a_winner_is_named(runs, compare):
     """A gain of 11 points was 'no worse than 2 points'."""
-    assert compare("short", "whole").stdout.endswith("verdict: better (the whole 95 % interval is a gain)\n")
+    assert compare("short", "whole").stdout.endswith(
+        "verdict: better (the whole 95 % interval is a gain)\n"
+    )
     assert json.loads(compare("short", "whole", "--json").stdout)["verdict"] == "better"
     assert needlemap.compare(runs.folder / "short", runs.folder / "whole").verdict == "better"
 
 
 def test_runs_scored_alike_compare_whoever_named_the_scorer(runs, compare, typed):
-    """'auto' and what it comes to were two scorers, and a run that was scored otherwise and back a third."""
-    typed("run", *GRID, "--repeats", "6", "--scorer", "substring", "-o", "named", folder=runs.folder)
+    """'auto' and what it comes to were two scorers, and a run that was scored otherwise and back a
+    third."""
+    typed(
+        "run", *GRID, "--repeats", "6", "--scorer", "substring", "-o", "named", folder=runs.folder
+    )
     assert "54 pairs" in compare("whole", "named").stdout
     shutil.copytree(runs.folder / "whole", runs.folder / "back", dirs_exist_ok=True)
     said = typed("score", "back", "--scorer", "levenshtein", folder=runs.folder).stderr
     assert "report, compare and a resume of back go by these scores from now on" in said
     assert "To go back: needlemap score back --scorer substring" in said
     refused = compare("whole", "back", code=2).stderr
-    assert "Score both alike, which asks nothing: needlemap score back --scorer substring" in refused
+    assert (
+        "Score both alike, which asks nothing: needlemap score back --scorer substring" in refused
+    )
     typed("score", "back", "--scorer", "substring", folder=runs.folder)
     assert "54 pairs" in compare("whole", "back").stdout
     assert (
-        "to go back" not in typed("score", "back", "--scorer", "exact", "-o", "e", folder=runs.folder).stderr
+        "to go back"
+        not in typed("score", "back", "--scorer", "exact", "-o", "e", folder=runs.folder).stderr
     )
 
 
@@ -176,7 +214,10 @@ def test_of_an_imported_run_nothing_impossible_is_asked(runs, compare, typed):
     (runs.folder / "summary.csv").write_text(table)
     typed("import", "summary.csv", "-o", "imported", folder=runs.folder)
     refused = compare("whole", "imported", code=2).stderr
-    assert "'imported' was imported with its scores, and none of its answers can be scored anew" in refused
+    assert (
+        "'imported' was imported with its scores, and none of its answers can be scored anew"
+        in refused
+    )
 
 
 def test_missing_trials_are_dropped_counted_and_bounded_never_wrong(runs, compare):
@@ -190,11 +231,16 @@ def test_missing_trials_are_dropped_counted_and_bounded_never_wrong(runs, compar
 
 
 def test_the_same_experiment_twice_gives_the_noise_floor(runs, compare):
-    changed(runs, "again", lambda record: record | {"score": float(record["repeat"] != record["depth"] * 2)})
+    changed(
+        runs,
+        "again",
+        lambda record: record | {"score": float(record["repeat"] != record["depth"] * 2)},
+    )
     found = json.loads(compare("whole", "again", "--json").stdout)
     assert found["noise"]["differing"] == 9
     floor = (
-        f"noise floor: two runs of one model differ by up to {found['noise']['smallest']:.1f} points 95 times"
+        f"noise floor: two runs of one model differ by up to {found['noise']['smallest']:.1f} "
+        f"points 95 times"
     )
     assert floor in compare("whole", "again").stdout
 
@@ -204,7 +250,9 @@ def test_graded_scores_are_bootstrapped(runs, compare):
     text = compare("whole", "graded").stdout
     assert "difference -7.5 points [-10.9, -3.5]" in text
     assert "(sign flips of whole haystacks; least possible 0.031)" in text
-    assert text.endswith("verdict: worse (the whole 95 % interval is a loss of more than 2 points)\n")
+    assert text.endswith(
+        "verdict: worse (the whole 95 % interval is a loss of more than 2 points)\n"
+    )
 
 
 def test_trials_of_one_run_alone_are_left_out_and_counted(runs, compare, typed):
@@ -215,7 +263,14 @@ def test_trials_of_one_run_alone_are_left_out_and_counted(runs, compare, typed):
 def test_graded_scores_of_one_haystack_flip_prompts(runs, compare, typed):
     """A single haystack has one sign to flip: p would be 1 whatever the scores are."""
     for name, window in (("listed", 6000), ("listed-short", 1200)):
-        options = ("--scorer", "levenshtein", "--order", "listed", "--model-options", f"window={window}")
+        options = (
+            "--scorer",
+            "levenshtein",
+            "--order",
+            "listed",
+            "--model-options",
+            f"window={window}",
+        )
         typed("run", *GRID, *options, "-o", name, folder=runs.folder)
     text = compare("listed", "listed-short").stdout
     assert "9 pairs, 1 haystack: what follows is about this one only\n" in text

@@ -1,4 +1,5 @@
-"""`needlemap compare --answers`: which answers differ, where they first do, and the exit code of that."""
+"""`needlemap compare --answers`: which answers differ, where they first do, and the exit code of
+that."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ import needlemap
 from needlemap.records.loaded import load_run
 from needlemap.reports.page import summary
 
-GRID = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,100", "--repeats", "5", "--quiet")
+GRID = (
+    "--model",
+    "baseline/bm25",
+    "--lengths",
+    "500,900",
+    "--depths",
+    "0,100",
+    "--repeats",
+    "5",
+    "--quiet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +50,9 @@ def compare(runs, typed) -> Callable[..., Any]:
 def copied(folder: Path, name: str, change: Callable[[dict[str, Any]], Any], of: str = "a") -> None:
     """A copy of a run with changed records."""
     for file in Path(shutil.copytree(folder / of, folder / name)).glob("records-*.jsonl"):
-        lines = [json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()]
+        lines = [
+            json.dumps(change(json.loads(line))) for line in file.read_text("utf-8").splitlines()
+        ]
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -74,9 +87,20 @@ def test_the_same_scores_hide_answers_that_differ_and_this_does_not(compare):
     found = json.loads(compare("a", "ends", "--answers", "--json").stdout)
     assert found["overall"]["difference"] == 0
     answers = found["answers"]
-    assert [answers[name] for name in ("n", "identical", "differing", "unanswered")] == [20, 10, 10, 0]
-    assert [(row["length_tokens"], row["differing"]) for row in answers["lengths"]] == [(500, 0), (900, 10)]
-    assert [(row["depth_percent"], row["differing"]) for row in answers["depths"]] == [(0, 5), (100, 5)]
+    assert [answers[name] for name in ("n", "identical", "differing", "unanswered")] == [
+        20,
+        10,
+        10,
+        0,
+    ]
+    assert [(row["length_tokens"], row["differing"]) for row in answers["lengths"]] == [
+        (500, 0),
+        (900, 10),
+    ]
+    assert [(row["depth_percent"], row["differing"]) for row in answers["depths"]] == [
+        (0, 5),
+        (100, 5),
+    ]
     assert len(answers["changed"]) == 10
     first = answers["changed"][0]
     assert first["length_tokens"] == 900
@@ -139,12 +163,23 @@ def test_a_run_made_again_shows_its_noise_and_one_with_another_label_does_not(ru
 
 def test_log_probabilities_of_answers_that_were_given_are_compared_in_nats(runs, compare):
     """As shares, a random model's 0.7 nats are 0.0 points."""
-    asked = ("--model", "demo/retriever", "--scorer", "logprob", "--lengths", "140", "--depths", "0,100")
+    asked = (
+        "--model",
+        "demo/retriever",
+        "--scorer",
+        "logprob",
+        "--lengths",
+        "140",
+        "--depths",
+        "0,100",
+    )
     runs("run", *asked, "--max-answer-tokens", "24", "--quiet", "-o", "given")
     copied(runs.folder, "unlikelier", unlikelier, of="given")
     said = compare("given", "unlikelier").stdout
     assert "answers: none, the models were given them" in said
-    assert re.search(r"log-probability of 2 equal answers, B - A in nats a token: mean -0\.25", said)
+    assert re.search(
+        r"log-probability of 2 equal answers, B - A in nats a token: mean -0\.25", said
+    )
     found = json.loads(compare("given", "unlikelier", "--json").stdout)["answers"]["nats"]
     assert found["n"] == 2
     assert found["largest"] == pytest.approx(-0.25, abs=1e-6)

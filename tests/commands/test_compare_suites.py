@@ -1,4 +1,5 @@
-"""`needlemap compare SUITE_A SUITE_B`: family by family, and the mean over families, which decides."""
+"""`needlemap compare SUITE_A SUITE_B`: family by family, and the mean over families, which
+decides."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ MINE = (
 
 @pytest.fixture(scope="module")
 def suites(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Any:
-    """A folder with a suite, one whose model sees less, one of another seed, and one with a family less."""
+    """A folder with a suite, one whose model sees less, one of another seed, and one with a family
+    less."""
     command = command_in(tmp_path_factory.mktemp("compared"))
     (command.folder / "mine.yaml").write_text(MINE)
     (command.folder / "less.yaml").write_text(MINE.replace(", all: {task: multivalue}", ""))
@@ -67,7 +69,9 @@ def test_the_exit_code_is_that_of_the_mean(compare):
     compare("whole", "short", code=0)
     compare("whole", "short", "--fail-if-worse", 2, code=1)
     compare("short", "whole", "--fail-if-worse", 2, code=0)
-    ended = compare("whole", "short", "--fail-if-worse", 32, code=0)  # families lost 33, their mean 22
+    ended = compare(
+        "whole", "short", "--fail-if-worse", 32, code=0
+    )  # families lost 33, their mean 22
     assert ended.stdout.endswith("verdict: no worse than 32 points\n")
 
 
@@ -82,11 +86,16 @@ def test_missing_scores_are_bounded(suites, compare):
     holed = shutil.copytree(suites.folder / "whole", suites.folder / "holed", dirs_exist_ok=True)
     for file in (holed / "key").glob("records-*.jsonl"):
         rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        lost = [row | {"score": None, "failure": "timed out"} if row["repeat"] == 2 else row for row in rows]
+        lost = [
+            row | {"score": None, "failure": "timed out"} if row["repeat"] == 2 else row
+            for row in rows
+        ]
         file.write_text("".join(f"{json.dumps(row)}\n" for row in lost), "utf-8")
     text = compare("whole", "holed").stdout
     assert "102 pairs, 6 haystacks\n" in text
-    assert "whatever the missing scores were, the difference lies in [-5.6, +0.0]\n" in text  # 6/36 / 3
+    assert (
+        "whatever the missing scores were, the difference lies in [-5.6, +0.0]\n" in text
+    )  # 6/36 / 3
 
 
 @pytest.mark.parametrize(

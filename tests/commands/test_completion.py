@@ -1,4 +1,5 @@
-"""Tab in a shell offers what can stand there: the names of what is installed, choices, run folders."""
+"""Tab in a shell offers what can stand there: the names of what is installed, choices, run
+folders."""
 
 from __future__ import annotations
 
@@ -65,7 +66,11 @@ def test_run_folders_are_offered_and_other_folders_with_a_slash(offered, tmp_pat
 
 def test_the_script_of_the_shell_that_asks_is_printed():
     program = shlex.quote(str(Path(sys.executable).with_name("needlemap")))
-    asked = ["bash", "-c", f"{program} --show-completion; exit"]  # the shell is found among who asked
+    asked = [
+        "bash",
+        "-c",
+        f"{program} --show-completion; exit",
+    ]  # the shell is found among who asked
     shown = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert "_NEEDLEMAP_COMPLETE" in shown
     subprocess.run(["bash", "-n"], input=shown, text=True, check=True)

@@ -26,7 +26,16 @@ def brittle(messages):
     easy = messages[-1]["content"].count("assigned to") < 7
     return perfect(messages) if easy else "nothing"
 """
-GRID = ("--task", "multikey", "--lengths", "1000,1400", "--depths", "0:100:11", "--max-answer-tokens", "40")
+GRID = (
+    "--task",
+    "multikey",
+    "--lengths",
+    "1000,1400",
+    "--depths",
+    "0:100:11",
+    "--max-answer-tokens",
+    "40",
+)
 
 
 @pytest.fixture
@@ -63,7 +72,10 @@ def test_the_dial_is_raised_until_the_model_errs_and_the_run_goes_on_from_there(
     assert found["task_options"] == {"keys": 8}
     assert 60 <= found["reference"]["score"] <= 95
     assert found["reference"]["model"] == "python/reader:weak"
-    assert json.loads((tmp_path / "r" / "run.json").read_text())["settings"]["task_options"]["keys"] == 8
+    assert (
+        json.loads((tmp_path / "r" / "run.json").read_text())["settings"]["task_options"]["keys"]
+        == 8
+    )
     assert [records(tmp_path / "r" / "pilots" / name) for name in "01"] == [22, 22]
     assert records(tmp_path / "r") == 66  # a third of which the pilot asked already
 
@@ -103,14 +115,18 @@ def test_a_model_that_always_errs_gets_the_easiest_with_a_warning(asking):
     assert "scores 0.0, outside 60 to 95: no step is easy enough" in ended.stderr
 
 
-def test_between_a_step_that_is_too_easy_and_one_too_hard_the_nearer_is_taken_with_a_warning(asking):
+def test_between_a_step_that_is_too_easy_and_one_too_hard_the_nearer_is_taken_with_a_warning(
+    asking,
+):
     ended = asking("brittle", "--difficulty", "auto", "-o", "r")
     assert "step 2 of 6: keys=8: 0.0" in ended.stderr
     assert "scores 100.0, outside 60 to 95: step 2 is too hard" in ended.stderr
 
 
 def test_a_limit_counts_the_pilots_too(asking, tmp_path):
-    ended = asking("weak", "--difficulty", "auto", "--limit-tokens", "40k", "--repeats", 3, "-o", "r", code=3)
+    ended = asking(
+        "weak", "--difficulty", "auto", "--limit-tokens", "40k", "--repeats", 3, "-o", "r", code=3
+    )
     assert "stopped by the budget" in ended.stderr
     folders = [tmp_path / "r", *(tmp_path / "r" / "pilots").iterdir()]
     spent = {
@@ -171,7 +187,10 @@ def test_each_family_of_a_suite_has_a_difficulty_of_its_own(typed, tmp_path):
     strong = ("--model", "python/reader:strong", "--tokenizer", "cl100k_base", "-o", "t", "--quiet")
     typed("run", "suite:two.yaml", *strong, "--repeats", 2, "--difficulty", "s")
     assert json.loads(typed("compare", "s", "t", "--json").stdout)["overall"]["n"] == 88
-    assert "No file at 'nowhere'" in typed("plan", "suite:two.yaml", "--difficulty", "nowhere", code=2).stderr
+    assert (
+        "No file at 'nowhere'"
+        in typed("plan", "suite:two.yaml", "--difficulty", "nowhere", code=2).stderr
+    )
 
 
 @pytest.mark.usefixtures("asking")

@@ -31,7 +31,13 @@ def gate(tmp_path_factory, command_in):
     """Runs of the three engines, and `compare` as a gate."""
     command = command_in(tmp_path_factory.mktemp("gate"))
     (command.folder / "engines.py").write_text(ENGINES)
-    for name, repeats in (("steady", 1), ("lossy", 1), ("crashing", 1), ("steady", 3), ("lossy", 2)):
+    for name, repeats in (
+        ("steady", 1),
+        ("lossy", 1),
+        ("crashing", 1),
+        ("steady", 3),
+        ("lossy", 2),
+    ):
         model = ("--model", f"python/engines:{name}", "--label", name)
         command("run", *model, *GRID, "--repeats", repeats, "-o", f"{name}-{repeats}", code=None)
     return command
@@ -59,17 +65,34 @@ def test_two_repeats_are_no_weaker_than_one(gate):
     """A loss of 10 points was seen in 95 of 100 runs of one repeat, and in 28 of two."""
     for lossy, haystacks in (("lossy-1", "this haystack"), ("lossy-2", "these 2 haystacks")):
         ended = gate("compare", "steady-3", lossy, "--fail-if-worse", "2", code=1)
-        assert f"verdict: worse, of {haystacks} only (the whole 95 % interval is a loss" in ended.stdout
+        assert (
+            f"verdict: worse, of {haystacks} only (the whole 95 % interval is a loss"
+            in ended.stdout
+        )
 
 
 def test_a_quiet_engine_has_to_answer_enough_prompts(gate):
-    """Equal answers to about 96 prompts were no worse than 2 points, as were those of one in seven engines
-    that lose 2."""
+    """Equal answers to about 96 prompts were no worse than 2 points, as were those of one in seven
+    engines that lose 2."""
     few = gate("compare", "steady-3", "steady-1", "--fail-if-worse", "2", code=4)
-    assert "pairs are never no worse than 2 points, even if all answers are equal: that takes about 189" in (
-        few.stdout
+    assert (
+        "pairs are never no worse than 2 points, even if all answers are equal: that takes about "
+        "189" in (few.stdout)
     )
-    gate("compare", "steady-3", "steady-1", "--fail-if-worse", "2", "--on-undecided", "pass", code=0)
-    gate("run", "--model", "python/engines:steady", *GRID, "--repeats", 3, "-o", "again", "--label", "quiet")
+    gate(
+        "compare", "steady-3", "steady-1", "--fail-if-worse", "2", "--on-undecided", "pass", code=0
+    )
+    gate(
+        "run",
+        "--model",
+        "python/engines:steady",
+        *GRID,
+        "--repeats",
+        3,
+        "-o",
+        "again",
+        "--label",
+        "quiet",
+    )
     enough = gate("compare", "steady-3", "again", "--fail-if-worse", "2", code=0)
     assert enough.stdout.endswith("verdict: no worse than 2 points, of these 3 haystacks only\n")

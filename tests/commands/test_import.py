@@ -11,7 +11,13 @@ from needlemap.records.folder import RunFolder
 
 
 def result(**changed: object) -> str:
-    fields = {"model": "m/1", "context_length": 1000, "depth_percent": 50.0, "version": 1, "needle": "N"}
+    fields = {
+        "model": "m/1",
+        "context_length": 1000,
+        "depth_percent": 50.0,
+        "version": 1,
+        "needle": "N",
+    }
     return json.dumps(fields | {"model_response": "A", "score": 7} | changed)
 
 
@@ -29,15 +35,24 @@ def folder(tmp_path):
 def test_a_folder_of_results_is_a_run(typed, folder):
     ended = typed("import", folder, "-o", "r", "--dataset-length", "200K")
     assert (
-        ended.stderr == "r: m/1 · single · 3 results in 2 cells, 0 missing · overall 41.7 (4.7500 on 1..10)\n"
+        ended.stderr
+        == "r: m/1 · single · 3 results in 2 cells, 0 missing · overall 41.7 (4.7500 on 1..10)\n"
     )
     run = RunFolder(typed.folder / "r")
     assert run.about()["cells"] == [[1000, 0.0, [0]], [1000, 0.5, [0, 1]]]
     files = run.about()["imported"]["files"]
-    assert [file["name"] for file in files] == ["a_results.json", "a_results_2.json", "b_results.json"]
+    assert [file["name"] for file in files] == [
+        "a_results.json",
+        "a_results_2.json",
+        "b_results.json",
+    ]
     assert files[0]["sha256"] == sha256((folder / "a_results.json").read_bytes()).hexdigest()
     assert run.about()["title"].startswith("m/1 200K Context Performance\n")
-    assert [(record.repeat, record.scorer.native) for record in run.records()] == [(0, 7), (1, 10), (0, 1)]
+    assert [(record.repeat, record.scorer.native) for record in run.records()] == [
+        (0, 7),
+        (1, 10),
+        (0, 1),
+    ]
     assert typed("report", "r").stdout.startswith(
         "m/1 · single · tokenizer unknown · scorer judge · mode imported"
     )
@@ -73,16 +88,27 @@ def test_files_that_name_no_model_can_be_given_one(typed, tmp_path):
     data = json.dumps([{"token_limit": 1000, "depth_percent": 0, "score": 10}])
     for name in ("OpenAI.json", "OpenAI_2.json"):
         (tmp_path / name).write_text(data)
-    ended = typed("import", "OpenAI.json", "OpenAI_2.json", "-o", "r", "--model", "gpt-4-1106-preview")
-    assert ended.stderr.endswith("2 results in 1 cells, 0 missing · overall 100.0 (10.0000 on 1..10)\n")
+    ended = typed(
+        "import", "OpenAI.json", "OpenAI_2.json", "-o", "r", "--model", "gpt-4-1106-preview"
+    )
+    assert ended.stderr.endswith(
+        "2 results in 1 cells, 0 missing · overall 100.0 (10.0000 on 1..10)\n"
+    )
     assert "--model NAME" in typed("import", "OpenAI.json", "-o", "s").stderr
 
 
 def test_version_2_lines_come_with_their_realised_depth_and_failures(typed, tmp_path):
-    row = {"context_length": 2000, "target_depth_percent": 50, "model_id": "m", "score": {"value": 0.5}}
+    row = {
+        "context_length": 2000,
+        "target_depth_percent": 50,
+        "model_id": "m",
+        "score": {"value": 0.5},
+    }
     placed = {"recipe": {"needle_placements": [{"text": "N", "actual_depth_percent": 48}]}}
     failed = {"target_depth_percent": 90, "score": None, "error": "timeout"}
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row | more) + "\n" for more in (placed, failed)))
+    (tmp_path / "r.jsonl").write_text(
+        "".join(json.dumps(row | more) + "\n" for more in (placed, failed))
+    )
     typed("import", "r.jsonl", "-o", "r")
     typed("report", "r", "-o", "cells.csv")
     lines = (tmp_path / "cells.csv").read_text().splitlines()
@@ -113,10 +139,14 @@ def test_a_wrong_file_gives_one_clear_line_and_no_run(typed, tmp_path, name, con
 
 def test_missing_and_empty_places_are_named(typed, tmp_path):
     assert (
-        typed("import", "nowhere", "-o", "r", code=2).stderr == "needlemap: No file or folder at 'nowhere'.\n"
+        typed("import", "nowhere", "-o", "r", code=2).stderr
+        == "needlemap: No file or folder at 'nowhere'.\n"
     )
     (tmp_path / "empty").mkdir()
-    assert "No results in folder 'empty'. Import reads" in typed("import", "empty", "-o", "r", code=2).stderr
+    assert (
+        "No results in folder 'empty'. Import reads"
+        in typed("import", "empty", "-o", "r", code=2).stderr
+    )
 
 
 def test_an_import_never_touches_a_run_that_is_there(typed, folder):
@@ -124,14 +154,18 @@ def test_an_import_never_touches_a_run_that_is_there(typed, folder):
     before = (typed.folder / "r" / "run.json").read_bytes()
     assert "'r' holds a run already." in typed("import", folder, "-o", "r", code=2).stderr
     assert "other settings" in typed("run", "-o", "r", code=2).stderr
-    assert "was imported" in typed("replay", "r", "--length", "1000", "--depth", "50", code=2).stderr
+    assert (
+        "was imported" in typed("replay", "r", "--length", "1000", "--depth", "50", code=2).stderr
+    )
     assert (typed.folder / "r" / "run.json").read_bytes() == before
 
 
 def test_the_same_files_give_the_same_records(typed, folder):
     for name in ("one", "two"):
         typed("import", folder, "-o", name)
-    one, two = ((typed.folder / name / "records-imported.jsonl").read_bytes() for name in ("one", "two"))
+    one, two = (
+        (typed.folder / name / "records-imported.jsonl").read_bytes() for name in ("one", "two")
+    )
     assert one == two
 
 
@@ -162,7 +196,10 @@ def test_tests_of_one_model_have_names_without_its_name_twice(typed, tmp_path):
     (tmp_path / "oc.csv").write_text(HEAD + ROWS + other)
     typed("import", "oc.csv", "-o", "oc")
     folders = sorted((tmp_path / "oc").glob("good*"))
-    assert [path.name for path in folders] == ["good-7b-CDME-accuracy-gen", "good-7b-CDME-score-gen"]
+    assert [path.name for path in folders] == [
+        "good-7b-CDME-accuracy-gen",
+        "good-7b-CDME-score-gen",
+    ]
     typed("report", *folders, "-o", "both.svg")
     drawn = (tmp_path / "both.svg").read_text()
     assert ">A: CDME-accuracy-gen" in drawn

@@ -7,7 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-GRID = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,100", "--repeats", "5", "--quiet")
+GRID = (
+    "--model",
+    "baseline/bm25",
+    "--lengths",
+    "500,900",
+    "--depths",
+    "0,100",
+    "--repeats",
+    "5",
+    "--quiet",
+)
 
 
 @pytest.fixture
@@ -16,9 +26,12 @@ def cases(needlemap: Any) -> Any:
 
     def read(name: str) -> dict[str, str]:
         root = ElementTree.parse(needlemap.folder / name).getroot()
-        tags = {str(case.get("name")): [part.tag for part in case] for case in root.iter("testcase")}
+        tags = {
+            str(case.get("name")): [part.tag for part in case] for case in root.iter("testcase")
+        }
         return {
-            name: next((tag for tag in found if tag != "system-out"), "pass") for name, found in tags.items()
+            name: next((tag for tag in found if tag != "system-out"), "pass")
+            for name, found in tags.items()
         }
 
     return read
@@ -51,7 +64,15 @@ def test_of_compare_undecided_is_an_error_unless_it_is_to_pass(needlemap, cases)
 def test_of_run_the_mean_or_the_gate(needlemap, cases):
     needlemap("run", *GRID, "-o", "a", "--fail-under", "50", "--junit", "mean.xml")
     assert cases("mean.xml") == {"a: mean at least 50": "pass"}
-    gate = ("--prompts-of", "a", "--model", "baseline/bm25", "--quiet", "--until", "no-worse-than a:2")
+    gate = (
+        "--prompts-of",
+        "a",
+        "--model",
+        "baseline/bm25",
+        "--quiet",
+        "--until",
+        "no-worse-than a:2",
+    )
     needlemap("run", *GRID, "-o", "a", "--fail-under", "100", "--junit", "mean.xml", code=4)
     assert cases("mean.xml") == {"a: mean at least 100": "error"}
     needlemap("run", *gate, "-o", "b", "--junit", "gate.xml", code=4)

@@ -45,7 +45,9 @@ def test_runs_in_a_folder_and_below_have_a_row_each_with_score_cells_and_state(n
     grid = ("--lengths", "1k,2k", "--depths", "0,50,100", "--quiet")
     needlemap("run", "bm25", *grid, "-o", "runs/whole")
     needlemap("run", "bm25", *grid, "--limit-tokens", "4000", "-o", "runs/deeper/part", code=3)
-    needlemap("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "runs/suite")
+    needlemap(
+        "run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet", "-o", "runs/suite"
+    )
     rows = needlemap("list", "runs").stdout.splitlines()
     assert rows[0].split() == ["run", "model", "task", "score", "cells", "state"]
     part, suite, whole = rows[1:]

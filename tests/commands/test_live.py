@@ -22,7 +22,8 @@ CODES = re.compile(rb"\x1b\[(\??)(\d*)(?:;[\d;]*)?([A-Za-z])|\r|\n|[^\x1b\r\n]+"
 
 
 class Terminal:
-    """A terminal of one size that a command writes to, and what stands on it: lines as they are on screen."""
+    """A terminal of one size that a command writes to, and what stands on it: lines as they are on
+    screen."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.rows, self.columns = rows, columns
@@ -110,7 +111,9 @@ def test_on_a_terminal_the_map_fills_in_and_leaves_a_clean_screen(needlemap, wir
 
 
 def record(**changed) -> Record:
-    return Record(key="k", task="t", model="m", length_tokens=1, depth=0, repeat=0, seed=0, **changed)
+    return Record(
+        key="k", task="t", model="m", length_tokens=1, depth=0, repeat=0, seed=0, **changed
+    )
 
 
 def test_in_a_log_each_kind_of_failure_is_said_once(capsys):
@@ -118,7 +121,10 @@ def test_in_a_log_each_kind_of_failure_is_said_once(capsys):
     for _ in range(3):
         lines.recorded(record(failure="timed out", error="No answer within 1 s."))
     lines.recorded(record(failure="server error", error="It answered 500."))
-    assert capsys.readouterr().err == "timed out: No answer within 1 s.\nserver error: It answered 500.\n"
+    assert (
+        capsys.readouterr().err
+        == "timed out: No answer within 1 s.\nserver error: It answered 500.\n"
+    )
 
 
 def test_a_tally_says_what_is_known():
@@ -146,8 +152,20 @@ def answer(messages):
 def test_an_interrupted_run_leaves_its_map_on_the_screen(needlemap):
     (needlemap.folder / "mine.py").write_text(INTERRUPTING)
     program = str(Path(sys.executable).with_name("needlemap"))
-    flags = ("--model", "python/mine:answer", "--lengths", "900", "--depths", "0:100:9", "--concurrency", "1")
+    flags = (
+        "--model",
+        "python/mine:answer",
+        "--lengths",
+        "900",
+        "--depths",
+        "0:100:9",
+        "--concurrency",
+        "1",
+    )
     terminal = Terminal(50, 100)
-    assert terminal.run([program, "run", *flags, "-o", "r"], needlemap.folder, needlemap.environment) == 130
+    assert (
+        terminal.run([program, "run", *flags, "-o", "r"], needlemap.folder, needlemap.environment)
+        == 130
+    )
     assert any(line.startswith("overall 0.0 (n=") for line in terminal.left)
     assert terminal.left[-2].startswith("needlemap: interrupted. What was scored is kept")

@@ -25,7 +25,8 @@ ADDRESS = re.compile(r"live: (http://127\.0\.0\.1:\d+/[\w-]{22}/)")
 
 @dataclass
 class Page:
-    """A browser's part: asks the run's page for what is new. said: standard error before the address."""
+    """A browser's part: asks the run's page for what is new. said: standard error before the
+    address."""
 
     url: str
     said: str
@@ -65,7 +66,9 @@ def started(needlemap, wire):
 
     def start(*flags: str, delay_s: float = 0.5) -> Popen[str]:
         wire.schedule(f"slow:{delay_s}", cycle=True)
-        process: Popen[str] = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live", *flags)
+        process: Popen[str] = needlemap.start(
+            "run", *needlemap.asking(wire), *GRID, "--live", *flags
+        )
         return process
 
     return start
@@ -105,7 +108,9 @@ def test_without_a_reader_it_waits_for_nobody(typed, needlemap, wire, monkeypatc
     assert time.monotonic() - start < 100
 
 
-def test_quiet_says_the_address_alone_and_a_closed_page_holds_the_end_up_for_two_seconds_at_most(started):
+def test_quiet_says_the_address_alone_and_a_closed_page_holds_the_end_up_for_two_seconds_at_most(
+    started,
+):
     page = opened(process := started("--quiet", delay_s=0.1))
     assert page.said == ""
     page.document()
@@ -150,7 +155,10 @@ def test_an_interrupt_ends_it_as_without_and_the_page_hears_of_it(started):
     _, err = process.communicate(timeout=120)
     assert time.monotonic() - start < 60
     assert process.returncode == 130
-    assert err == "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r\n"
+    assert (
+        err
+        == "needlemap: interrupted. What was scored is kept; to go on: the same command with -o r\n"
+    )
 
 
 def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the_page(
@@ -163,8 +171,8 @@ def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the
     process.communicate(timeout=120)
     ended = needlemap.run(wire, *GRID, "--live")
     assert (
-        "live: nothing is left to ask, so no page is served. To make one: needlemap report r -o report.html\n"
-        in ended.stderr
+        "live: nothing is left to ask, so no page is served. To make one: needlemap report r -o "
+        "report.html\n" in ended.stderr
     )
 
 
@@ -174,7 +182,16 @@ def test_of_several_families_it_shows_each_as_its_turn_comes(needlemap, wire):
         "settings: {lengths: [300], depths: [0, 50, 100], max_answer_tokens: 40}\n"
         "families: {one: {task: magic}, key: {task: passkey}}\n"
     )
-    asking = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base", "-o", "s")
+    asking = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        wire.base_url,
+        "--tokenizer",
+        "cl100k_base",
+        "-o",
+        "s",
+    )
     process = needlemap.start("run", "suite:two.yaml", *asking, "--concurrency", "1", "--live")
     versions = list(opened(process).news())
     shown = [[run["name"] for run in found["summary"]["runs"]] for found in versions]
@@ -196,7 +213,7 @@ def test_no_page_is_made_unless_it_is_wanted(needlemap, wire):
 
 def test_python_has_it_too(wire, tmp_path, capfd):
     run = package.run(
-        model="openai/m", base_url=wire.base_url, tokenizer="cl100k_base", max_answer_tokens=40, quiet=True,
+        model="openai/m", base_url=wire.base_url, tokenizer="cl100k_base", max_answer_tokens=40, quiet=True,  # noqa: E501
         lengths="200", depths="0,100", out=tmp_path / "r", live=True,
     )  # fmt: skip
     assert run.map().n == 2

@@ -21,9 +21,20 @@ def reports(tmp_path_factory, command_in):
     """A folder with two runs of the baseline, and a home of its own for wandb."""
     folder = tmp_path_factory.mktemp("log")
     command = command_in(folder)
-    private = {name: value for name, value in command.environment.items() if not name.startswith("WANDB_")}
+    private = {
+        name: value for name, value in command.environment.items() if not name.startswith("WANDB_")
+    }
     command.environment = {**private, "HOME": str(folder / "home"), "WANDB_MODE": "offline"}
-    grid = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50,100", "--repeats", "2")
+    grid = (
+        "--model",
+        "baseline/bm25",
+        "--lengths",
+        "500,900",
+        "--depths",
+        "0,50,100",
+        "--repeats",
+        "2",
+    )
     command("run", *grid, "-o", "r")
     command("run", *grid, "--model-options", "window=60", "-o", "short")
     yield command
@@ -59,7 +70,9 @@ def logged(reports) -> list[Path]:
     ended = reports.process("report", "r", "short", "--log", "wandb:team/needles", "--step", "1000")
     assert ended.stdout == ""
     said = ended.stderr.splitlines()
-    assert all(line.startswith("wandb sync wandb/offline-run-") for line in said)  # nothing of wandb's own
+    assert all(
+        line.startswith("wandb sync wandb/offline-run-") for line in said
+    )  # nothing of wandb's own
     return [reports.folder / line.split()[-1] for line in said]
 
 
@@ -79,7 +92,11 @@ def test_wandb_keeps_scores_settings_figure_and_cells(logged):
     assert (config["model"], config["repeats"], config["mode"]) == ("baseline/bm25", 2, "exact")
     assert config["about/tokenizer"].startswith("cl100k_base ")
     assert history["_step"] == 1000
-    assert (history["score/overall"], history["score/n"], history["score_at_length/900"]) == (100, 12, 100)
+    assert (history["score/overall"], history["score/n"], history["score_at_length/900"]) == (
+        100,
+        12,
+        100,
+    )
     assert history["effective_length/absolute_85"] == 900
     assert (folder / "files" / history["map/path"]).read_bytes().startswith(b"\x89PNG")
     cells = json.loads((folder / "files" / history["cells/path"]).read_bytes())
@@ -93,9 +110,13 @@ def test_wandb_keeps_scores_settings_figure_and_cells(logged):
 def test_wandb_is_told_nothing_of_the_machine(reports, logged):
     records = [record for folder in logged for record in records_in(folder)]
     assert {record.run.host for record in records if record.HasField("run")} == {""}
-    told = " ".join(str(record) for record in records if record.WhichOneof("record_type") != "artifact")
+    told = " ".join(
+        str(record) for record in records if record.WhichOneof("record_type") != "artifact"
+    )
     for private in (socket.gethostname(), str(reports.folder), os.environ.get("USER", "-no user-")):
-        assert not re.search(rf"(?<!\w){re.escape(private)}(?!\w)", told)  # a random id may hold a short name
+        assert not re.search(
+            rf"(?<!\w){re.escape(private)}(?!\w)", told
+        )  # a random id may hold a short name
 
 
 @wandb
@@ -117,9 +138,12 @@ def test_who_is_not_logged_in_is_told_what_to_type(reports, monkeypatch):
 
 def test_tensorboard_has_a_folder_a_run_and_a_file_may_be_written_too(reports, typed):
     accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="tensorboard is not installed",
     )
-    ended = typed("report", "r", "short", "--log", "tensorboard:tb", "-o", "cells.csv", folder=reports.folder)
+    ended = typed(
+        "report", "r", "short", "--log", "tensorboard:tb", "-o", "cells.csv", folder=reports.folder
+    )
     assert ended.stderr == "cells.csv\ntensorboard --logdir tb\n"
     scores = {}
     for folder in (reports.folder / "tb").iterdir():
@@ -135,7 +159,8 @@ def test_tensorboard_has_a_folder_a_run_and_a_file_may_be_written_too(reports, t
     [
         (
             "wand:x",
-            "Cannot log to 'wand'. Did you mean 'wandb'? Known: tensorboard, wandb. Write --log wandb:",
+            "Cannot log to 'wand'. Did you mean 'wandb'? Known: tensorboard, wandb. Write --log "
+            "wandb:",
         ),
         ("wandb", "Log to which project? Write --log wandb:PROJECT or --log tensorboard:FOLDER."),
         ("tensorboard:", "Log to which folder?"),

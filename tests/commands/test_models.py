@@ -31,7 +31,11 @@ def test_each_has_a_folder_of_its_own_and_all_have_one_table(needlemap):
         "baseline-bm25",
         "baseline-random",
     ]
-    assert len(needlemap.records("m/baseline-bm25")) == len(needlemap.records("m/baseline-random")) == 4
+    assert (
+        len(needlemap.records("m/baseline-bm25"))
+        == len(needlemap.records("m/baseline-random"))
+        == 4
+    )
 
 
 def test_one_report_shows_all(needlemap):
@@ -67,7 +71,11 @@ def test_a_plan_shows_each_and_their_sum(needlemap):
 
 def test_a_limit_holds_over_all_and_no_model_takes_another_s_share(needlemap):
     ended = needlemap("run", *TWO, *GRID, "-o", "m", "--limit-tokens", "7000", code=3)
-    rows = [records for name in ("bm25", "random") for records in [needlemap.records(f"m/baseline-{name}")]]
+    rows = [
+        records
+        for name in ("bm25", "random")
+        for records in [needlemap.records(f"m/baseline-{name}")]
+    ]
     assert all(len(row) >= 2 for row in rows)
     assert sum(record["prompt"]["tokens"] for row in rows for record in row) <= 7000
     assert "stopped by the budget" in ended.stderr
@@ -75,7 +83,17 @@ def test_a_limit_holds_over_all_and_no_model_takes_another_s_share(needlemap):
 
 
 def test_what_one_model_leaves_of_the_budget_another_may_use(needlemap):
-    needlemap("run", *TWO[:2], "--lengths", "1k,2k", "--depths", "0,100", "-o", "m/baseline-bm25", "--quiet")
+    needlemap(
+        "run",
+        *TWO[:2],
+        "--lengths",
+        "1k,2k",
+        "--depths",
+        "0,100",
+        "-o",
+        "m/baseline-bm25",
+        "--quiet",
+    )
     ended = needlemap("run", *TWO, *GRID, "-o", "m", "--limit-tokens", "10k")
     assert ended.stdout.endswith(TABLE)
 
@@ -90,16 +108,28 @@ def test_a_model_that_fails_does_not_keep_the_others_from_being_asked(needlemap,
 
 @pytest.mark.parametrize("named", ["two.yaml", "suite:two.yaml"])
 def test_in_yaml_they_are_a_list_and_may_have_settings_of_their_own(needlemap, wire, named):
-    own = [{"model": "openai/m", "base_url": wire.base_url, "label": "mine", "tokenizer": "cl100k_base"}]
+    own = [
+        {
+            "model": "openai/m",
+            "base_url": wire.base_url,
+            "label": "mine",
+            "tokenizer": "cl100k_base",
+        }
+    ]
     shared = {"model": [*own, "baseline/bm25"], "lengths": [1000], "depths": [0]}
     suite = {"settings": shared, "families": {"key": {"task": "passkey"}}}
-    (needlemap.folder / "two.yaml").write_text(yaml.safe_dump(suite if "suite" in named else shared))
+    (needlemap.folder / "two.yaml").write_text(
+        yaml.safe_dump(suite if "suite" in named else shared)
+    )
     ended = needlemap("run", named, "-o", "m", "--json")
     assert models(ended.stdout) == ["mine", "baseline/bm25"]
-    assert {folder.name for folder in (needlemap.folder / "m").iterdir()} == {"mine", "baseline-bm25"}
-    assert models(needlemap("run", named, "--model", "baseline/random", "-o", "r", "--json").stdout) == [
-        "baseline/random"
-    ]
+    assert {folder.name for folder in (needlemap.folder / "m").iterdir()} == {
+        "mine",
+        "baseline-bm25",
+    }
+    assert models(
+        needlemap("run", named, "--model", "baseline/random", "-o", "r", "--json").stdout
+    ) == ["baseline/random"]
 
 
 def test_a_suite_asks_its_families_of_each(needlemap):
@@ -120,7 +150,10 @@ def test_each_is_judged_and_the_worst_decides(needlemap):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", *TWO, *TWO), "Model 'baseline/bm25' is named twice. Name it once, or give each a label"),
+        (
+            ("run", *TWO, *TWO),
+            "Model 'baseline/bm25' is named twice. Name it once, or give each a label",
+        ),
         (("prompts", *TWO), "2 models are named, and this takes one. Give one with --model."),
         (("run", *TWO, "--difficulty", "auto", "--task", "multikey"), "2 models are named"),
         (("run", *TWO, "--temperature", "0.5"), "takes no --temperature"),
@@ -129,7 +162,15 @@ def test_each_is_judged_and_the_worst_decides(needlemap):
             "No key for api.openai.com. Type: export OPENAI_API_KEY=YOUR-KEY",
         ),
         (
-            ("run", "--model", "openai/x", "--model", "anthropic/y", "--base-url", "http://127.0.0.1:9/v1"),
+            (
+                "run",
+                "--model",
+                "openai/x",
+                "--model",
+                "anthropic/y",
+                "--base-url",
+                "http://127.0.0.1:9/v1",
+            ),
             "give each its own: model: [{model: openai/NAME, base_url: URL}, ...]",
         ),
         (("run", "odd.yaml"), "'task' cannot be one model's own. Known: base_url"),

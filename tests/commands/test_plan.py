@@ -63,24 +63,41 @@ def test_without_arguments_it_plans_what_run_would_ask(needlemap):
     assert list(table(ended.stdout)) == ["mode", *MODES]
     assert ended.stderr == ""
     assert list(needlemap.folder.iterdir()) == []
-    announced = needlemap("run", "--lengths", "100,128", "--depths", "0", "--repeats", "1", "-o", "r").stderr
-    planned = needlemap("plan", "--lengths", "100,128", "--depths", "0", "--repeats", "1", "--json").stdout
+    announced = needlemap(
+        "run", "--lengths", "100,128", "--depths", "0", "--repeats", "1", "-o", "r"
+    ).stderr
+    planned = needlemap(
+        "plan", "--lengths", "100,128", "--depths", "0", "--repeats", "1", "--json"
+    ).stdout
     assert f"{json.loads(planned)['modes'][0]['asked']:,} prompt tokens" in announced
 
 
 def test_a_table_of_all_modes_side_by_side(needlemap):
     out = needlemap("plan", *SMALL).stdout
     title, _, notes = out.split("\n\n")
-    assert title == ("baseline/bm25 · single · 4 lengths x 5 depths x 1 · tokenizer cl100k_base · lanes: 4")
+    assert title == (
+        "baseline/bm25 · single · 4 lengths x 5 depths x 1 · tokenizer cl100k_base · lanes: 4"
+    )
     rows = table(out)
-    assert rows["mode"] == ["cells", "calls", "asked", "computed", "cached", "times fewer", "beside caching"]
+    assert rows["mode"] == [
+        "cells",
+        "calls",
+        "asked",
+        "computed",
+        "cached",
+        "times fewer",
+        "beside caching",
+    ]
     assert rows["single"][:3] == ["20", "20", "15.6k"]
     assert float(rows["single"][-2]) > 1.2
     assert float(rows["single"][-1]) <= float(rows["exact"][-1]) <= 1
     assert rows["exact"][0] == rows["bins"][0] == "*" or "exact *" in out
     assert float(rows["bins"][-1]) > float(rows["single"][-1])
     assert "* this run's mode. However depths are chosen inside their bins" in notes
-    assert "beside caching: than a server with prefix caching and room for all, in any order, which" in notes
+    assert (
+        "beside caching: than a server with prefix caching and room for all, in any order, which"
+        in notes
+    )
     assert "cut into 4 lanes" in notes
     assert "dollars" not in notes
 
@@ -103,7 +120,9 @@ def test_the_runs_own_mode_is_marked(needlemap, mode):
     out = needlemap("plan", *SMALL, "--mode", mode).stdout
     marked = re.findall(r"^(\w+) \*", out, re.MULTILINE)
     assert marked == ([] if mode == "cold" else [mode])
-    assert ("\nlattice" in out) == (mode == "lattice")  # it asks other cells: told to whoever wants it
+    assert ("\nlattice" in out) == (
+        mode == "lattice"
+    )  # it asks other cells: told to whoever wants it
     assert ("Mode cold computes all that single asks." in out) == (mode == "cold")
 
 
@@ -120,7 +139,9 @@ def test_own_prices_count(plan):
     prices = ("--prices", "input=1", "--prices", "cached_input=0", "--prices", "output=100")
     found = plan("--model", "openai/mine", "--base-url", "http://127.0.0.1:9/v1", *prices)
     assert found["prices"] == "your own (--prices)"
-    assert found["modes"]["single"]["usd_plain"] == pytest.approx(15_600 / 1e6 + 20 * 20 * 100 / 1e6)
+    assert found["modes"]["single"]["usd_plain"] == pytest.approx(
+        15_600 / 1e6 + 20 * 20 * 100 / 1e6
+    )
 
 
 def test_an_unknown_price_is_no_price(plan, needlemap):
@@ -130,7 +151,10 @@ def test_an_unknown_price_is_no_price(plan, needlemap):
 
 
 def test_workers_are_lanes(plan):
-    alone, three = plan("--workers", "1")["modes"]["exact"], plan("--workers", "3")["modes"]["exact"]
+    alone, three = (
+        plan("--workers", "1")["modes"]["exact"],
+        plan("--workers", "3")["modes"]["exact"],
+    )
     assert (alone["lanes"], alone["cut_loss"], alone["idle"]) == (1, 0, 0)
     assert three["lanes"] == 3
     assert three["computed"] == alone["computed"] + three["cut_loss"]
@@ -156,7 +180,8 @@ def test_time_at_a_given_speed(plan, needlemap):
     out = needlemap("plan", *SMALL, "--tokens-per-second", "10", "--workers", "1").stdout
     assert table(out)["mode"][-1] == "time"
     assert (
-        table(out)["single"][-1] == f"{plan('--workers', '1')['modes']['single']['computed'] / 600:.1f} min"
+        table(out)["single"][-1]
+        == f"{plan('--workers', '1')['modes']['single']['computed'] / 600:.1f} min"
     )
 
 
@@ -169,7 +194,9 @@ def test_operations_of_a_given_model(plan, needlemap):
     assert modes["single"]["flops"] > 2 * weights * 15_600
     assert table(needlemap("plan", *SMALL, "--model-config", config).stdout)["mode"][-1] == "PFLOP"
     speed = ("--tokens-per-second", "10", "--workers", "1")
-    flat, grown = (plan(*speed, *more)["modes"]["exact"] for more in ((), ("--model-config", config)))
+    flat, grown = (
+        plan(*speed, *more)["modes"]["exact"] for more in ((), ("--model-config", config))
+    )
     assert flat["seconds"] < grown["seconds"] < 5 * flat["seconds"]  # attention on top
 
 
@@ -222,7 +249,11 @@ def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
     (folder / "a.txt").write_text("The harbour was quiet. " * 400)
     found = plan("--haystack-path", folder)
     said = needlemap("plan", *SMALL, "--haystack-path", folder)
-    told = [line.removeprefix("note: ") for line in said.stderr.splitlines() if line.startswith("note: ")]
+    told = [
+        line.removeprefix("note: ")
+        for line in said.stderr.splitlines()
+        if line.startswith("note: ")
+    ]
     assert told
     assert all(note in found["notes"] for note in told)
     assert all(
@@ -234,4 +265,7 @@ def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
 def test_depths_that_look_like_shares_are_told_to_be_percents(needlemap):
     said = "note: depths are percents: the deepest is 1 %. Half of the haystack is 50"
     assert said in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,1").stderr
-    assert "percents" not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stderr
+    assert (
+        "percents"
+        not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stderr
+    )

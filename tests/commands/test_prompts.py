@@ -27,7 +27,9 @@ def test_the_prompts_are_those_that_a_run_sends(needlemap, wire):
     needlemap.run(wire, *GRID, "--concurrency", "1")
     assert wire.asked() == Counter(row["sha256"] for row in rows)
     records = needlemap.records()
-    assert [record["key"] for record in records] == [row["key"] for row in rows]  # in the order of asking
+    assert [record["key"] for record in records] == [
+        row["key"] for row in rows
+    ]  # in the order of asking
     assert [100 * record["depth"] for record in records] == [row["depth"] for row in rows]
 
 
@@ -36,13 +38,26 @@ def test_prompts_of_base_models_are_one_text_and_files_are_counted(needlemap, wi
     said = needlemap("prompts", *chosen, *GRID, "-o", "prompts.jsonl")
     assert said.stdout == ""
     assert said.stderr == "6 prompts, 1,260 tokens: prompts.jsonl\n"
-    rows = [json.loads(line) for line in (needlemap.folder / "prompts.jsonl").read_text("utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (needlemap.folder / "prompts.jsonl").read_text("utf-8").splitlines()
+    ]
     needlemap.run(wire, *GRID, "--model-options", "api=completions", "--concurrency", "1")
     assert [row["prompt"] for row in rows] == [request["body"]["prompt"] for request in wire.log()]
 
 
 def test_the_same_settings_give_the_same_bytes(typed):
-    flags = ("prompts", "--model", "baseline/bm25", "--lengths", "500", "--depths", "50", "--repeats", "2")
+    flags = (
+        "prompts",
+        "--model",
+        "baseline/bm25",
+        "--lengths",
+        "500",
+        "--depths",
+        "50",
+        "--repeats",
+        "2",
+    )
     first = typed(*flags).stdout
     assert typed(*flags).stdout == first
     assert typed(*flags, "--seed", "1").stdout != first

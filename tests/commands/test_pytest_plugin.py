@@ -1,4 +1,5 @@
-"""The pytest plug-in: claims that pass, failures that show what is wrong, and what a collection pays."""
+"""The pytest plug-in: claims that pass, failures that show what is wrong, and what a collection
+pays."""
 
 from __future__ import annotations
 
@@ -29,12 +30,28 @@ class Claims:
         self.command, self.folder = command, command.folder
 
     def __call__(self, *bodies: str, flags: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-        """What became of tests with these bodies, in one session: pass, failure or skipped, and its words."""
+        """What became of tests with these bodies, in one session: pass, failure or skipped, and its
+        words."""
         tests = [f"def test_{at}(needle_server):\n    {body}\n" for at, body in enumerate(bodies)]
         (self.folder / "test_it.py").write_text("\n".join(tests))
         alone = {"PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "test_it.py"]
-        written = ("--basetemp", str(self.folder / "temporary"), "--junitxml", str(self.folder / "out.xml"))
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            PLUGIN,
+            "-p",
+            "no:cacheprovider",
+            "test_it.py",
+        ]
+        written = (
+            "--basetemp",
+            str(self.folder / "temporary"),
+            "--junitxml",
+            str(self.folder / "out.xml"),
+        )
         done = subprocess.run(
             [*command, *written, *flags],
             cwd=self.folder,
@@ -92,7 +109,9 @@ def test_claims_pass_fail_and_are_undecided(tests):
     assert "verdict: worse (the whole 95 % interval is a loss" in worse
     assert re.search(r"^ +500 +900$", worse, re.M)  # the map
     assert re.search(r"^ +50% +\d+ +\d+ *$", worse, re.M)
-    (typed,) = re.findall(r"^see the first answer that differs: needlemap (replay .*)$", worse, re.M)
+    (typed,) = re.findall(
+        r"^see the first answer that differs: needlemap (replay .*)$", worse, re.M
+    )
     assert "the same bytes as recorded" in tests.command(*shlex.split(typed)).stderr
     assert "Traceback" not in worse
     assert re.search(r"needlemap: verdict on answers: fail \(\d+\.\d % differ, 0 % may\)", changed)
@@ -101,7 +120,10 @@ def test_claims_pass_fail_and_are_undecided(tests):
 
 
 def test_a_check_passes_or_shows_its_probes(tests):
-    asked = "needle_server({}max_answer_tokens=24).assert_checked(max_length='{}', probes=('cut', '{}'))"
+    asked = (
+        "needle_server({}max_answer_tokens=24).assert_checked(max_length='{}', probes=('cut', "
+        "'{}'))"
+    )
     found = tests(
         asked.format("'demo/retriever', ", 250, "stop"),
         asked.format("", 900, "distance"),
@@ -115,7 +137,9 @@ def test_a_check_passes_or_shows_its_probes(tests):
 @pytest.fixture(autouse=True, scope="module")
 def _nothing(tests: Claims) -> None:
     """A model that answers the same to everything."""
-    (tests.folder / "nothing.py").write_text("def answers(messages):\n    return 'I do not know.'\n")
+    (tests.folder / "nothing.py").write_text(
+        "def answers(messages):\n    return 'I do not know.'\n"
+    )
     (tests.folder / "conftest.py").write_text(
         "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).parent))\n"
     )
@@ -128,7 +152,9 @@ def test_a_command_starts_one_server_which_ends_with_the_session(tests):
     shown = "assert needle_server._flags() == {}"
     found = tests(claim, shown, shown, flags=("--needle-command", command))
     assert [outcome for outcome, _ in found] == ["pass", "failure", "failure"]
-    ports = {re.findall(r"'base_url': 'http://127.0.0.1:(\d+)/v1'", said)[0] for _, said in found[1:]}
+    ports = {
+        re.findall(r"'base_url': 'http://127.0.0.1:(\d+)/v1'", said)[0] for _, said in found[1:]
+    }
     assert len(ports) == 1
     assert "'model': 'openai/wire'" in found[1][1]
     with socket.socket() as line:
@@ -139,8 +165,12 @@ def test_what_cannot_be_asked_fails_in_words(tests):
     ends = "sh -c 'echo no such weights; exit 3' {port}"
     claim = "{}.assert_no_worse('golden/{}')"
     words = {
-        claim.format("needle_server", "bm25"): "needle_server has nobody to ask: give pytest --needle-model",
-        claim.format("needle_server('baseline/bm25')", "none"): "needlemap: No run at 'golden/none'",
+        claim.format(
+            "needle_server", "bm25"
+        ): "needle_server has nobody to ask: give pytest --needle-model",
+        claim.format(
+            "needle_server('baseline/bm25')", "none"
+        ): "needlemap: No run at 'golden/none'",
         claim.format(f"needle_server(command={ends!r})", "bm25"): (
             "The command ended before it answered. It said: no such weights"
         ),
@@ -161,9 +191,12 @@ def test_what_cannot_be_asked_fails_in_words(tests):
 def test_a_collection_pays_for_one_file():
     """Whatever else needlemap imports is imported by the first claim."""
     program = (
-        f"import pytest, sys; known = set(sys.modules); import {PLUGIN}; print(*set(sys.modules) - known)"
+        f"import pytest, sys; known = set(sys.modules); import {PLUGIN}; print(*set(sys.modules) - "
+        f"known)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert {name for name in done.stdout.split() if name not in sys.stdlib_module_names} == LIGHT
 
 

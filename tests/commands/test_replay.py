@@ -15,10 +15,15 @@ def run(needlemap, wire):
 
 def test_it_prints_what_was_sent_and_asks_again_if_told_to(run, wire):
     record = next(
-        row for row in run.records() if (row["length_tokens"], round(row["depth"], 3)) == (400, 0.333)
+        row
+        for row in run.records()
+        if (row["length_tokens"], round(row["depth"], 3)) == (400, 0.333)
     )
     ended = run("replay", "r", "--length", "400", "--depth", "33.333")
-    assert f"prompt {record['prompt']['sha256']}: the same bytes as recorded, 360 tokens" in ended.stderr
+    assert (
+        f"prompt {record['prompt']['sha256']}: the same bytes as recorded, 360 tokens"
+        in ended.stderr
+    )
     assert f"recorded answer: {record['answer']!r} (score 100.0 %)" in ended.stderr
     sent = [request["body"]["messages"] for request in wire.log()]
     assert ended.stdout in {
@@ -36,9 +41,13 @@ def test_it_prints_what_was_sent_and_asks_again_if_told_to(run, wire):
 @pytest.mark.usefixtures("run")
 def test_lengths_and_repeats_of_every_start_can_be_replayed_and_others_are_named(typed):
     assert "the same bytes" in typed("replay", "r", "--length", "300", "--depth", "0").stderr
-    assert "the same bytes" in typed("replay", "r", "--length", "500", "--depth", "0", "--repeat", "1").stderr
+    assert (
+        "the same bytes"
+        in typed("replay", "r", "--length", "500", "--depth", "0", "--repeat", "1").stderr
+    )
     assert typed("replay", "r", "--length", "500", "--depth", "0", code=2).stderr == (
-        "needlemap: This run has no cell of length 500, depth 0 and repeat 0. Lengths: 300, 400, 500. "
+        "needlemap: This run has no cell of length 500, depth 0 and repeat 0. Lengths: 300, 400, "
+        "500. "
         "Depths: 0, 33.333333, 66.666667, 100. Repeats: 0, 1.\n"
     )
 

@@ -1,5 +1,5 @@
-"""`needlemap run --workers`, `--cluster`: copies of the model answer, one process asks and writes. Whatever
-becomes of the copies, nothing scored is lost or asked twice."""
+"""`needlemap run --workers`, `--cluster`: copies of the model answer, one process asks and writes.
+Whatever becomes of the copies, nothing scored is lost or asked twice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_two_replicas_record_what_one_process_does_and_are_started_once_for_all_
     done = needlemap("run", "suite:mine.yaml", "-o", "s", "--workers", "2")
     for family in ("key", "one"):
         assert needlemap.answered(f"s/{family}") == needlemap.answered(f"one/{family}")
-        assert len(list((needlemap.folder / "s" / family).glob("records-*"))) == 1  # one process writes
+        assert (
+            len(list((needlemap.folder / "s" / family).glob("records-*"))) == 1
+        )  # one process writes
     assert done.stderr.count("replicas: 2 started") == 1
     assert done.stdout == needlemap("report", "s").stdout
     left = list((needlemap.folder / "s/replicas").glob("*"))
@@ -66,11 +68,15 @@ def test_two_replicas_record_what_one_process_does_and_are_started_once_for_all_
     assert "started" not in again.stderr
 
 
-def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_the_rest_goes_on(needlemap):
+def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_the_rest_goes_on(
+    needlemap,
+):
     (needlemap.folder / "deadly.py").write_text(DEADLY)
     model = ("--model", "python/deadly:answer", *OWN)
     needlemap("prompts", *model, *GRID, "-o", "prompts.jsonl")
-    rows = [json.loads(line) for line in (needlemap.folder / "prompts.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (needlemap.folder / "prompts.jsonl").read_text().splitlines()
+    ]
     deadly = next(row for row in rows if row["length"] == 300 and row["depth"] == 0.0)
     text = deadly["messages"][-1]["content"]
     needlemap.environment["DEADLY"] = sha256(text.encode()).hexdigest()
@@ -84,8 +90,11 @@ def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_th
     scored_once(needlemap, 40)
 
 
-def test_the_asking_process_killed_its_replicas_end_and_the_same_command_goes_on(needlemap, wire, until):
-    """By SIGHUP, as a closed terminal sends it, which nothing here catches: as sudden as SIGKILL."""
+def test_the_asking_process_killed_its_replicas_end_and_the_same_command_goes_on(
+    needlemap, wire, until
+):
+    """By SIGHUP, as a closed terminal sends it, which nothing here catches: as sudden as
+    SIGKILL."""
     wire.schedule("slow:0.5", cycle=True)
     command = ("run", *needlemap.asking(wire), *GRID, "--workers", "1", "--concurrency", "2")
     first = needlemap.start(*command)
@@ -145,7 +154,9 @@ def test_waiting_for_replicas_does_not_count_as_the_runs_time(needlemap):
     scored_once(needlemap, 2)
 
 
-def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_process(needlemap, wire):
+def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_process(
+    needlemap, wire
+):
     wire.schedule("404")
     stopped = needlemap.run(wire, *GRID, "--workers", "1", code=2)
     assert stopped.stderr.splitlines()[-1].startswith(
@@ -161,7 +172,17 @@ def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_pro
 def test_the_live_page_and_the_dial_work_by_replicas_too(needlemap):
     demo = ("run", "demo", "--lengths", "96", "--depths", "0,50", "-o", "r")
     assert "http://127.0.0.1:" in needlemap(*demo, "--live", "--workers", "1").stderr
-    dial = ("run", "--task", "multikey", "--model", "baseline/bm25", "--lengths", "1500", "--depths", "0,50")
+    dial = (
+        "run",
+        "--task",
+        "multikey",
+        "--model",
+        "baseline/bm25",
+        "--lengths",
+        "1500",
+        "--depths",
+        "0,50",
+    )
     done = needlemap(*dial, "--difficulty", "auto", "--workers", "1", "-o", "d", code=None)
     assert "step 2 of " in done.stderr
     assert done.stderr.count("replicas: 1 started") == 1
@@ -186,7 +207,10 @@ def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     )
     chosen = ("--model", "python/here:answer", *OWN, "--lengths", "400", "--depths", "0,50")
     done = needlemap("run", *chosen, "-o", "r", "--workers", "2", code=2)
-    assert "Module 'here' cannot be imported: ImportError: no such device" in done.stderr.splitlines()[-1]
+    assert (
+        "Module 'here' cannot be imported: ImportError: no such device"
+        in done.stderr.splitlines()[-1]
+    )
     assert not needlemap.replicas()
 
 
@@ -200,9 +224,13 @@ def test_each_replica_has_gpus_of_its_own(needlemap):
     needlemap("run", *chosen, "-o", "r", *flags)
     assert {row["answer"] for row in needlemap.records()} <= {"4,5", "6,7"}
     dry = needlemap("run", *chosen, *flags, "--dry-run", "-o", "other")
-    assert re.search(r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.models.replicas.replica \S+", dry.stdout)
+    assert re.search(
+        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.models.replicas.replica \S+", dry.stdout
+    )
     assert not (needlemap.folder / "other").exists()
-    none = needlemap("run", *chosen, "--workers", "2", "--gpus-per-worker", "0", "--dry-run", "-o", "other")
+    none = needlemap(
+        "run", *chosen, "--workers", "2", "--gpus-per-worker", "0", "--dry-run", "-o", "other"
+    )
     assert none.stdout.count("CUDA_VISIBLE_DEVICES='' ") == 2
 
 
@@ -215,7 +243,10 @@ def test_no_more_replicas_are_started_than_there_are_trials(typed):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--workers", "2", "--slurm"), "--workers is for this machine. With --slurm: --max-num-workers."),
+        (
+            ("--workers", "2", "--slurm"),
+            "--workers is for this machine. With --slurm: --max-num-workers.",
+        ),
         (("-p", "gpu"), "-p goes with --slurm. On this machine: --workers N."),
         (("--max-num-workers", "8"), "--max-num-workers goes with --slurm"),
         (("--dry-run",), "--dry-run goes with --workers N or --slurm"),
@@ -239,13 +270,16 @@ def test_flags_that_do_not_fit_say_which_do(typed, flags, words):
 
 def test_without_dask_one_line_says_what_to_install(typed, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    refused = typed("run", "demo", "--lengths", "96", "--depths", "0", "-o", "r", "--workers", "2", code=2)
+    refused = typed(
+        "run", "demo", "--lengths", "96", "--depths", "0", "-o", "r", "--workers", "2", code=2
+    )
     said = "Replicas need distributed and cryptography. Run: pip install 'needlemap[cluster]'"
     assert refused.stderr.splitlines()[-1] == f"needlemap: {said}"
 
 
 def test_a_cluster_that_is_there_answers_and_its_workers_stay(needlemap, until):
-    """As people start one: `dask scheduler` and `dask worker`, in clear on a network of their own."""
+    """As people start one: `dask scheduler` and `dask worker`, in clear on a network of their
+    own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     dask = [sys.executable, "-m", "distributed.cli.dask_"]
@@ -304,8 +338,12 @@ def test_replicas_killed_at_random_are_named_and_replaced_and_lose_nothing_that_
     out, err = process.communicate(timeout=200)
     assert len(killed) == kills, err
     for name in killed:
-        assert re.search(rf"{re.escape(name)}: killed by SIGKILL; log: \S+{re.escape(name)}\.log", err)
-    if process.returncode:  # three of the kills met one prompt, which was set aside: asked again it is scored
+        assert re.search(
+            rf"{re.escape(name)}: killed by SIGKILL; log: \S+{re.escape(name)}\.log", err
+        )
+    if (
+        process.returncode
+    ):  # three of the kills met one prompt, which was set aside: asked again it is scored
         assert {each["outcome"] for each in needlemap.records()} == {"scored", "replica lost"}, err
         out = needlemap("run", *needlemap.asking(wire), *grid, *flags).stdout
     assert f"overall 100.0 (n={40 * (3 + kills):,}, 0 missing)" in out

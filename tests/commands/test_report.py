@@ -1,4 +1,5 @@
-"""`needlemap report`: a run as text, figure, page and tables; `needlemap list` names what is installed."""
+"""`needlemap report`: a run as text, figure, page and tables; `needlemap list` names what is
+installed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,16 @@ from needlemap.grid import percent
 def reports(tmp_path_factory, command_in):
     """A folder with two runs of the baseline."""
     command = command_in(tmp_path_factory.mktemp("reports"))
-    grid = ("--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50,100", "--repeats", "2")
+    grid = (
+        "--model",
+        "baseline/bm25",
+        "--lengths",
+        "500,900",
+        "--depths",
+        "0,50,100",
+        "--repeats",
+        "2",
+    )
     command("run", *grid, "-o", "r")
     command("run", *grid, "--model-options", "window=60", "-o", "short")
     return command
@@ -25,7 +35,10 @@ def reports(tmp_path_factory, command_in):
 def test_without_a_file_it_prints_a_line_per_length_of_every_run(reports):
     shown = reports("report", "r", "short").stdout
     assert (
-        shown.count("baseline/bm25 · single · tokenizer cl100k_base · scorer substring · mode exact\n") == 2
+        shown.count(
+            "baseline/bm25 · single · tokenizer cl100k_base · scorer substring · mode exact\n"
+        )
+        == 2
     )
     assert "500  100.0  n=6 [58.7, 100.0]\n" in shown
     assert shown.count("overall ") == 2
@@ -70,14 +83,25 @@ def test_several_runs_are_one_table_told_by_run_and_model(reports, typed, suffix
     assert cells.groupby("run").size().to_dict() == {"r": 6, "short": 6}
     assert set(cells["model"]) == {"baseline/bm25"}
     assert cells[cells["run"] == "r"]["score"].tolist() == [100] * 6
-    typed("report", "r", "short", "-o", f"all.{suffix}", "--format", "trials", folder=reports.folder)
+    typed(
+        "report", "r", "short", "-o", f"all.{suffix}", "--format", "trials", folder=reports.folder
+    )
     trials = read(reports.folder / f"all.{suffix}")
     assert trials.groupby("run").size().to_dict() == {"r": 12, "short": 12}
     assert trials["key"].is_unique
 
 
 def test_the_opencompass_table_has_a_column_per_run(reports, typed):
-    typed("report", "r", "short", "-o", "summary.csv", "--format", "opencompass", folder=reports.folder)
+    typed(
+        "report",
+        "r",
+        "short",
+        "-o",
+        "summary.csv",
+        "--format",
+        "opencompass",
+        folder=reports.folder,
+    )
     rows = (reports.folder / "summary.csv").read_text().splitlines()
     assert rows[0] == "dataset,version,metric,mode,bm25@r,bm25@short"
     assert rows[1].startswith("CDME_Length500Depth0,")
@@ -93,7 +117,9 @@ def test_a_figure_for_a_paper_is_exactly_as_wide_as_asked(reports, typed, width)
     pypdf = pytest.importorskip("pypdf", reason="pip install '.[test]'")
     typed("report", "r", "-o", "paper.pdf", "--width", width, folder=reports.folder)
     (page,) = pypdf.PdfReader(reports.folder / "paper.pdf").pages
-    assert float(page.mediabox.width) == pytest.approx({"column": 234, "8.4cm": 238.11}[width], abs=0.01)
+    assert float(page.mediabox.width) == pytest.approx(
+        {"column": 234, "8.4cm": 238.11}[width], abs=0.01
+    )
     text = page.extract_text()
     for part in ("baseline/bm25", "n = 12 prompts, 2 trials a cell", "mode exact"):
         assert part in text
@@ -108,19 +134,35 @@ def test_two_runs_of_the_same_prompts_come_with_what_changed(reports, typed):
 
 
 def test_runs_that_cannot_be_paired_are_drawn_side_by_side_and_it_says_why(reports, typed):
-    grid = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0,50,100", "--seed", "3", "--quiet")
+    grid = (
+        "--model",
+        "baseline/bm25",
+        "--lengths",
+        "500",
+        "--depths",
+        "0,50,100",
+        "--seed",
+        "3",
+        "--quiet",
+    )
     typed("run", *grid, "-o", "seeded", folder=reports.folder)
     ended = typed("report", "r", "seeded", "-o", "two.svg", folder=reports.folder)
-    assert ended.stderr.startswith("no map of the difference: 'r' and 'seeded' ask different prompts")
+    assert ended.stderr.startswith(
+        "no map of the difference: 'r' and 'seeded' ask different prompts"
+    )
     shown = (reports.folder / "two.svg").read_text()
     assert ">seeded" in shown
     assert "B - A" not in shown
 
 
 def test_three_runs_are_three_maps(reports, typed):
-    typed("report", "r", "short", "seeded", "-o", "three.svg", "--title", "All", folder=reports.folder)
+    typed(
+        "report", "r", "short", "seeded", "-o", "three.svg", "--title", "All", folder=reports.folder
+    )
     shown = (reports.folder / "three.svg").read_text()
-    assert [name in shown for name in (">r", ">short", ">seeded", ">All<", "B - A")] == [True] * 4 + [False]
+    assert [name in shown for name in (">r", ">short", ">seeded", ">All<", "B - A")] == [
+        True
+    ] * 4 + [False]
 
 
 def test_rules_of_effective_length_are_chosen_for_terminal_and_page(reports, typed):
@@ -136,7 +178,10 @@ def test_rules_of_effective_length_are_chosen_for_terminal_and_page(reports, typ
         (["r", "-o", "map.gif"], "Cannot write a map as '.gif'. Give a name that ends in .png"),
         (["r", "-o", "x.csv", "--format", "cell"], "Unknown format 'cell'. Did you mean 'cells'?"),
         (["r", "-o", "x.parquet", "--format", "opencompass"], "Give a name that ends in .csv."),
-        (["r", "-o", "x.pdf", "--width", "wide"], "--width 'wide' is no width. Write 3.25in, 8.4cm, "),
+        (
+            ["r", "-o", "x.pdf", "--width", "wide"],
+            "--width 'wide' is no width. Write 3.25in, 8.4cm, ",
+        ),
         (["r", "-o", "x.csv", "--width", "3in"], "--width is a figure's, and x.csv is none."),
         (["r", "--width", "3in"], "--width is a figure's. Say where to: -o map.pdf"),
         (["r", "-o", "x.html", "--format", "trials"], "--format is a table's, and x.html is none."),
@@ -156,19 +201,24 @@ def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-6:]
     assert lines[0].startswith("2 repeats cannot tell how haystacks differ: intervals are wide, ")
     assert lines[0].endswith("--repeats 5 tells: 18 more prompts, 13k tokens")
-    assert lines[1].startswith("all prompts: 100.0 [71.4, 100.0] (n=12, 2 haystacks: prompts of one are ")
+    assert lines[1].startswith(
+        "all prompts: 100.0 [71.4, 100.0] (n=12, 2 haystacks: prompts of one are "
+    )
     assert lines[2] == "effective length: absolute:85 >=900 · relative:85 >=900 · auc 100.0"
     assert lines[3].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
     assert lines[4] == "by depth: 100.0 at every depth"
     assert lines[5] == (
-        "power: a loss of 5 points of these haystacks is called worse 80 times in 100 with about 218 paired "
+        "power: a loss of 5 points of these haystacks is called worse 80 times in 100 with about "
+        "218 paired "
         "trials where losses fall singly; you have 12"
     )
 
 
 def test_no_file_of_ones_own_is_written_over_by_the_summarys_text(reports, typed):
     (reports.folder / "notes.txt").write_text("mine")
-    ended = typed("report", "r", "-o", "notes.csv", "--format", "opencompass", folder=reports.folder, code=2)
+    ended = typed(
+        "report", "r", "-o", "notes.csv", "--format", "opencompass", folder=reports.folder, code=2
+    )
     assert "'notes.txt' would be written too" in ended.stderr
     assert (reports.folder / "notes.txt").read_text() == "mine"
 
@@ -180,12 +230,18 @@ def test_a_label_is_what_reports_call_a_model_and_asks_nothing_again(reports, ty
     typed("run", *grid, "--label", "Search (BM25)", folder=reports.folder)
     assert reports.records("named") == before
     typed("run", *grid, "--repeats", "2", folder=reports.folder)  # the label stays
-    assert typed("report", "named", folder=reports.folder).stdout.startswith("Search (BM25) · single")
+    assert typed("report", "named", folder=reports.folder).stdout.startswith(
+        "Search (BM25) · single"
+    )
     for format in ("cells", "trials"):
         typed("report", "named", "-o", "n.csv", "--format", format, folder=reports.folder)
         assert ",Search (BM25),single," in (reports.folder / "n.csv").read_text()
     typed("report", "named", "-o", "n.csv", "--format", "opencompass", folder=reports.folder)
-    assert (reports.folder / "n.csv").read_text().startswith("dataset,version,metric,mode,Search (BM25)\n")
+    assert (
+        (reports.folder / "n.csv")
+        .read_text()
+        .startswith("dataset,version,metric,mode,Search (BM25)\n")
+    )
     shown = typed("compare", "named", "r", folder=reports.folder).stdout.splitlines()
     assert shown[:2] == ["A  Search (BM25) (named)", "B  baseline/bm25 (r)"]
     typed("report", "named", "-o", "n.svg", folder=reports.folder)
@@ -216,7 +272,9 @@ def test_summaries_become_a_picture_in_one_step(summaries, typed):
 def test_whatever_import_reads_every_report_reads(summaries, typed, out):
     results = summaries / "results"
     results.mkdir()
-    fields = '{"model": "m", "context_length": 1000, "depth_percent": 50.0, "needle": "N", "score": 7}'
+    fields = (
+        '{"model": "m", "context_length": 1000, "depth_percent": 50.0, "needle": "N", "score": 7}'
+    )
     (results / "m_len_1000_depth_5000_results.json").write_text(fields)
     where = ("-o", out) if out else ()
     ended = typed("report", "a.csv", "results", *where, folder=summaries)
@@ -232,7 +290,11 @@ def test_whatever_import_reads_every_report_reads(summaries, typed, out):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("nowhere", "No run at 'nowhere'"), ("x.txt", "x.txt: no section 'csv format'"), ("empty", "No run at")],
+    [
+        ("nowhere", "No run at 'nowhere'"),
+        ("x.txt", "x.txt: no section 'csv format'"),
+        ("empty", "No run at"),
+    ],
 )
 def test_what_is_neither_a_run_nor_a_result_is_said(summaries, typed, name, words):
     (summaries / "x.txt").write_text("hello")
@@ -241,7 +303,17 @@ def test_what_is_neither_a_run_nor_a_result_is_said(summaries, typed, name, word
 
 
 def test_several_runs_score_by_length_is_one_plot_with_names_at_the_lines_ends(reports, typed):
-    typed("report", "r", "short", "-o", "c.svg", "--curves", "--width", "column", folder=reports.folder)
+    typed(
+        "report",
+        "r",
+        "short",
+        "-o",
+        "c.svg",
+        "--curves",
+        "--width",
+        "column",
+        folder=reports.folder,
+    )
     shown = (reports.folder / "c.svg").read_text()
     assert 'width="234pt"' in shown
     for part in (
@@ -256,7 +328,7 @@ def test_several_runs_score_by_length_is_one_plot_with_names_at_the_lines_ends(r
 
 @pytest.mark.parametrize(
     ("style", "parts"),
-    [("opencompass", ("Average Depth Score", "Overall Score for baseline/bm25: 100.00", "Depth Percent")),
+    [("opencompass", ("Average Depth Score", "Overall Score for baseline/bm25: 100.00", "Depth Percent")),  # noqa: E501
      ("needlehaystack", ("Pressure Testing baseline/bm25", "Token Limit", ">Score<"))],
 )  # fmt: skip
 def test_a_map_looks_as_an_older_tool_draws_it(reports, typed, style, parts):
@@ -268,7 +340,9 @@ def test_a_map_looks_as_an_older_tool_draws_it(reports, typed, style, parts):
 
 
 def test_a_map_can_be_drawn_where_there_is_no_terminal(reports, typed):
-    plain, drawn = (typed("report", "r", *more, folder=reports.folder).stdout for more in ((), ("--map",)))
+    plain, drawn = (
+        typed("report", "r", *more, folder=reports.folder).stdout for more in ((), ("--map",))
+    )
     assert plain in drawn
     assert "50%  100   100" in drawn.removesuffix(plain)
     assert "\x1b" not in drawn
@@ -309,7 +383,10 @@ def test_a_smoothed_map_stands_beside_the_raw_one_and_changes_no_number(unsure, 
     assert shown.startswith(plain)
     assert "smoothed: python/" in shown[len(plain) :]
     assert "mean   " not in shown[len(plain) :]
-    assert "smoothed: no mean, length or verdict is made of it; repeats left out are missed by" in shown
+    assert (
+        "smoothed: no mean, length or verdict is made of it; repeats left out are missed by"
+        in shown
+    )
     typed("report", "r", "--smooth", "-o", "s.svg", folder=unsure)
     typed("report", "r", "-o", "r.svg", folder=unsure)
     assert ">smoothed<" in (unsure / "s.svg").read_text()

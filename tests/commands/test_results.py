@@ -38,7 +38,9 @@ def test_a_report_is_one_document_in_the_words_and_units_of_the_csv(ran):
 
 def test_an_effective_length_beyond_the_longest_tested_is_that_and_says_so(needlemap):
     needlemap("run", "bm25", *GRID, "--quiet", "-o", "r")
-    rules = document(needlemap("report", "r", "--json", "--rules", "absolute:85,auc").stdout)["runs"][0]
+    rules = document(needlemap("report", "r", "--json", "--rules", "absolute:85,auc").stdout)[
+        "runs"
+    ][0]
     found = {each["rule"]: each for each in rules["effective_lengths"]}
     assert found["absolute:85"]["value"] == 2000
     assert found["absolute:85"]["beyond"] == ["value"]
@@ -84,10 +86,14 @@ def test_a_page_and_a_document_are_not_made_at_once(ran):
         (("--model", "baseline/random"), "60", 1, "verdict: below 60: mean 0.0 [0.0, "),
     ],
 )
-def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(needlemap, flags, threshold, code, said):
+def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(
+    needlemap, flags, threshold, code, said
+):
     ended = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", code=code)
     assert said in ended.stdout
-    again = needlemap("run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", "--json", code=code)
+    again = needlemap(
+        "run", "bm25", *GRID, *flags, "--fail-under", threshold, "-o", "r", "--json", code=code
+    )
     verdict = document(again.stdout)["runs"][0]["verdict"]
     assert (verdict["fail_under"], document(again.stdout)["exit_code"]) == (float(threshold), code)
     assert said.startswith(f"verdict: {verdict['word']}")
@@ -103,7 +109,10 @@ def test_what_was_not_measured_counts_against_passing_and_the_verdict_outranks_a
 
 def test_a_suite_is_judged_by_the_mean_over_its_families(needlemap):
     suite = ("run", "suite:smoke", "--lengths", "1k", "--depths", "0", "--quiet")
-    assert "give 5 or more --repeats" in needlemap(*suite, "--fail-under", "20", "-o", "s", code=4).stdout
+    assert (
+        "give 5 or more --repeats"
+        in needlemap(*suite, "--fail-under", "20", "-o", "s", code=4).stdout
+    )
     ended = needlemap(*suite, "--repeats", "5", "--fail-under", "5", "-o", "s5")
     assert ended.stdout.splitlines()[-1].startswith("verdict: at least 5: mean ")
 

@@ -147,12 +147,16 @@ def test_a_function_of_ones_own_is_a_model(needlemap):
     )
     needlemap("run", "--model", "python/mine:answer", *GRID, "--max-answer-tokens", "40", "-o", "r")
     records = needlemap.records()
-    assert {record["answer"] for record in records} == {"The locker code for Turin is 51328? \x1b[31m."}
+    assert {record["answer"] for record in records} == {
+        "The locker code for Turin is 51328? \x1b[31m."
+    }
     assert {record["prompt_tokens"] for record in records} == {None}
 
 
 def test_a_function_that_never_returns_is_timed_out_and_does_not_hold_the_end_up(needlemap):
-    (needlemap.folder / "mine.py").write_text("import time\ndef answer(messages):\n    time.sleep(1000)\n")
+    (needlemap.folder / "mine.py").write_text(
+        "import time\ndef answer(messages):\n    time.sleep(1000)\n"
+    )
     start = time.monotonic()
     flags = ("--lengths", "400", "--depths", "0", "--timeout-s", "0.5", "--retries", "0")
     ended = needlemap("run", "--model", "python/mine:answer", *flags, "-o", "r", code=1)
@@ -161,8 +165,12 @@ def test_a_function_that_never_returns_is_timed_out_and_does_not_hold_the_end_up
 
 
 def test_a_function_that_always_raises_ends_the_run_early(needlemap):
-    (needlemap.folder / "mine.py").write_text("async def answer(messages):\n    return messages['oops']\n")
-    ended = needlemap("run", "--model", "python/mine:answer", "--depths", "0:100:21", "-o", "r", code=2)
+    (needlemap.folder / "mine.py").write_text(
+        "async def answer(messages):\n    return messages['oops']\n"
+    )
+    ended = needlemap(
+        "run", "--model", "python/mine:answer", "--depths", "0:100:21", "-o", "r", code=2
+    )
     assert "stopped, every request would fail: mine:answer: TypeError" in ended.stderr
     assert 3 <= len(needlemap.records()) <= 7
 
@@ -182,5 +190,7 @@ def test_without_arguments_it_begins_a_real_map_in_an_empty_folder(needlemap, un
 
 
 def test_flags_that_change_no_answer_leave_the_run_without_arguments_as_it_is():
-    assert choose(None, {"quiet": True, "depths": "0"}) == choose("demo", {"quiet": True, "depths": "0"})
+    assert choose(None, {"quiet": True, "depths": "0"}) == choose(
+        "demo", {"quiet": True, "depths": "0"}
+    )
     assert choose(None, {"scorer": "exact"}).first.model == Settings().model

@@ -10,7 +10,12 @@ from needlemap.registry import find
 from needlemap.scorers import rule_of
 
 LINES = [
-    {"answer": "Eat a sandwich.", "reference": "Eat a sandwich.", "keywords": ["sandwich"], "id": 7},
+    {
+        "answer": "Eat a sandwich.",
+        "reference": "Eat a sandwich.",
+        "keywords": ["sandwich"],
+        "id": 7,
+    },
     {"prediction": "I do not know.", "needle": "Eat a sandwich.", "keyword": "sandwich"},
     {"response": "eat a SANDWICH", "reference": "Eat a sandwich.", "keywords": "sandwich"},
 ]
@@ -32,7 +37,11 @@ def scored(typed):
 @pytest.mark.parametrize(
     ("flags", "scores", "mean"),
     [
-        (["--scorer", "substring"], [100, 0, 100], "mean 66.67 (n=3, 0 not scored), scorer substring\n"),
+        (
+            ["--scorer", "substring"],
+            [100, 0, 100],
+            "mean 66.67 (n=3, 0 not scored), scorer substring\n",
+        ),
         (["--scorer", "exact"], [100, 0, 0], "mean 33.33 (n=3, 0 not scored), scorer exact\n"),
         (["--scorer", "keyword"], [100, None, None], None),
         (["--scorer", "levenshtein"], [100, None, None], None),
@@ -86,8 +95,14 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
     ("text", "said"),
     [
         ('{"answer": "a", "reference": "b"}\nnot json\n', "answers.jsonl, line 2: not JSON ("),
-        ('{"anwser": "a", "reference": "b"}', "line 1: no text in field 'answer'. Did you mean 'anwser'?"),
-        ('{"answer": "a", "reference": 5}', "answers.jsonl, line 1: field 'reference' holds no text."),
+        (
+            '{"anwser": "a", "reference": "b"}',
+            "line 1: no text in field 'answer'. Did you mean 'anwser'?",
+        ),
+        (
+            '{"answer": "a", "reference": 5}',
+            "answers.jsonl, line 1: field 'reference' holds no text.",
+        ),
         ("[1]", "answers.jsonl, line 1: no text in field 'answer'."),
         (
             '{"answer": "a", "reference": "b", "keywords": [5]}',

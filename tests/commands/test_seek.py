@@ -22,7 +22,8 @@ from needlemap.reports.page.sheets import Subject
 from needlemap.reports.results import length_line
 from needlemap.reports.summary import read_families
 
-# Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is NUMBER'.
+# Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is
+# NUMBER'.
 MODELS = """
 import re
 
@@ -58,12 +59,18 @@ def command(folder, typed, monkeypatch) -> Any:
 
 
 def records(run: Path) -> list[dict[str, Any]]:
-    lines = [line for file in run.glob("records-*.jsonl") for line in file.read_text("utf-8").splitlines()]
+    lines = [
+        line
+        for file in run.glob("records-*.jsonl")
+        for line in file.read_text("utf-8").splitlines()
+    ]
     return [json.loads(line) for line in lines]
 
 
 def seek(command: Any, model: str, out: str, *more: str, code: int = 0) -> Any:
-    return command("run", "--model", f"python/sought_models:{model}", *RANGE, "-o", out, *more, code=code)
+    return command(
+        "run", "--model", f"python/sought_models:{model}", *RANGE, "-o", out, *more, code=code
+    )
 
 
 def test_it_holds_a_cliff_and_shows_what_it_asked(folder, command):
@@ -74,7 +81,9 @@ def test_it_holds_a_cliff_and_shows_what_it_asked(folder, command):
     right = max(row["length_tokens"] for row in kept if row["score"] == 1)
     wrong = min(row["length_tokens"] for row in kept if row["score"] == 0)
     assert fields["low"] <= right <= wrong <= fields["high"]
-    assert fields["high"] <= 1.3**2 * 2**0.25 * fields["low"] + 1  # as wished, and a spacing either side
+    assert (
+        fields["high"] <= 1.3**2 * 2**0.25 * fields["low"] + 1
+    )  # as wished, and a spacing either side
     assert found[1].startswith("effective length at 85 %: ")
     assert found[2].startswith(f"{fields['haystacks']} haystacks, {fields['trials']} trials, ")
     assert fields["trials"] == len(kept) == sum(row["n"] for row in fields["lengths"])
@@ -132,7 +141,9 @@ def test_more_lanes_ask_more_haystacks_at_a_time(folder, command):
 
 
 def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
-    found = command("plan", "--model", "baseline/bm25", "--lengths", "1k,128k", "--seek", "85").stdout
+    found = command(
+        "plan", "--model", "baseline/bm25", "--lengths", "1k,128k", "--seek", "85"
+    ).stdout
     assert "prompt tokens asked: " in found
     assert "holds to the end" in found
     assert "No better than plain repeats" in found
@@ -142,9 +153,12 @@ def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
 
 def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, command):
     (folder / "two.yaml").write_text(
-        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n", "utf-8"
+        "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n",
+        "utf-8",
     )
-    found = command("run", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85", "-o", "two").stdout
+    found = command(
+        "run", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85", "-o", "two"
+    ).stdout
     lines = found.splitlines()
     assert lines[0] == "suite two · baseline/bm25"
     assert [line.split()[0] for line in lines[1:3]] == ["one", "keys"]
@@ -157,7 +171,9 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     assert str(run) == found
     assert run.families["one"].sought.high == inf
     families = families_of(folder / "two")
-    (sheet,) = summary([Subject(families, read_families(families))], made=datetime.now(UTC))["sheets"]
+    (sheet,) = summary([Subject(families, read_families(families))], made=datetime.now(UTC))[
+        "sheets"
+    ]
     assert [row["cells"][1][0] for row in sheet["table"]["rows"]] == [
         line.split(": ")[1].split(" · ")[0] for line in lines[1:3]
     ]
@@ -175,7 +191,9 @@ def test_python_has_what_a_seek_found(folder, command):
     assert "effective length at 85 %" in str(needlemap.load(folder / "cliff"))
 
 
-def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_of_means(folder, command):
+def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_of_means(
+    folder, command
+):
     seek(command, "cliff", "cliff")
     command("report", "cliff", "-o", "cliff.svg")
     figure = (folder / "cliff.svg").read_text("utf-8")
@@ -188,7 +206,9 @@ def test_a_figure_shows_raw_counts_beside_the_curve_and_a_page_has_it_in_place_o
     assert run["sought"]["name"] == "Effective length at 85 %"
     assert run["effective"] == []
     assert run["beside"][0]["picture"].startswith("data:image/svg+xml")
-    command("run", "--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50", "-o", "grid")
+    command(
+        "run", "--model", "baseline/bm25", "--lengths", "500,900", "--depths", "0,50", "-o", "grid"
+    )
     assert "Draw them apart" in command("report", "cliff", "grid", "-o", "both.png", code=2).stderr
 
 
@@ -210,17 +230,27 @@ def test_what_does_not_go_together_is_refused(folder, command):
 
 
 def test_hits_and_misses_that_repeat_cell_by_cell_are_told_in_place_of_a_point():
-    """By length and whole percent of depth alone, whatever the haystack: no more than a few are hits."""
-    random, settings = Random(5), {"seek": 85.0, "within": 30.0, "lengths": "1k,128k", "depths": "0:100:11"}
+    """By length and whole percent of depth alone, whatever the haystack: no more than a few are
+    hits."""
+    random, settings = (
+        Random(5),
+        {"seek": 85.0, "within": 30.0, "lengths": "1k,128k", "depths": "0:100:11"},
+    )
     shares = {1_000: 1.0, 11_314: 0.9, 16_000: 0.85, 22_627: 0.8, 38_055: 0.6}
-    hit = {(length, cell): random.random() < share for length, share in shares.items() for cell in range(101)}
+    hit = {
+        (length, cell): random.random() < share
+        for length, share in shares.items()
+        for cell in range(101)
+    }
     records = []
     for repeat in range(150):
         length = random.choice(list(shares))
         for cell in {round(12.5 * (at + random.random())) for at in range(8)}:
             place = {"length_tokens": length, "depth": cell / 100, "repeat": repeat, "seed": 0}
             score = float(hit[length, cell])
-            records.append(Record(key=f"{repeat} {cell}", task="single", model="m", score=score, **place))
+            records.append(
+                Record(key=f"{repeat} {cell}", task="single", model="m", score=score, **place)
+            )
     found = sought_in({"settings": settings}, records)
     assert (found.rough, found.crawls, found.point) == (True, True, None)
     assert "hits and misses repeat cell by cell" in length_line(found)

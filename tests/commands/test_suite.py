@@ -1,4 +1,5 @@
-"""`needlemap run suite:...` as a user meets it: several families, one plan, one report, one budget."""
+"""`needlemap run suite:...` as a user meets it: several families, one plan, one report, one
+budget."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ import pytest
 from needlemap.maps.effective import PUBLISHED
 from needlemap.records.folder import RunFolder
 
-SMALL = "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: 40}\n"
+SMALL = (
+    "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: "
+    "40}\n"
+)
 FAMILIES = "families:\n  key: {task: passkey}\n  one: {task: magic}\n  all: {task: multivalue}\n"
 
 
@@ -23,7 +27,9 @@ def suite(typed) -> str:
 
 def asked(folder: Path) -> int:
     """Records of all families, scored or not."""
-    return sum(len(list(RunFolder(path).every_record())) for path in folder.iterdir() if path.is_dir())
+    return sum(
+        len(list(RunFolder(path).every_record())) for path in folder.iterdir() if path.is_dir()
+    )
 
 
 def rows(out: str) -> dict[str, list[str]]:
@@ -43,7 +49,9 @@ def test_a_run_has_a_folder_a_family_and_one_table(typed, suite):
     folder = typed.folder / "s"
     assert sorted(path.name for path in folder.iterdir()) == ["all", "key", "one", "suite.json"]
     assert json.loads((folder / "suite.json").read_text())["families"] == ["key", "one", "all"]
-    assert typed("report", "s/one").stdout.startswith("baseline/bm25 · magic")  # a run like any other
+    assert typed("report", "s/one").stdout.startswith(
+        "baseline/bm25 · magic"
+    )  # a run like any other
 
 
 def test_the_same_command_again_asks_nothing_and_more_repeats_ask_what_is_new(typed, suite):
@@ -149,7 +157,9 @@ def test_another_suites_folder_and_a_runs_folder_are_refused(typed, suite):
     typed("run", suite, "-o", "s", "--quiet")
     ended = typed("run", "suite:smoke", "-o", "s", "--quiet", code=2)
     assert "'s' holds suite 'mine' (key, one, all), not 'smoke'" in ended.stderr
-    typed("run", "passkey", "--lengths", "900", "--depths", "0", "--repeats", 1, "-o", "r", "--quiet")
+    typed(
+        "run", "passkey", "--lengths", "900", "--depths", "0", "--repeats", 1, "-o", "r", "--quiet"
+    )
     ended = typed("run", suite, "-o", "r", "--quiet", code=2)
     assert "'r' holds a run, not a suite" in ended.stderr
 
@@ -210,7 +220,14 @@ def test_commands_of_one_run_say_which_take_suites(typed):
 def test_what_stops_one_family_stops_the_others(needlemap):
     """Nobody answers there: the second family's canary would only wait as long again."""
     (needlemap.folder / "mine.yaml").write_text(SMALL + FAMILIES)
-    flags = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--tokenizer", "cl100k_base")
+    flags = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        "http://127.0.0.1:9/v1",
+        "--tokenizer",
+        "cl100k_base",
+    )
     ended = needlemap("run", "suite:mine.yaml", *flags, "--retries", 0, "-o", "s", code=2)
     assert ended.stderr.count("No connection to") == 2  # as it happens, and as the reason
     assert rows(ended.stdout)["one"][-2:] == ["not", "begun"]
@@ -226,9 +243,12 @@ def test_a_server_is_asked_all_families(needlemap, wire):
 OWN = (
     "settings: {task: single, haystack: folder, lengths: [300, 600], depths: [0, 50], repeats: 4}\n"
     "families:\n"
-    "  first: {needle: Oslo is 4711., question: 'What is Oslo?', keywords: ['4711'], haystack_path: %s}\n"
-    "  then: {needle: Lima is 8255., question: 'What is Lima?', keywords: ['8255'], haystack_path: %s}\n"
-    "  last: {needle: Riga is 9013., question: 'What is Riga?', keywords: ['9013'], haystack_path: %s}\n"
+    "  first: {needle: Oslo is 4711., question: 'What is Oslo?', keywords: ['4711'], "
+    "haystack_path: %s}\n"
+    "  then: {needle: Lima is 8255., question: 'What is Lima?', keywords: ['8255'], haystack_path: "
+    "%s}\n"
+    "  last: {needle: Riga is 9013., question: 'What is Riga?', keywords: ['9013'], haystack_path: "
+    "%s}\n"
 )
 
 
@@ -236,8 +256,12 @@ def texts(folder: Path, name: str, documents: int, words: dict[int, str] | None 
     """A folder of texts of about 90 tokens each. words: what some of them also say, by number."""
     (folder / name).mkdir()
     for number in range(documents):
-        lines = [f"On day {number} of page {line} the harbour was quiet again." for line in range(6)]
-        (folder / name / f"{number:02d}.txt").write_text(" ".join([*lines, (words or {}).get(number, "")]))
+        lines = [
+            f"On day {number} of page {line} the harbour was quiet again." for line in range(6)
+        ]
+        (folder / name / f"{number:02d}.txt").write_text(
+            " ".join([*lines, (words or {}).get(number, "")])
+        )
     return name
 
 
@@ -249,7 +273,8 @@ def own(needlemap, *sources: str) -> tuple[str, ...]:
 
 
 def test_what_only_a_familys_prompts_show_is_told_in_its_turn_and_stops_no_other(needlemap, wire):
-    """Document 2 of `odd` comes early in the second repeat; it was the first that was looked at before."""
+    """Document 2 of `odd` comes early in the second repeat; it was the first that was looked at
+    before."""
     plain = texts(needlemap.folder, "plain", 30)
     odd = texts(needlemap.folder, "odd", 30, {2: "Nobody was told that it is 8255 after all."})
     chosen = own(needlemap, plain, odd, plain)
@@ -269,7 +294,11 @@ def test_what_can_be_seen_beforehand_stops_a_suite_before_anything_is_asked(need
         (short, asked, "Family 'last': Haystack 'folder/short' has 336 tokens"),
         (early, asked, "'9013'"),
         ("nowhere", asked, "nowhere"),
-        (plain, (*asked, "--limit-usd", 1), "No price is known for 'openai/m', so --limit-usd cannot hold"),
+        (
+            plain,
+            (*asked, "--limit-usd", 1),
+            "No price is known for 'openai/m', so --limit-usd cannot hold",
+        ),
         (plain, ("--model", "openai/m"), "OPENAI_API_KEY"),
     ]:
         assert said in needlemap("run", *own(needlemap, plain, plain, last), *flags, code=2).stderr
@@ -277,9 +306,17 @@ def test_what_can_be_seen_beforehand_stops_a_suite_before_anything_is_asked(need
     assert not (needlemap.folder / "s" / "first").exists()
 
 
-def test_a_family_whose_texts_changed_since_stops_a_resume_before_anything_is_asked(needlemap, wire):
+def test_a_family_whose_texts_changed_since_stops_a_resume_before_anything_is_asked(
+    needlemap, wire
+):
     plain, changing = texts(needlemap.folder, "plain", 30), texts(needlemap.folder, "changing", 30)
-    chosen = *own(needlemap, plain, plain, changing), "--model", "openai/m", "--base-url", wire.base_url
+    chosen = (
+        *own(needlemap, plain, plain, changing),
+        "--model",
+        "openai/m",
+        "--base-url",
+        wire.base_url,
+    )
     needlemap("run", *chosen, "--repeats", 1)
     before = len(wire.log())
     for file in (needlemap.folder / "changing").iterdir():

@@ -29,9 +29,16 @@ def wait_for_a_record(folder: Path) -> None:
         time.sleep(0.02)
 
 
-def test_what_was_scored_is_kept_also_where_ctrl_c_is_ignored_as_behind_an_ampersand(needlemap, wire):
+def test_what_was_scored_is_kept_also_where_ctrl_c_is_ignored_as_behind_an_ampersand(
+    needlemap, wire
+):
     wire.schedule("slow:0.2", cycle=True)
-    command = [str(Path(sys.executable).with_name("needlemap")), "run", *needlemap.asking(wire), *GRID]
+    command = [
+        str(Path(sys.executable).with_name("needlemap")),
+        "run",
+        *needlemap.asking(wire),
+        *GRID,
+    ]
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
     with subprocess.Popen(
         ignoring, cwd=needlemap.folder, env=needlemap.environment, stderr=subprocess.PIPE, text=True
@@ -54,7 +61,12 @@ def test_on_a_terminal_the_cursor_is_shown_again(needlemap, wire, how, code):
     wire.schedule("slow:0.2", cycle=True)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [str(Path(sys.executable).with_name("needlemap")), "run", *needlemap.asking(wire), *GRID]
+    command = [
+        str(Path(sys.executable).with_name("needlemap")),
+        "run",
+        *needlemap.asking(wire),
+        *GRID,
+    ]
     environment = needlemap.environment | {"TERM": "xterm-256color"}
     with subprocess.Popen(
         command, cwd=needlemap.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs

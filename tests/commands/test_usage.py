@@ -30,9 +30,17 @@ def test_a_server_that_reports_no_usage_is_said_to_and_nothing_is_made_up(needle
     ended = needlemap.run(wire, *GRID)
     for record in needlemap.records():
         assert record["score"] == 1
-        assert record["prompt_tokens"] is record["cached_tokens"] is record["completion_tokens"] is None
+        assert (
+            record["prompt_tokens"]
+            is record["cached_tokens"]
+            is record["completion_tokens"]
+            is None
+        )
         assert record["usage"] == {}
-    assert "the server reports no usage: nobody knows how many tokens it counted, and whether" in ended.stderr
+    assert (
+        "the server reports no usage: nobody knows how many tokens it counted, and whether"
+        in ended.stderr
+    )
     assert "cached:" not in ended.stderr
     assert "cached" not in needlemap("report", "r").stderr
 

@@ -22,7 +22,8 @@ TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# A default scale of 0.02 makes a random model that hardly looks at its context: a stale cache would pass.
+# A default scale of 0.02 makes a random model that hardly looks at its context: a stale cache would
+# pass.
 SCALE = 0.3
 WINDOW = 48  # of the sliding-window model: far shorter than any prompt
 
@@ -76,7 +77,9 @@ def config(architecture: str) -> Any:
             bos_token_id=1,
             eos_token_id=4,
         ),
-        "gpt_neox": lambda: hf.GPTNeoXConfig(**shared),  # attention beside the inner layer, partial rotation
+        "gpt_neox": lambda: hf.GPTNeoXConfig(
+            **shared
+        ),  # attention beside the inner layer, partial rotation
         "qwen3": lambda: hf.Qwen3Config(**grouped),  # normed queries and keys
         "mistral": lambda: hf.MistralConfig(**grouped, sliding_window=WINDOW),
         "bamba": lambda: hf.BambaConfig(  # a recurrent layer, and one of attention
@@ -136,8 +139,12 @@ def trials() -> Callable[..., list[Trial]]:
     """The trials of a run in the order of its plan."""
 
     @cache
-    def make(folder: Path, mode: str, counted: str = "auto", lengths: str = "256:768") -> list[Trial]:
-        size = 7 if mode == "lattice" else 5  # of a lattice, the short lengths reach only some positions
+    def make(
+        folder: Path, mode: str, counted: str = "auto", lengths: str = "256:768"
+    ) -> list[Trial]:
+        size = (
+            7 if mode == "lattice" else 5
+        )  # of a lattice, the short lengths reach only some positions
         grid = {"lengths": f"{lengths}:{size}", "depths": f"0:100:{size}", "repeats": 2}
         given = {"model": f"hf/{folder}", "mode": mode, "tokenizer": counted, **grid}
         experiment = prepare(configure(None, {**given, "max_answer_tokens": 8}))

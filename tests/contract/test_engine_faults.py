@@ -1,7 +1,9 @@
-"""Eight faults of inference engines, each a few lines: a tiny random model's answers tell them in ten trials.
+"""Eight faults of inference engines, each a few lines: a tiny random model's answers tell them in
+ten trials.
 
-The model is that of docs/engines.md. Scores tell nothing, as a random model is always wrong. Each fault is
-put in behind the check that a model goes through when it is loaded, as a change of the engine brings it.
+The model is that of docs/engines.md. Scores tell nothing, as a random model is always wrong. Each
+fault is put in behind the check that a model goes through when it is loaded, as a change of the
+engine brings it.
 """
 
 from __future__ import annotations
@@ -140,15 +142,31 @@ def runs(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Any:
 
 
 def first_told(runs: Any, before: str, after: str, code: int) -> int | None:
-    """After how many trials a comparison of answers tells a difference; None where there is none."""
-    pair = ("compare", before, after, "--label", "before", "--label", "after", "--answers", "--json")
+    """After how many trials a comparison of answers tells a difference; None where there is
+    none."""
+    pair = (
+        "compare",
+        before,
+        after,
+        "--label",
+        "before",
+        "--label",
+        "after",
+        "--answers",
+        "--json",
+    )
     found = json.loads(runs(*pair, "--fail-if-answers-differ", "0", code=code).stdout)
     assert found["answers"]["n"] == TRIALS
     assert found["overall"]["difference"] == 0  # scores say nothing
     if not found["answers"]["changed"]:
         return None
-    place = [found["answers"]["changed"][0][name] for name in ("length_tokens", "depth_percent", "repeat")]
-    asked = [[row["length_tokens"], 100 * row["depth"], row["repeat"]] for row in runs.records(after)]
+    place = [
+        found["answers"]["changed"][0][name]
+        for name in ("length_tokens", "depth_percent", "repeat")
+    ]
+    asked = [
+        [row["length_tokens"], 100 * row["depth"], row["repeat"]] for row in runs.records(after)
+    ]
     return asked.index(place) + 1
 
 
@@ -157,7 +175,9 @@ def test_the_sound_engine_asked_again_answers_the_same(runs: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_a_fault_is_told_by_answers(fault: type[Faulty], runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_told_by_answers(
+    fault: type[Faulty], runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound = hf.checked_engine
 
     def broken(*arguments: Any) -> Any:
@@ -175,7 +195,11 @@ def test_a_window_that_is_one_token_too_small_is_told_by_answers(runs: Any) -> N
     config = json.loads((runs.folder / "random" / "config.json").read_text())
     for window in (128, 127):
         model = Path(shutil.copytree(runs.folder / "random", runs.folder / f"model-{window}"))
-        fields = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": window}
+        fields = {
+            "model_type": "mistral",
+            "architectures": ["MistralForCausalLM"],
+            "sliding_window": window,
+        }
         (model / "config.json").write_text(json.dumps(config | fields))
         runs("run", "--model", f"hf/./{model.name}", *GRID, "-o", f"window-{window}")
     assert first_told(runs, "window-128", "window-127", code=1) is not None

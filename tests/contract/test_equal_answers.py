@@ -1,7 +1,7 @@
 """The contract of the walk, with real transformers in float32 on the CPU.
 
-Every answer equals that of the same prompt from an empty cache, token for token, and a question leaves the
-cache as it found it, bit for bit.
+Every answer equals that of the same prompt from an empty cache, token for token, and a question
+leaves the cache as it found it, bit for bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from needlemap.settings import Settings
 from needlemap.trials import Trial
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+transformers = pytest.importorskip(
+    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+)
 
 from needlemap.models.hf_check import settle  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
@@ -67,7 +69,8 @@ def different(engine: Any, folder: Path, asked: list[Trial]) -> int:
     walk = Walk(engine, [STOP])
     answers = [walk.ask(trial.prompt.ids, ANSWER).answer for trial in asked]
     return sum(
-        answer != fresh(folder, trial.prompt.ids) for answer, trial in zip(answers, asked, strict=True)
+        answer != fresh(folder, trial.prompt.ids)
+        for answer, trial in zip(answers, asked, strict=True)
     )
 
 
@@ -101,7 +104,9 @@ class Watched(Engine):
         if self._before and length_tokens == self._prompt:
             self.questions += 1
             after = states(self._engine)
-            self.unequal += not all(torch.equal(*pair) for pair in zip(self._before, after, strict=True))
+            self.unequal += not all(
+                torch.equal(*pair) for pair in zip(self._before, after, strict=True)
+            )
         self._before = []
         return kept
 
@@ -126,7 +131,10 @@ def nodes(asked: list[Trial]) -> int:
 
 @pytest.mark.parametrize(
     ("architecture", "mode"),
-    [*((name, "exact") for name in CROPPABLE), *(("llama", mode) for mode in MODES if mode != "exact")],
+    [
+        *((name, "exact") for name in CROPPABLE),
+        *(("llama", mode) for mode in MODES if mode != "exact"),
+    ],
 )
 def test_every_token_equals_that_from_an_empty_cache(
     folders: Folders, trials: Trials, architecture: str, mode: str
@@ -140,7 +148,8 @@ def test_every_token_equals_that_from_an_empty_cache(
 
 
 @pytest.mark.parametrize(
-    ("model", "mode"), [("tiny_retriever", "exact"), *(("llama", mode) for mode in (*MODES, "cold"))]
+    ("model", "mode"),
+    [("tiny_retriever", "exact"), *(("llama", mode) for mode in (*MODES, "cold"))],
 )
 def test_so_it_does_where_another_vocabulary_counts_the_lengths(
     folders: Folders, trials: Trials, shared: Path, model: str, mode: str
@@ -221,7 +230,9 @@ def test_it_computes_each_token_once(folders: Folders, trials: Trials, mode: str
 
 def test_small_chunks_change_nothing(folders: Folders, trials: Trials) -> None:
     folder = folders("qwen3")
-    assert different(HuggingFaceEngine(loaded(folder), 37), folder, trials(folder, "exact")[:24]) == 0
+    assert (
+        different(HuggingFaceEngine(loaded(folder), 37), folder, trials(folder, "exact")[:24]) == 0
+    )
 
 
 @pytest.mark.parametrize("architecture", ["mistral", "mamba"])

@@ -26,7 +26,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "passkey": {"task": "passkey"},
     "trace": {"task": "trace", "task_options": {"order": "random"}},
     "thread": {"task": "thread", "task_options": {"uuid_digits": 8, "order": "backward"}},
-    "facts": {"task": "facts", "task_options": {"support": 3, "facts": 4, "people": 3, "places": 3}},
+    "facts": {
+        "task": "facts",
+        "task_options": {"support": 3, "facts": 4, "people": 3, "places": 3},
+    },
     "kinship": {"task": "kinship", "task_options": {"haystack": "families"}},
     "dense": {
         "task": "kinship",
@@ -39,14 +42,26 @@ FAMILIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("mode", ["exact", "bins"])
 @pytest.mark.parametrize("chat", [True, False])
-def test_one_cache_answers_as_an_empty_one(name: str, mode: str, chat: bool, folders: Callable[..., Path]):
+def test_one_cache_answers_as_an_empty_one(
+    name: str, mode: str, chat: bool, folders: Callable[..., Path]
+):
     folder = folders("llama", chat=chat)
-    grid = {"lengths": "500:900:3", "depths": "0:100:4", "max_answer_tokens": 6, "answer_prefix": "{task}"}
+    grid = {
+        "lengths": "500:900:3",
+        "depths": "0:100:4",
+        "max_answer_tokens": 6,
+        "answer_prefix": "{task}",
+    }
     given = {"model": f"hf/{folder}", "mode": mode, **grid, **FAMILIES[name]}
     walk = ordered(prepare(configure(None, given)).trials, mode)
-    assert all(len(trial.prompt.ids) == trial.prompt.tokens <= trial.cell.length_tokens - 6 for trial in walk)
+    assert all(
+        len(trial.prompt.ids) == trial.prompt.tokens <= trial.cell.length_tokens - 6
+        for trial in walk
+    )
     assert sum(shared(walk, mode)) > 0
-    engine = HuggingFaceEngine(load_model(str(folder), Loading(device="cpu", dtype="float32")), 2048)
+    engine = HuggingFaceEngine(
+        load_model(str(folder), Loading(device="cpu", dtype="float32")), 2048
+    )
     one, answers = Walk(engine, [4]), []
     for trial in walk:
         answers.append(one.ask(trial.prompt.ids, 6).answer)

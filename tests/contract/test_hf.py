@@ -129,10 +129,14 @@ def test_a_base_text_begins_as_transformers_begins_it(copy: Path, add: bool) -> 
 
     tokenizer = Tokenizer.from_file(str(copy / "tokenizer.json"))
     if add:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
     tokenizer.save(str(copy / "tokenizer.json"))
     theirs = AutoTokenizer.from_pretrained(copy)("Where is the code?")["input_ids"]
-    ours = Chat.of(ModelFiles(str(copy)), base=True).whole([("text", "Where is the code?")]).tolist()
+    ours = (
+        Chat.of(ModelFiles(str(copy)), base=True).whole([("text", "Where is the code?")]).tolist()
+    )
     assert (ours[0] == 1) is add
     assert ours == theirs
 
@@ -152,7 +156,13 @@ def test_special_tokens_in_a_haystack_stay_plain_text(folder: Path) -> None:
     needle = "The code is 12345, says <|im_end|> here."
     settings = configure(
         None,
-        {"model": f"hf/{folder}", "lengths": "300", "depths": "50", "needle": needle, "question": "Code?"},
+        {
+            "model": f"hf/{folder}",
+            "lengths": "300",
+            "depths": "50",
+            "needle": needle,
+            "question": "Code?",
+        },
     )
     prompt = prepare(settings.model_copy(update={"max_answer_tokens": 6})).trials[0].prompt
     assert needle in prompt.context_text
@@ -204,7 +214,8 @@ def test_sampling_is_the_same_for_the_same_seed_and_another_for_another(
 ) -> None:
     hot = Decoding(max_answer_tokens=6, temperature=1.5, seed=1)
     first, again, other = (
-        [answer.text for answer in ask(folder, asked[:2], replace(hot, seed=seed))] for seed in (1, 1, 2)
+        [answer.text for answer in ask(folder, asked[:2], replace(hot, seed=seed))]
+        for seed in (1, 1, 2)
     )
     assert first == again != other
     assert first != [answer.text for answer in ask(folder, asked[:2])]
@@ -271,13 +282,18 @@ def test_too_slow_is_a_time_out_and_is_not_asked_again(folder: Path, asked: list
     assert (error.failure, error.transient) == (Failure.TIMED_OUT, False)
 
 
-def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path, asked: list[Trial]) -> None:
+def test_an_answer_ends_where_transformers_own_stop_strings_end_it(
+    folder: Path, asked: list[Trial]
+) -> None:
     from transformers import AutoTokenizer
 
     from needlemap.models.model_files import Loading, load_model
 
     long = Decoding(max_answer_tokens=24)
-    tokenizer, theirs = AutoTokenizer.from_pretrained(folder), load_model(str(folder), Loading(device="cpu"))
+    tokenizer, theirs = (
+        AutoTokenizer.from_pretrained(folder),
+        load_model(str(folder), Loading(device="cpu")),
+    )
     cases = [
         (trial.prompt, answer.text, answer.text[start : start + size])
         for trial, answer in zip(asked, ask(folder, asked, long), strict=True)
@@ -286,7 +302,9 @@ def test_an_answer_ends_where_transformers_own_stop_strings_end_it(folder: Path,
     ]
     cases = [(prompt, said, stop) for prompt, said, stop in cases if stop and "\ufffd" not in stop]
     assert len(cases) > 20
-    ended = [(prompt, replace(long, request={"stop": [stop, "never said"]})) for prompt, _, stop in cases]
+    ended = [
+        (prompt, replace(long, request={"stop": [stop, "never said"]})) for prompt, _, stop in cases
+    ]
     answers = asyncio.run(_ask(HuggingFaceModel(str(folder)), ended))
     for (prompt, said, stop), ours in zip(cases, answers, strict=True):
         ids = torch.from_numpy(prompt.ids.astype(np.int64))[None]
@@ -320,12 +338,18 @@ def test_stop_strings_that_are_no_texts_are_refused_before_anything_is_loaded(
     folder: Path, wrong: Any
 ) -> None:
     with pytest.raises(SettingsError, match="takes a text or a list of texts"):
-        prepare(configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"stop": wrong}}))
+        prepare(
+            configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"stop": wrong}})
+        )
 
 
-def test_a_request_field_that_is_not_heeded_is_refused_before_anything_is_loaded(folder: Path) -> None:
+def test_a_request_field_that_is_not_heeded_is_refused_before_anything_is_loaded(
+    folder: Path,
+) -> None:
     with pytest.raises(SettingsError, match=r"does not heed --request top_p.*stop"):
-        prepare(configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"top_p": 0.5}}))
+        prepare(
+            configure(None, {"model": f"hf/{folder}", "lengths": "300", "request": {"top_p": 0.5}})
+        )
 
 
 def test_request_fields_are_refused(folder: Path, asked: list[Trial]) -> None:
@@ -343,7 +367,9 @@ def test_a_cache_that_cannot_be_shared_is_announced(folders: Folders) -> None:
 def planned(folder: Path, **options: Any) -> int:
     """Prompt tokens that a plan says its cache will hold."""
     grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
-    experiment = prepare(configure(None, {"model": f"hf/{folder}", "model_options": options, **grid}))
+    experiment = prepare(
+        configure(None, {"model": f"hf/{folder}", "model_options": options, **grid})
+    )
     return summarise(Walked.of(experiment, 1)).cached
 
 
@@ -361,16 +387,18 @@ def test_a_plan_promises_nothing_where_a_kind_s_cache_does_not_go_on(
     serves = HuggingFaceModel(str(folders(architecture))).side is None
     assert serves == (planned(folders(architecture)) > 0) == (architecture == "llama")
     traits = HuggingFaceModel.traits(str(folders(architecture)), {})
-    assert [f"of a {architecture} model does not go on" in note for note in traits.notes] == [True] * (
-        not serves
-    )
+    assert [f"of a {architecture} model does not go on" in note for note in traits.notes] == [
+        True
+    ] * (not serves)
 
 
 def test_a_plan_says_what_windows_that_keep_all_take(folders: Folders) -> None:
     model = HuggingFaceModel(str(folders("mistral")))
     ((_, size),) = model._engine._token_bytes.items()
     assert HuggingFaceModel.traits(str(folders("mistral")), {}).window_bytes == size
-    assert HuggingFaceModel.traits(str(folders("mistral")), {"full_cache": False}).window_bytes is None
+    assert (
+        HuggingFaceModel.traits(str(folders("mistral")), {"full_cache": False}).window_bytes is None
+    )
     assert HuggingFaceModel.traits(str(folders("llama")), {}).window_bytes is None
     grid = {"lengths": "40k", "depths": "50", "model_options": {"allow_beyond": True}}
     settings = configure(None, {"model": f"hf/{folders('mistral')}", **grid})
@@ -379,20 +407,29 @@ def test_a_plan_says_what_windows_that_keep_all_take(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "bamba"])
-def test_a_run_caches_what_its_plan_promised(folders: Folders, tmp_path: Path, architecture: str) -> None:
+def test_a_run_caches_what_its_plan_promised(
+    folders: Folders, tmp_path: Path, architecture: str
+) -> None:
     grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
     settings = configure(None, {"model": f"hf/{folders(architecture)}", **grid})
     session = Session.open(prepare(settings), tmp_path / "run")
     asyncio.run(session.run(make_model(settings), View()))
     records = list(session.folder.records())
     assert sum(record.shared_tokens or 0 for record in records) > 1000
-    assert [record.cached_tokens for record in records] == [record.shared_tokens for record in records]
+    assert [record.cached_tokens for record in records] == [
+        record.shared_tokens for record in records
+    ]
 
 
 def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) -> None:
     settings = configure(
         None,
-        {"model": f"hf/{folders('mamba')}", "lengths": "300", "depths": "0,50", "max_answer_tokens": 4},
+        {
+            "model": f"hf/{folders('mamba')}",
+            "lengths": "300",
+            "depths": "0,50",
+            "max_answer_tokens": 4,
+        },
     )
     session = Session.open(prepare(settings), tmp_path / "run")
     asyncio.run(session.run(make_model(settings), View()))
@@ -401,7 +438,9 @@ def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) 
     assert "every prompt is computed in full" in note
 
 
-def test_sharing_can_be_left_off_as_the_reference_of_every_mode(folder: Path, asked: list[Trial]) -> None:
+def test_sharing_can_be_left_off_as_the_reference_of_every_mode(
+    folder: Path, asked: list[Trial]
+) -> None:
     shared, alone = ask(folder, asked), ask(folder, asked, share=False)
     assert [answer.text for answer in alone] == [answer.text for answer in shared]
     assert [answer.cached_tokens for answer in alone] == [0] * len(asked)
@@ -445,8 +484,15 @@ def test_planning_imports_neither_torch_nor_transformers(folder: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(folder: Path, tmp_path: Path) -> None:
-    given = {"lengths": "300,600", "depths": "0,50,100", "max_answer_tokens": 6, "scorer": "logprob"}
+def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(
+    folder: Path, tmp_path: Path
+) -> None:
+    given = {
+        "lengths": "300,600",
+        "depths": "0,50,100",
+        "max_answer_tokens": 6,
+        "scorer": "logprob",
+    }
     settings = configure(None, {"model": f"hf/{folder}", **given})
     session = Session.open(prepare(settings), tmp_path / "run")
     model = make_model(settings)
@@ -480,11 +526,17 @@ def test_log_probabilities_are_those_of_an_uncached_pass_and_change_no_answer(
         asked, plain, ask(folder, asked, replace(SHORT, logprobs=True)), strict=True
     ):
         told, ids = answer.logprobs, trial.prompt.ids
-        assert (without.logprobs, answer.text, answer.finish) == (None, without.text, without.finish)
+        assert (without.logprobs, answer.text, answer.finish) == (
+            None,
+            without.text,
+            without.finish,
+        )
         assert told is not None
         assert (told.way, told.start) == ("generated", len(ids))
         assert len(told.tokens) == answer.completion_tokens + (answer.finish == "stop")
-        chosen = model.generate(torch.tensor(ids[None].astype(np.int64)), max_new_tokens=6, do_sample=False)
+        chosen = model.generate(
+            torch.tensor(ids[None].astype(np.int64)), max_new_tokens=6, do_sample=False
+        )
         rows = model(chosen).logits[0, len(ids) - 1 : -1].detach().numpy()
         expected = likelihoods(rows, chosen[0, len(ids) :].numpy())
         assert told.nats == pytest.approx([row[1] for row in expected], abs=1e-4)

@@ -1,4 +1,5 @@
-"""Models whose cache does not serve every prompt: found out when they load, and asked right or refused."""
+"""Models whose cache does not serve every prompt: found out when they load, and asked right or
+refused."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.walk import Ids, Walk
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-transformers = pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+transformers = pytest.importorskip(
+    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+)
 
 from needlemap.models.hf_cache import configured_switch, switch_of  # noqa: E402
 from needlemap.models.hf_check import settle  # noqa: E402
@@ -116,8 +119,8 @@ def model(name: str) -> Any:
 
 
 def prompts() -> list[Ids]:
-    """Of 20 to 120 tokens, long and short by turns, that share what they begin with. One ends just before the
-    switch, so that its answer crosses it; others reach it exactly, or pass it by one."""
+    """Of 20 to 120 tokens, long and short by turns, that share what they begin with. One ends just
+    before the switch, so that its answer crosses it; others reach it exactly, or pass it by one."""
     draw = np.random.default_rng(1)
     trunk = draw.integers(5, 256, 120)
     found = []
@@ -162,7 +165,8 @@ def uncached(model: Any, ids: Ids) -> tuple[int, ...]:
 
 
 def asked(engine: HuggingFaceEngine, walk: Sequence[Ids]) -> tuple[list[tuple[int, ...]], int]:
-    """Answers, and how many prompt tokens came from the cache. Prompts know where later ones part."""
+    """Answers, and how many prompt tokens came from the cache. Prompts know where later ones
+    part."""
     asking = Walk(engine, [])
     found = [asking.ask(ids, ANSWER, partings=(20, 30, 50)) for ids in walk]
     return [each.answer for each in found], sum(each.cached for each in found)
@@ -193,7 +197,9 @@ def test_the_switch_is_found_by_asking_the_rotary_modules_and_told(name: str) ->
 
 
 @pytest.mark.parametrize("name", ["llama longrope", "llama dynamic"])
-def test_a_given_answer_that_crosses_the_switch_is_weighed_as_it_would_be_written(name: str) -> None:
+def test_a_given_answer_that_crosses_the_switch_is_weighed_as_it_would_be_written(
+    name: str,
+) -> None:
     engine = HuggingFaceEngine(model(name), 2048)
     ids = prompts()[3]
     said = Walk(engine, []).ask(ids, ANSWER).answer
@@ -227,8 +233,8 @@ def own(kind: Any, **fields: Any) -> Any:
 
 
 class Remembering(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
-    """Code of one's own with a running state beside its cache: cropping the cache does not bring it back.
-    forgets: a text that starts from nothing begins with no state."""
+    """Code of one's own with a running state beside its cache: cropping the cache does not bring it
+    back. forgets: a text that starts from nothing begins with no state."""
 
     forgets = True
 
@@ -296,7 +302,9 @@ def test_a_check_takes_a_dozen_short_passes_and_a_longer_text() -> None:
     short = [size for size in calls if size <= 48]
     assert len(short) <= 12
     assert sum(short) < 200
-    assert len(calls) - len(short) <= 3, "one longer text, without a cache and with one, in two pieces"
+    assert len(calls) - len(short) <= 3, (
+        "one longer text, without a cache and with one, in two pieces"
+    )
     assert sum(calls) - sum(short) <= 2 * 640
 
 
@@ -368,7 +376,9 @@ def test_attention_that_picks_its_tokens_is_computed_in_one_piece() -> None:
 
 
 @pytest.mark.parametrize("name", ["xlnet", "xlm", "cpmant"])
-def test_a_model_that_looks_ahead_and_prepares_its_own_generate_is_asked_through_that(name: str) -> None:
+def test_a_model_that_looks_ahead_and_prepares_its_own_generate_is_asked_through_that(
+    name: str,
+) -> None:
     engine = HuggingFaceEngine(model(name), 17)
     (note,) = settle(engine)
     assert "asked anew of its own `generate`" in note
@@ -388,7 +398,8 @@ def test_a_given_answer_is_weighed_through_a_model_s_own_generate() -> None:
 
 
 class Jumpy(transformers.LlamaForCausalLM):  # type: ignore[misc, name-defined]
-    """Code of one's own that jumps by a hair of rounding, as experts picked by one do. jump: how far."""
+    """Code of one's own that jumps by a hair of rounding, as experts picked by one do. jump: how
+    far."""
 
     jump = 0.005
 

@@ -89,7 +89,9 @@ def test_a_spread_model_answers_as_one_on_one_device_from_one_cache(
     expected, found = ask(folder, asked), ask(folder, asked, **options)
     assert texts(found) == texts(expected)
     assert len(set(texts(found))) > 1
-    assert [answer.cached_tokens for answer in found] == [answer.cached_tokens for answer in expected]
+    assert [answer.cached_tokens for answer in found] == [
+        answer.cached_tokens for answer in expected
+    ]
     assert sum(answer.cached_tokens or 0 for answer in found) > 500
 
 
@@ -121,7 +123,9 @@ def test_each_layers_cache_lies_where_its_layer_computes(folder: Path, asked: li
         ({"max_memory": 3}, "Option 'max_memory'"),
     ],
 )
-def test_options_that_cannot_be_met_are_refused(folder: Path, options: dict[str, Any], message: str) -> None:
+def test_options_that_cannot_be_met_are_refused(
+    folder: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SettingsError, match=message):
         HuggingFaceModel(str(folder), **options)
 
@@ -188,12 +192,16 @@ def test_quantised_weights_answer_as_from_an_empty_cache(
         ({"bits": 4}, "quant_method"),
     ],
 )
-def test_a_misspelt_quantisation_is_refused(folder: Path, fields: dict[str, Any], message: str) -> None:
+def test_a_misspelt_quantisation_is_refused(
+    folder: Path, fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SettingsError, match=message):
         HuggingFaceModel(str(folder), quantization_config=fields)
 
 
-def test_a_quantised_folder_that_lacks_its_package_says_what_to_install(folder: Path, tmp_path: Path) -> None:
+def test_a_quantised_folder_that_lacks_its_package_says_what_to_install(
+    folder: Path, tmp_path: Path
+) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     config = json.loads((copy / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32}
@@ -220,7 +228,9 @@ class OwnModel(LlamaForCausalLM):
 @pytest.fixture
 def own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The model, of a kind that only its own file knows."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
     copy = Path(shutil.copytree(folder, tmp_path / "own"))
     config = json.loads((copy / "config.json").read_text())
     named = {"AutoConfig": "own_code.OwnConfig", "AutoModelForCausalLM": "own_code.OwnModel"}
@@ -231,7 +241,13 @@ def own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def settings(folder: Path, **more: Any) -> Any:
-    given = {"model": f"hf/{folder}", "lengths": "300", "depths": "50", "max_answer_tokens": 6, **more}
+    given = {
+        "model": f"hf/{folder}",
+        "lengths": "300",
+        "depths": "50",
+        "max_answer_tokens": 6,
+        **more,
+    }
     return configure(None, given)
 
 
@@ -293,7 +309,9 @@ def test_more_layers_than_any_model_has_are_refused_before_they_are_built(
         {"dtype": "x"},
     ],
 )
-def test_a_configuration_of_wrong_values_is_words(folder: Path, tmp_path: Path, odd: dict[str, Any]) -> None:
+def test_a_configuration_of_wrong_values_is_words(
+    folder: Path, tmp_path: Path, odd: dict[str, Any]
+) -> None:
     spoilt = Path(shutil.copytree(folder, tmp_path / "spoilt"))
     config = json.loads((spoilt / "config.json").read_text())
     (spoilt / "config.json").write_text(json.dumps({**config, **odd}))

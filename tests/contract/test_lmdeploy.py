@@ -1,8 +1,9 @@
 """The `lmdeploy` back end against the installed package.
 
-Its engines need an NVIDIA GPU. So every name and argument that the back end uses is looked up in the real
-package; and the real pipeline, sessions, checks and batching run here, on top of an engine that stands in for
-the CUDA part alone: it speaks LMDeploy's `EngineOutput` and computes with a real transformer on the CPU.
+Its engines need an NVIDIA GPU. So every name and argument that the back end uses is looked up in
+the real package; and the real pipeline, sessions, checks and batching run here, on top of an engine
+that stands in for the CUDA part alone: it speaks LMDeploy's `EngineOutput` and computes with a real
+transformer on the CPU.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
-from needlemap.models.lmdeploy import _REFUSALS, OURS, LMDeployModel, engine_config, generation, refusal  # noqa: E402
+from needlemap.models.lmdeploy import (  # noqa: E402
+    _REFUSALS,
+    OURS,
+    LMDeployModel,
+    engine_config,
+    generation,
+    refusal,
+)
 
 Folders = Callable[..., Path]
 SHORT = Decoding(max_answer_tokens=6)
@@ -61,14 +69,27 @@ def names(config: Any) -> set[str]:
 def test_each_option_is_one_of_the_engines_own() -> None:
     turbomind, pytorch = names(lmdeploy.TurbomindEngineConfig), names(lmdeploy.PytorchEngineConfig)
     assert options() <= turbomind | pytorch
-    needed = {"session_len", "tp", "max_batch_size", "quant_policy", "enable_prefix_caching", "dtype"}
+    needed = {
+        "session_len",
+        "tp",
+        "max_batch_size",
+        "quant_policy",
+        "enable_prefix_caching",
+        "dtype",
+    }
     assert needed | {"cache_max_entry_count", "model_format"} <= turbomind & pytorch
     assert "rope_scaling_factor" in turbomind
 
 
 @pytest.mark.parametrize("engine", ["turbomind", "pytorch"])
 def test_an_engines_options_arrive_as_given(engine: str) -> None:
-    shared = {"session_len": 200_000, "tp": 4, "max_batch_size": 8, "quant_policy": 8, "dtype": "bfloat16"}
+    shared = {
+        "session_len": 200_000,
+        "tp": 4,
+        "max_batch_size": 8,
+        "quant_policy": 8,
+        "dtype": "bfloat16",
+    }
     shared |= {"enable_prefix_caching": True, "cache_max_entry_count": 0.7}
     config = engine_config(lmdeploy, engine, shared)
     assert {name: getattr(config, name) for name in shared} == shared
@@ -77,7 +98,11 @@ def test_an_engines_options_arrive_as_given(engine: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "wrong", "message"),
     [
-        ("turbomind", {"block_size": 64}, "'block_size'. It is one of --model-options engine=pytorch"),
+        (
+            "turbomind",
+            {"block_size": 64},
+            "'block_size'. It is one of --model-options engine=pytorch",
+        ),
         ("pytorch", {"rope_scaling_factor": 2.0}, "Engine 'pytorch' of lmdeploy .* has no option"),
         ("pytorch", {"of_another_release": 1}, "has no option 'of_another_release'.$"),
         ("turbomind", {"quant_policy": 5}, "does not take that: .*quant_policy"),
@@ -85,7 +110,9 @@ def test_an_engines_options_arrive_as_given(engine: str) -> None:
         ("pytorch", {"cache_max_entry_count": 3.0}, "invalid cache_max_entry_count"),
     ],
 )
-def test_what_an_engine_does_not_take_is_refused_in_its_words(engine: str, wrong: Any, message: str) -> None:
+def test_what_an_engine_does_not_take_is_refused_in_its_words(
+    engine: str, wrong: Any, message: str
+) -> None:
     with pytest.raises(SettingsError, match=message):
         engine_config(lmdeploy, engine, wrong)
 
@@ -103,7 +130,9 @@ def test_everything_that_the_back_end_calls_takes_what_it_gives() -> None:
 
     opened = {"model_path", "backend_config", "log_level", "trust_remote_code"}
     assert opened <= parameters(lmdeploy.pipeline)
-    assert {"messages", "session_id", "gen_config", "input_ids"} <= parameters(AsyncEngine.preprocess)
+    assert {"messages", "session_id", "gen_config", "input_ids"} <= parameters(
+        AsyncEngine.preprocess
+    )
     assert inspect.iscoroutinefunction(AsyncEngine.preprocess)
     assert parameters(AsyncEngine.safe_run) == {"self", "handle", "session", "kwargs"}
     assert parameters(EngineSession.request_handle) == {"self"}
@@ -135,12 +164,21 @@ def test_answers_are_greedy_unless_there_is_a_temperature() -> None:
     greedy = generation(lmdeploy, Decoding(max_answer_tokens=9))
     assert (greedy.do_sample, greedy.max_new_tokens) == (False, 9)
     drawn = generation(lmdeploy, Decoding(temperature=0.7, seed=3, request={"top_p": 0.9}))
-    assert (drawn.do_sample, drawn.temperature, drawn.random_seed, drawn.top_p) == (True, 0.7, 3, 0.9)
+    assert (drawn.do_sample, drawn.temperature, drawn.random_seed, drawn.top_p) == (
+        True,
+        0.7,
+        3,
+        0.9,
+    )
 
 
 @pytest.mark.parametrize(
     ("request_fields", "message"),
-    [({"top_pp": 1}, "Did you mean 'top_p'"), ({"do_sample": True}, "takes no"), ({"top_p": 3}, "not take")],
+    [
+        ({"top_pp": 1}, "Did you mean 'top_p'"),
+        ({"do_sample": True}, "takes no"),
+        ({"top_p": 3}, "not take"),
+    ],
 )
 def test_unknown_request_fields_are_refused(request_fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Unmeasured, match=message) as refused:
@@ -151,7 +189,9 @@ def test_unknown_request_fields_are_refused(request_fields: dict[str, Any], mess
 def test_refusals_mean_what_their_codes_say() -> None:
     from lmdeploy.serve.core.exceptions import ErrorCode, RequestError
 
-    long = refusal(RequestError(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "Input length (9) must be smaller"))
+    long = refusal(
+        RequestError(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "Input length (9) must be smaller")
+    )
     assert (long.failure, "Input length (9)" in str(long)) == (Failure.TOO_LONG, True)
     full = RequestError(ErrorCode.INTERNAL_ERROR)
     full.__cause__ = RuntimeError("CUDA out of memory. Tried to allocate")
@@ -173,7 +213,8 @@ def test_without_a_gpu_the_engine_itself_says_so(folders: Folders) -> None:
 
 
 class Engine:
-    """Stands in for `lmdeploy.pytorch.engine.Engine`: answers with transformers, keeps blocks of prefixes.
+    """Stands in for `lmdeploy.pytorch.engine.Engine`: answers with transformers, keeps blocks of
+    prefixes.
 
     trouble: what happens to the next prompt ('slow', 'memory', 'raise').
     """
@@ -237,7 +278,9 @@ class Engine:
             return 0
         ends = range(BLOCK, len(ids), BLOCK)
         blocks = [np.array(ids[:end], np.int32).tobytes() for end in ends]
-        found = next((place for place, block in enumerate(blocks) if block not in self.held), len(blocks))
+        found = next(
+            (place for place, block in enumerate(blocks) if block not in self.held), len(blocks)
+        )
         self.held.update(blocks)
         return found * BLOCK
 
@@ -338,7 +381,9 @@ def test_an_answer_ends_at_the_models_own_stop_tokens(
 ) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     said = ask(HuggingFaceModel(str(folder)), asked[:1])[0].text
-    ids = Tokenizer.from_file(str(copy / "tokenizer.json")).encode(said, add_special_tokens=False).ids
+    ids = (
+        Tokenizer.from_file(str(copy / "tokenizer.json")).encode(said, add_special_tokens=False).ids
+    )
     generation_config = json.loads((copy / "generation_config.json").read_text())
     generation_config["eos_token_id"] = [4, ids[-1]]
     (copy / "generation_config.json").write_text(json.dumps(generation_config))
@@ -346,7 +391,11 @@ def test_an_answer_ends_at_the_models_own_stop_tokens(
         ask(model, asked[:1])[0]
         for model in (LMDeployModel(str(copy), engine="pytorch"), HuggingFaceModel(str(copy)))
     )
-    assert (ours.text, ours.finish, ours.completion_tokens) == (theirs.text, "stop", theirs.completion_tokens)
+    assert (ours.text, ours.finish, ours.completion_tokens) == (
+        theirs.text,
+        "stop",
+        theirs.completion_tokens,
+    )
     assert ours.completion_tokens is not None
     assert ours.completion_tokens < 6
 

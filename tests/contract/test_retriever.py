@@ -1,4 +1,5 @@
-"""A small real model, trained to find one kind of needle within 256 tokens: the whole way through a run."""
+"""A small real model, trained to find one kind of needle within 256 tokens: the whole way through a
+run."""
 
 from __future__ import annotations
 
@@ -56,6 +57,8 @@ def test_it_finds_the_needle_within_the_length_it_was_trained_on(
     assert sum(filter(None, found)) >= 0.95 * len(found)
 
 
-def test_it_loses_it_at_the_far_end_of_four_times_that_length(given: dict[str, Any], tmp_path: Path) -> None:
+def test_it_loses_it_at_the_far_end_of_four_times_that_length(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
     found = scores({**given, "lengths": "1100", "depths": "0", "repeats": 8}, tmp_path / "run")
     assert sum(filter(None, found)) <= 2

@@ -1,4 +1,5 @@
-"""The suite of all families asked of a real transformer at 1k and 2k tokens, as in a user's hands."""
+"""The suite of all families asked of a real transformer at 1k and 2k tokens, as in a user's
+hands."""
 
 from __future__ import annotations
 
@@ -19,25 +20,38 @@ def test_every_family_is_measured_and_one_cache_serves_them_all(
 ):
     """Nothing but its wording: a model of random weights knows no answer."""
     folder = folders("llama", chat=chat)
-    flags = ("--model", f"hf/{folder}", "--model-options", "device=cpu", "--model-options", "dtype=float32")
+    flags = (
+        "--model",
+        f"hf/{folder}",
+        "--model-options",
+        "device=cpu",
+        "--model-options",
+        "dtype=float32",
+    )
     ended = typed("run", "suite:smoke", *flags, "--max-answer-tokens", 8, "-o", "s", "--quiet")
     families = load_suite("smoke").families
     rows = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines() if line.strip()}
     for family in families:
         records = list(RunFolder(tmp_path / "s" / family).records())
         assert {record.length_tokens for record in records} == {1000, 2000}
-        assert all(record.scored and record.prompt_tokens == record.prompt.tokens for record in records)
+        assert all(
+            record.scored and record.prompt_tokens == record.prompt.tokens for record in records
+        )
         assert all(record.prompt_tokens <= record.length_tokens - 8 for record in records)
         assert int(rows[family][-1]) == len({record.prompt.sha256 for record in records})
     assert rows["family"][:2] == ["1k", "2k"]
     assert len(rows["mean"]) == 3
-    asked = [record for family in families for record in RunFolder(tmp_path / "s" / family).records()]
+    asked = [
+        record for family in families for record in RunFolder(tmp_path / "s" / family).records()
+    ]
     assert all(
         record.cached_tokens >= record.shared_tokens for record in asked
     )  # of the family before it, too
 
 
-def test_a_family_in_a_suite_is_answered_as_alone(folders: Callable[..., Path], typed, tmp_path: Path):
+def test_a_family_in_a_suite_is_answered_as_alone(
+    folders: Callable[..., Path], typed, tmp_path: Path
+):
     """The model and its cache stay from one family to the next."""
     (tmp_path / "two.yaml").write_text(
         "settings: {lengths: [600, 900], depths: [0, 50, 100], max_answer_tokens: 8}\n"

@@ -1,4 +1,5 @@
-"""The real harnesses, each in a process of its own: their imports warn, and change what others import.
+"""The real harnesses, each in a process of its own: their imports warn, and change what others
+import.
 
 What is missing skips, with its reason; in CI (NEEDLEMAP_REQUIRE_REAL_PARTS) it fails.
 """
@@ -18,7 +19,10 @@ import pytest
 
 HERE = Path(__file__).parent
 collect_ignore_glob = ["in_*.py"]  # scripts
-HARNESSES = {"inspect": ("inspect_ai", "needlemap[inspect]"), "lm_eval": ("lm_eval", "needlemap[lm-eval]")}
+HARNESSES = {
+    "inspect": ("inspect_ai", "needlemap[inspect]"),
+    "lm_eval": ("lm_eval", "needlemap[lm-eval]"),
+}
 Host = Callable[..., Any]
 
 
@@ -29,7 +33,9 @@ def started(harness: str, command: list[str], folder: Path) -> subprocess.Comple
         pytest.skip(f"no {package} here: pip install '{remedy}'")
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "INSPECT_DISPLAY": "none"}
     whole = [sys.executable, "-W", "ignore", *command]
-    return subprocess.run(whole, capture_output=True, text=True, cwd=folder, env=environment, timeout=280)
+    return subprocess.run(
+        whole, capture_output=True, text=True, cwd=folder, env=environment, timeout=280
+    )
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs tasks in Inspect with a model that answers as it is told; prints what came of each.
 
-Arguments: runs, each with task ('' for sums), args, answers (by a part of the prompt), folder, format.
+Arguments: runs, each with task ('' for sums), args, answers (by a part of the prompt), folder,
+format.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ RUNS = json.loads(sys.argv[1])["runs"]
 
 @task
 def sums() -> Task:
-    samples = [Sample(id=f"s{n}", input=f"What is {n} and {n}?", target=str(2 * n)) for n in range(60)]
+    samples = [
+        Sample(id=f"s{n}", input=f"What is {n} and {n}?", target=str(2 * n)) for n in range(60)
+    ]
     return Task(dataset=samples, solver=generate(), scorer=[match(), includes()])
 
 
@@ -33,9 +36,13 @@ class Told:
 
     def __call__(self, messages: list[Any], *_: Any) -> ModelOutput:
         self.asked.append([(message.role, message.text) for message in messages])
-        said = next((words for part, words in self.answers.items() if part in messages[-1].text), "no")
+        said = next(
+            (words for part, words in self.answers.items() if part in messages[-1].text), "no"
+        )
         output = ModelOutput.from_content("mockllm/model", said)
-        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it asks the network
+        output.usage = ModelUsage(
+            input_tokens=1, output_tokens=1, total_tokens=2
+        )  # else it asks the network
         return output
 
 

@@ -1,7 +1,8 @@
-"""Runs tasks in lm-evaluation-harness with a model that answers as it is told; prints what came of each.
+"""Runs tasks in lm-evaluation-harness with a model that answers as it is told; prints what came of
+each.
 
-Arguments: runs, each with tasks (names), include (a folder of task files), metadata, answers (by a part of
-the prompt), chat, out (a folder for samples, '' for none).
+Arguments: runs, each with tasks (names), include (a folder of task files), metadata, answers (by a
+part of the prompt), chat, out (a folder for samples, '' for none).
 """
 
 from __future__ import annotations
@@ -32,8 +33,13 @@ class Told(LM):
         self.how.extend(request.arguments[1] for request in requests)
         return [self._answer(str(request.arguments[0])) for request in requests]
 
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        likes = [self.answers.get(request.arguments[0], " a") == request.arguments[1] for request in requests]
+    def loglikelihood(
+        self, requests: list[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        likes = [
+            self.answers.get(request.arguments[0], " a") == request.arguments[1]
+            for request in requests
+        ]
         return [(-1.0 + like, like) for like in likes]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
@@ -49,7 +55,9 @@ class Told(LM):
     def chat_template(self, chat_template: bool | str = False) -> str:
         return "messages as JSON"
 
-    def apply_chat_template(self, chat_history: list[Any], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self, chat_history: list[Any], add_generation_prompt: bool = True
+    ) -> str:
         return json.dumps([[each["role"], each["content"]] for each in chat_history])
 
 

@@ -25,8 +25,13 @@ def workflow() -> Any:
 
 @pytest.fixture
 def steps(workflow: Any, tmp_path: Path) -> Any:
-    """Runs named steps as GitHub does, by `bash -eo pipefail`; their exit codes, and the summary."""
-    lines = {step["name"]: step["run"] for step in workflow["jobs"]["long-context"]["steps"] if "run" in step}
+    """Runs named steps as GitHub does, by `bash -eo pipefail`; their exit codes, and the
+    summary."""
+    lines = {
+        step["name"]: step["run"]
+        for step in workflow["jobs"]["long-context"]["steps"]
+        if "run" in step
+    }
     summary = tmp_path / "summary.md"
 
     def run(changed: str, *names: str) -> tuple[list[int], str]:

@@ -1,4 +1,5 @@
-"""Our families in Inspect and lm-evaluation-harness: the same prompts byte for byte, the same scores."""
+"""Our families in Inspect and lm-evaluation-harness: the same prompts byte for byte, the same
+scores."""
 
 from __future__ import annotations
 
@@ -53,7 +54,12 @@ def by_scorer(
     said = [{**line, "answer": answers.get(line["question"], "no")} for line in lines]
     (tmp_path / "said.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))
     needlemap(
-        "score", str(tmp_path / "said.jsonl"), "--scorer", "recall", "-o", str(tmp_path / "scored.jsonl")
+        "score",
+        str(tmp_path / "said.jsonl"),
+        "--scorer",
+        "recall",
+        "-o",
+        str(tmp_path / "scored.jsonl"),
     )
     scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
     return [each["score"] for each in scored]
@@ -105,12 +111,16 @@ def test_inspect_asks_the_bytes_that_the_command_writes_and_scores_as_it_does(
     ],
 )
 def test_what_is_typed_wrong_at_inspects_own_command_is_said_in_words(inspect, typed, words):
-    shown = inspect("eval", "needlemap/multikey", *typed, "--model", "mockllm/model", "--display", "plain")
+    shown = inspect(
+        "eval", "needlemap/multikey", *typed, "--model", "mockllm/model", "--display", "plain"
+    )
     assert words in " ".join(shown.split())
     assert "Traceback" not in shown
 
 
-def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(host, by_command, needlemap, tmp_path):
+def test_a_log_of_inspect_holds_recipes_and_no_context_and_makes_a_map(
+    host, by_command, needlemap, tmp_path
+):
     lines = by_command("--task", "multikey")
     (found,) = host(
         "in_inspect", {"task": "needlemap/multikey", "args": GRID, "answers": {}, "folder": "logs"}
@@ -133,7 +143,11 @@ def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_doe
     host, by_command, needlemap, task_files, tmp_path
 ):
     text, chat = by_command("--task", "multikey", *TEXT), by_command("--task", "multikey")
-    given = {"tasks": ["needlemap_multikey"], "include": task_files, "metadata": {"needlemap": GRID}}
+    given = {
+        "tasks": ["needlemap_multikey"],
+        "include": task_files,
+        "metadata": {"needlemap": GRID},
+    }
     answers = [some_right(lines) for lines in (text, chat)]
     plain, talked = host(
         "in_lm_eval",
@@ -142,8 +156,13 @@ def test_the_harness_asks_the_bytes_that_the_command_writes_and_scores_as_it_doe
     )
     greedy = {"until": [], "do_sample": False, "temperature": 0.0}
     assert [plain["how"][0], talked["how"][0]] == [{**greedy, "max_gen_toks": n} for n in (300, 50)]
-    with pytest.raises(AssertionError, match="max_length=900 would cut the beginning of prompts off"):
-        host("in_lm_eval", {**given, "answers": {}, "metadata": {"needlemap": GRID, "max_length": 900}})
+    with pytest.raises(
+        AssertionError, match="max_length=900 would cut the beginning of prompts off"
+    ):
+        host(
+            "in_lm_eval",
+            {**given, "answers": {}, "metadata": {"needlemap": GRID, "max_length": 900}},
+        )
     assert hashes(plain["asked"]) == hashes(line["prompt"] for line in text)
     assert hashes(map(json.loads, talked["asked"])) == hashes(map(messages, chat))
     for found, lines, said in ((plain, text, answers[0]), (talked, chat, answers[1])):

@@ -1,4 +1,5 @@
-"""Logs that the real harnesses wrote, of a benchmark that is not ours, compare as statsmodels compares."""
+"""Logs that the real harnesses wrote, of a benchmark that is not ours, compare as statsmodels
+compares."""
 
 from __future__ import annotations
 
@@ -51,7 +52,10 @@ def test_two_logs_of_inspect_compare_as_statsmodels_does_packed_or_as_json(host,
 
 def test_two_outputs_of_the_harness_compare_as_statsmodels_does(host, tmp_path):
     questions = [f"Which letter has number {n}?" for n in range(60)]
-    docs = [{"question": q, "choices": ["a", "b", "c"], "answer": n % 3} for n, q in enumerate(questions)]
+    docs = [
+        {"question": q, "choices": ["a", "b", "c"], "answer": n % 3}
+        for n, q in enumerate(questions)
+    ]
     data = tmp_path / "quiz.jsonl"
     data.write_text("".join(json.dumps(doc) + "\n" for doc in docs))
     (tmp_path / "tasks").mkdir()
@@ -60,7 +64,8 @@ def test_two_outputs_of_the_harness_compare_as_statsmodels_does(host, tmp_path):
     arms = {"a": {q: right[q] for q in questions[9:]}, "b": {q: right[q] for q in questions[:31]}}
     shared = {"tasks": ["quiz"], "include": str(tmp_path / "tasks")}
     host(
-        "in_lm_eval", *({**shared, "answers": each, "out": str(tmp_path / arm)} for arm, each in arms.items())
+        "in_lm_eval",
+        *({**shared, "answers": each, "out": str(tmp_path / arm)} for arm, each in arms.items()),
     )
     hits = [[answers.get(q, " a") == right[q] for q in questions] for answers in arms.values()]
     found = compare(tmp_path / "a", tmp_path / "b")
@@ -92,11 +97,13 @@ try:
 except NeedlemapError as error:
     print(error)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
+"""  # noqa: E501
 
 
 def test_a_log_of_50_kb_that_unpacks_to_more_than_a_gigabyte_takes_little_memory(tmp_path):
-    pytest.importorskip("zipfile_zstd", reason="no inspect_ai here: pip install 'needlemap[inspect]'")
+    pytest.importorskip(
+        "zipfile_zstd", reason="no inspect_ai here: pip install 'needlemap[inspect]'"
+    )
     command = [sys.executable, "-c", BOMB, str(tmp_path / "bomb.eval")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     said, grown_mb = done.stdout.splitlines()

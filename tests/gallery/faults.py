@@ -67,7 +67,8 @@ def _patched(attend: Attend) -> Iterator[None]:
 
 
 def masked(queries: Array, keys: Array, values: Array, seen: Callable[[Any, Any], Any]) -> Array:
-    """Causal attention in which position i sees position j only where `seen(i, j)` holds, or i is j."""
+    """Causal attention in which position i sees position j only where `seen(i, j)` holds, or i is
+    j."""
     tokens, whole = queries.shape[1], keys.shape[1]
     at, place = np.arange(whole - tokens, whole)[:, None], np.arange(whole)[None]
     allowed = (place <= at) & (seen(at, place) | (place == at))
@@ -88,7 +89,9 @@ class LastBlockOfAHit(Engine):
     def reread(self, kept: int) -> None:
         start = kept - kept % 16 - 16
         if start >= 32:
-            self._cache[:, :, :, start : start + 16] = self._cache[:, :, :, start - 32 : start - 16].copy()
+            self._cache[:, :, :, start : start + 16] = self._cache[
+                :, :, :, start - 32 : start - 16
+            ].copy()
 
 
 class OffByOneAfterAHit(Engine):
@@ -144,7 +147,9 @@ class ScaledPositions(Engine):
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
         width = self._weights.head_width
         angles = (
-            0.9 * np.arange(start, stop)[:, None] * self._weights.theta ** (-np.arange(0, width, 2) / width)
+            0.9
+            * np.arange(start, stop)[:, None]
+            * self._weights.theta ** (-np.arange(0, width, 2) / width)
         )
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -193,14 +198,17 @@ class ShardsMergedInAnotherBase(Engine):
         scores = queries @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(queries.shape[-1]))
         half = keys.shape[1] // 2
         parts = []
-        for part, held in ((scores[..., :half], values[:, :half]), (scores[..., half:], values[:, half:])):
+        for part, held in (
+            (scores[..., :half], values[:, :half]),
+            (scores[..., half:], values[:, half:]),
+        ):
             weights = np.exp(part)
             total = weights.sum(axis=-1, keepdims=True)
             parts.append((weights @ held / total, np.log(total)))
         merged = [2.0**length for _, length in parts]  # e was meant
-        mixed: Array = sum(part * weight for (part, _), weight in zip(parts, merged, strict=True)) / sum(
-            merged
-        )
+        mixed: Array = sum(
+            part * weight for (part, _), weight in zip(parts, merged, strict=True)
+        ) / sum(merged)
         return mixed.astype(np.float32)
 
 
@@ -208,7 +216,9 @@ class CutWalk(Walk):
     """Prompts lose their first eighth."""
 
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        return super().ask(ids[len(ids) // 8 :] if len(ids) > 120 else ids, max_answer_tokens, **more)
+        return super().ask(
+            ids[len(ids) // 8 :] if len(ids) > 120 else ids, max_answer_tokens, **more
+        )
 
 
 class SilentCutWalk(CutWalk):
@@ -270,7 +280,9 @@ class UnderLoad:
         self.waiting += 1
         try:
             await asyncio.sleep(0.01)
-            ids = np.array(self.model._vocabulary.encode(text, add_special_tokens=False).ids, np.int32)
+            ids = np.array(
+                self.model._vocabulary.encode(text, add_special_tokens=False).ids, np.int32
+            )
             if self.waiting > 1 and self.random.random() < 0.9:
                 middle = len(ids) // 2
                 ids[middle - 30 : middle + 30] = ids[4]
@@ -286,7 +298,8 @@ NEEDLE = re.compile(r"The locker code for (\w+) is (\d+)\.")
 
 
 async def noisy(text: str) -> str:
-    """A sound server whose answers differ, now and then, when it is asked again: one in forty is wrong."""
+    """A sound server whose answers differ, now and then, when it is asked again: one in forty is
+    wrong."""
     asked = text.rpartition("locker code for ")[2].partition("?")[0]
     code = dict(NEEDLE.findall(text))[asked]
     return f"{asked}: {code if NOISE.random() > 1 / 40 else NOISE.randrange(10**6, 10**7)}"

@@ -58,8 +58,8 @@ LONGEST = 256  # tokens that the model in the box was trained on
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A fault. probe: what must find it. make: the model in the box with it; None where `flags` name a model
-    that has it."""
+    """A fault. probe: what must find it. make: the model in the box with it; None where `flags`
+    name a model that has it."""
 
     name: str
     about: str
@@ -130,7 +130,8 @@ MUTANTS = (
     ),
     Mutant(
         "race-over-rows",
-        "Now and then rows of the cache are overwritten; the same prompt is right and wrong in turn.",
+        "Now and then rows of the cache are overwritten; the same prompt is right and wrong in "
+        "turn.",
         "https://github.com/ikawrakow/ik_llama.cpp/issues/2083",
         "same",
         _engine(RaceOverRows),
@@ -232,7 +233,9 @@ SOUND = {  # servers that nothing is wrong with: flags, and what makes the model
 }
 
 
-def examined(mutant: Mutant | None, folder: Path, probes: Collection[str] = tuple(PROBES)) -> list[Finding]:
+def examined(
+    mutant: Mutant | None, folder: Path, probes: Collection[str] = tuple(PROBES)
+) -> list[Finding]:
     """What a check of a mutant finds; of the sound model without one."""
     if mutant is None:
         return asyncio.run(asking(BOX, folder, probes).run())

@@ -33,7 +33,11 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
     told = Asked({"max_answer_tokens": 24, **BOX}, LONGEST, probes=("window",), context=LONGEST)
     asking = Asking(Check.of(told, tmp_path / "c"), Face(), lambda _: None)
     (found,) = asyncio.run(asking.run())
-    assert (found.probe, found.state, found.worst.length_tokens) == ("window", "fail", LONGEST + 24 + 1)
+    assert (found.probe, found.state, found.worst.length_tokens) == (
+        "window",
+        "fail",
+        LONGEST + 24 + 1,
+    )
     assert "257 of its tokens were counted" in found.said
 
 
@@ -43,7 +47,9 @@ def test_every_mutant_is_meant_for_a_probe_that_there_is():
 
 
 def test_all_probes_and_all_looks_that_there_may_ever_be_share_one_alpha():
-    assert sum(level(look) for look in range(1, 100_000)) * len(PROBES) == pytest.approx(ALPHA, rel=1e-4)
+    assert sum(level(look) for look in range(1, 100_000)) * len(PROBES) == pytest.approx(
+        ALPHA, rel=1e-4
+    )
 
 
 def test_tails_are_exact():

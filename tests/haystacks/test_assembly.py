@@ -26,7 +26,7 @@ from needlemap.tokenizers import load
 for repeat in range(2):
     made = assemble(Generated(seed=4), load('cl100k_base'), 3000, order='shuffled', seed=4, repeat=repeat)
     print(sha256(made.text.data).hexdigest(), sha256(made.text.ids.tobytes()).hexdigest())
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def test_there_are_as_many_tokens_as_needed_and_not_the_whole_source(joined, nee
 
 def test_more_tokens_leave_the_beginning_as_it_is():
     short, long = (
-        assemble(Generated(), TOKENIZER, needed, order="shuffled", repeat=3).text for needed in (2000, 9000)
+        assemble(Generated(), TOKENIZER, needed, order="shuffled", repeat=3).text
+        for needed in (2000, 9000)
     )
     assert long.ids[:2000].tolist() == short.ids[:2000].tolist()
 
@@ -95,7 +96,11 @@ def test_listed_is_the_sources_own_order():
 
 
 def test_shuffled_differs_by_repeat_and_seed_and_is_the_same_again():
-    orders = [order(40, order="shuffled", seed=seed, repeat=repeat) for seed in (0, 1) for repeat in (0, 1)]
+    orders = [
+        order(40, order="shuffled", seed=seed, repeat=repeat)
+        for seed in (0, 1)
+        for repeat in (0, 1)
+    ]
     assert all(sorted(found) == list(range(40)) for found in orders)
     assert len({tuple(found) for found in orders}) == 4
     assert order(40, order="shuffled", seed=1, repeat=1) == orders[3]
@@ -112,7 +117,9 @@ def test_cumulative_is_opencompasss(shared):
 @pytest.mark.parametrize("kind", ["shuffled", "cumulative"])
 def test_a_source_without_end_gives_other_documents_to_each_repeat(kind):
     source = Generated()
-    texts = {text(assemble(source, TOKENIZER, 500, order=kind, repeat=repeat)) for repeat in range(3)}
+    texts = {
+        text(assemble(source, TOKENIZER, 500, order=kind, repeat=repeat)) for repeat in range(3)
+    }
     assert len(texts) == 3
 
 

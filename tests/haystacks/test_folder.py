@@ -39,7 +39,9 @@ def names(source: Folder | TextFiles) -> list[str]:
 
 
 def test_a_folder_is_read_with_its_subfolders_in_the_order_of_paths(tmp_path):
-    found = Folder(put(tmp_path, {"b.txt": "2", "a/z.md": "1", "B.rst": "0", "文.TXT": "4", "a10.py": "3"}))
+    found = Folder(
+        put(tmp_path, {"b.txt": "2", "a/z.md": "1", "B.rst": "0", "文.TXT": "4", "a10.py": "3"})
+    )
     assert names(found) == ["B.rst", "a/z.md", "a10.py", "b.txt", "文.TXT"]
     assert (found.name, found.endless, found.parts) == (f"folder/{tmp_path.name}", False, 5)
     assert [document.text for document in found.documents(3)] == ["2", "4"]
@@ -52,11 +54,23 @@ def test_one_document_is_a_haystack_too(tmp_path):
 
 
 def test_hidden_files_and_folders_of_dependencies_are_not_read(tmp_path):
-    unread = (".a.md", ".git/b.md", "node_modules/c.js", "x/__pycache__/d.py", "env/lib/e.py", "dist/f.md")
+    unread = (
+        ".a.md",
+        ".git/b.md",
+        "node_modules/c.js",
+        "x/__pycache__/d.py",
+        "env/lib/e.py",
+        "dist/f.md",
+    )
     put(tmp_path, dict.fromkeys((*unread, "env/pyvenv.cfg", "ours/env.md", "builder.md"), "text"))
     found = Folder(str(tmp_path))
     assert names(found) == ["builder.md", "ours/env.md"]
-    for words in ("2 hidden", "node_modules/ (dependencies", "env/ (dependencies", "dist/ (dependencies"):
+    for words in (
+        "2 hidden",
+        "node_modules/ (dependencies",
+        "env/ (dependencies",
+        "dist/ (dependencies",
+    ):
         assert words in found.told()[1]
 
 
@@ -171,7 +185,11 @@ def test_a_file_without_permission_is_named(tmp_path, monkeypatch):
 
 
 def test_texts_are_utf_8_or_marked_utf_16(tmp_path):
-    marked = {"a.txt": "\ufeffé".encode(), "b.txt": "é".encode("utf-16"), "c.txt": b"\xfe\xff\x00\xe9"}
+    marked = {
+        "a.txt": "\ufeffé".encode(),
+        "b.txt": "é".encode("utf-16"),
+        "c.txt": b"\xfe\xff\x00\xe9",
+    }
     found = Folder(put(tmp_path, marked | {"d.md": "é\r\né\ré"}))
     assert [document.text for document in found.documents()] == ["é", "é", "é", "é\né\né"]
 
@@ -181,22 +199,29 @@ def test_texts_are_utf_8_or_marked_utf_16(tmp_path):
 )
 def test_another_encoding_is_refused_by_name_with_what_to_type(tmp_path, raw, where):
     found = Folder(put(tmp_path, {"sub/a.txt": raw}))
-    with pytest.raises(HaystackError, match=rf"sub/a\.txt' is not {where}.*iconv -f latin1 -t utf-8"):
+    with pytest.raises(
+        HaystackError, match=rf"sub/a\.txt' is not {where}.*iconv -f latin1 -t utf-8"
+    ):
         names(found)
 
 
 def test_json_lines_in_a_folder_are_documents_and_other_ones_are_named(tmp_path):
     lines = '{"text": "one"}\n\n{"text": "two"}\n'
-    found = Folder(put(tmp_path, {"a.jsonl": lines, "b.jsonl": '{"text": "x"}\n{"note": "y"}', "c.md": "z"}))
+    found = Folder(
+        put(tmp_path, {"a.jsonl": lines, "b.jsonl": '{"text": "x"}\n{"note": "y"}', "c.md": "z"})
+    )
     assert names(found) == ["a.jsonl:1", "a.jsonl:3", "c.md"]
     assert found.told()[1] == "not read: b.jsonl (line 2: no text in field 'text')"
 
 
 def test_which_files_are_read_is_told_with_their_bytes(tmp_path):
-    found = Folder(put(tmp_path, {"a.md": "1234", "b/c.py": "12", "d.md": "123", "e.png": "", "f.zip": ""}))
+    found = Folder(
+        put(tmp_path, {"a.md": "1234", "b/c.py": "12", "d.md": "123", "e.png": "", "f.zip": ""})
+    )
     assert len(found.part(0)) == len(found.part(1)) == 1
     assert found.told() == [
-        f"'{tmp_path}' holds 3 documents, 9 bytes (2 .md, 1 .py); 2 are read, 6 bytes: a.md, b/c.py",
+        f"'{tmp_path}' holds 3 documents, 9 bytes (2 .md, 1 .py); 2 are read, 6 bytes: a.md, "
+        f"b/c.py",
         "not read: 2 of other kinds (1 .png, 1 .zip)",
     ]
 
@@ -217,7 +242,8 @@ def test_a_folder_without_documents_says_what_it_holds(tmp_path):
         Folder(str(tmp_path))
     put(tmp_path, {"a.png": "", ".b.md": "text", "x.pem": "hush", "empty.md": ""})
     with pytest.raises(
-        HaystackError, match=r"It holds x\.pem \(its name .*1 hidden, 1 empty, 1 of other kinds \(1 \.png\)"
+        HaystackError,
+        match=r"It holds x\.pem \(its name .*1 hidden, 1 empty, 1 of other kinds \(1 \.png\)",
     ):
         Folder(str(tmp_path))
 
@@ -234,7 +260,10 @@ def test_what_is_not_there_is_an_error_at_once(tmp_path):
 
 
 def test_ten_thousand_small_files_are_looked_at_and_few_are_read(tmp_path, monkeypatch):
-    put(tmp_path, {f"{number % 20}/{number}.md": f"Number {number} is here.\n" * 3 for number in range(2000)})
+    put(
+        tmp_path,
+        {f"{number % 20}/{number}.md": f"Number {number} is here.\n" * 3 for number in range(2000)},
+    )
     read: list[Path] = []
     monkeypatch.setattr(folder, "read_bytes", lambda file: read.append(file) or read_bytes(file))
     assemble(Folder(str(tmp_path)), load("cl100k_base"), 1000, order="shuffled", seed=1)
@@ -254,7 +283,9 @@ def test_files_are_shuffled_as_their_texts_would_be(tmp_path):
 
 def test_where_nothing_could_be_read_it_is_said(tmp_path):
     put(tmp_path, {"a.pdf": "no pdf"})
-    with pytest.raises(HaystackError, match=r"holds no text\. Not read: a\.pdf \(no PDF that can be read"):
+    with pytest.raises(
+        HaystackError, match=r"holds no text\. Not read: a\.pdf \(no PDF that can be read"
+    ):
         assemble(Folder(str(tmp_path)), load("cl100k_base"), 10)
 
 
@@ -268,8 +299,20 @@ def test_a_missing_reader_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_run_plan_and_prompts_tell_what_was_read_and_the_run_keeps_it(typed):
-    put(typed.folder / "notes", {"a.md": "The tide table hangs by the door. " * 100, "x.pem": "hush"})
-    flags = ("--model", "baseline/bm25", "--haystack-path", "notes", "--lengths", "500", "--depths", "50")
+    put(
+        typed.folder / "notes",
+        {"a.md": "The tide table hangs by the door. " * 100, "x.pem": "hush"},
+    )
+    flags = (
+        "--model",
+        "baseline/bm25",
+        "--haystack-path",
+        "notes",
+        "--lengths",
+        "500",
+        "--depths",
+        "50",
+    )
     lines = [
         "'notes' holds 1 documents, 3,400 bytes (1 .md); 1 are read, 3,400 bytes: a.md",
         "not read: x.pem (its name says that it holds a key)",
@@ -307,7 +350,9 @@ def test_a_mark_at_the_beginning_is_text_there(tmp_path):
 
 def test_bad_bytes_name_file_and_offset(tmp_path):
     (tmp_path / "a.txt").write_bytes("für ".encode() + b"caf\xe9")
-    with pytest.raises(HaystackError, match=r"a\.txt' is not UTF-8: bad byte 0xe9 at offset 8\. .*iconv"):
+    with pytest.raises(
+        HaystackError, match=r"a\.txt' is not UTF-8: bad byte 0xe9 at offset 8\. .*iconv"
+    ):
         names(TextFiles(str(tmp_path)))
 
 
@@ -335,10 +380,12 @@ def test_the_presets_of_the_older_tool_keep_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("notes", "folder"), ("x.jsonl", "jsonl"), ("X.NDJSON", "jsonl"), ("a.txt", "folder")]
+    ("name", "meant"),
+    [("notes", "folder"), ("x.jsonl", "jsonl"), ("X.NDJSON", "jsonl"), ("a.txt", "folder")],
 )
 def test_a_path_says_what_it_is(name, meant):
-    """--haystack-path without --haystack was ignored in silence, and generated prose was measured."""
+    """--haystack-path without --haystack was ignored in silence, and generated prose was
+    measured."""
     made = configure(None, {"haystack_path": name})
     assert (made.haystack, made.haystack_path) == (meant, name)
 

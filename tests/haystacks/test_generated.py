@@ -1,4 +1,5 @@
-"""The `generated` haystack: the same for everyone, never the same twice, and never gives a needle away."""
+"""The `generated` haystack: the same for everyone, never the same twice, and never gives a needle
+away."""
 
 from __future__ import annotations
 
@@ -18,7 +19,17 @@ from needlemap.haystacks.generated import Generated, Scene, grammar, rules_of
 
 BOTH = pytest.mark.parametrize("language", ["english", "chinese"])
 FORBIDDEN = (
-    *("san francisco", "dolores", "sandwich", "magic", "giostra", "jack", "florence", "pizza", "fig"),
+    *(
+        "san francisco",
+        "dolores",
+        "sandwich",
+        "magic",
+        "giostra",
+        "jack",
+        "florence",
+        "pizza",
+        "fig",
+    ),
     *("prosciutto", "goat cheese", "emerald", "stardust", "polaris", "orion", "secret ingredient"),
     *(
         "小明",
@@ -35,8 +46,14 @@ FORBIDDEN = (
         "魔法",
     ),
 )
-HASH = "import hashlib; from needlemap.haystacks.generated import Generated as G; print(hashlib.sha256("
-HASH += "''.join(G(language=a, seed=3).document(i).text for a in ('en', 'zh') for i in range(20)).encode())"
+HASH = (
+    "import hashlib; from needlemap.haystacks.generated import Generated as G; print(hashlib."
+    "sha256("
+)
+HASH += (
+    "''.join(G(language=a, seed=3).document(i).text for a in ('en', 'zh') for i in range(20))."
+    "encode())"
+)
 HASH += ".hexdigest())"
 
 
@@ -103,12 +120,16 @@ def test_documents_are_a_few_pages_long(language: str) -> None:
 def test_paragraphs_are_parted_by_one_blank_line(language: str) -> None:
     for text in texts(language):
         assert text == text.strip()
-        assert all(part == part.strip() and part and "\n" not in part for part in text.split("\n\n"))
+        assert all(
+            part == part.strip() and part and "\n" not in part for part in text.split("\n\n")
+        )
 
 
 @BOTH
 def test_words_of_well_known_needles_are_absent(language: str) -> None:
-    source = files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8").lower()
+    source = (
+        files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8").lower()
+    )
     everything = source + "\n".join(texts(language)).lower()
     assert [word for word in FORBIDDEN if re.search(rf"(?<![a-z]){word}", everything)] == []
 
@@ -145,7 +166,10 @@ def test_sentences_end_in_more_than_one_way(language: str) -> None:
 @BOTH
 def test_bare_four_digit_numbers_are_years_only(language: str) -> None:
     """A needle such as "the number for Berlin is 4817" is then never in the haystack already."""
-    numbers = {int(number) for number in re.findall(r"(?<![\d,])\d{4,}(?![\d,])", "\n".join(texts(language)))}
+    numbers = {
+        int(number)
+        for number in re.findall(r"(?<![\d,])\d{4,}(?![\d,])", "\n".join(texts(language)))
+    }
     assert 1700 < min(numbers) <= max(numbers) < 2030
 
 
@@ -160,7 +184,8 @@ def test_english_articles_agree() -> None:
 
 
 def test_english_parts_fit_together() -> None:
-    """Not "by the a quarter past nine train", "written1,050 words", "at six six days before", as once."""
+    """Not "by the a quarter past nine train", "written1,050 words", "at six six days before", as
+    once."""
     said = "\n".join(texts("english", 800))
     assert re.findall(r"\b(?:the|an?) (?:the|an?) ", said) == []
     assert re.findall(r"[a-z]\d", said) == []
@@ -169,9 +194,13 @@ def test_english_parts_fit_together() -> None:
 
 def test_food_of_which_there_is_more_than_one_is_no_singular() -> None:
     said = "\n".join(texts("english", 800))
-    many = "pancakes with lemon|fried eggs|plum dumplings|buttered noodles|poppy seed rolls|fish cakes"
+    many = (
+        "pancakes with lemon|fried eggs|plum dumplings|buttered noodles|poppy seed rolls|fish cakes"
+    )
     assert (
-        re.findall(rf"(?:{many}) (?:that )?(?:is|was|has)\b|\b[Tt]here (?:is|was) \w* ?(?:{many})", said)
+        re.findall(
+            rf"(?:{many}) (?:that )?(?:is|was|has)\b|\b[Tt]here (?:is|was) \w* ?(?:{many})", said
+        )
         == []
     )
 
@@ -186,7 +215,9 @@ def test_every_line_of_the_grammar_can_be_written(language: str) -> None:
         assert all(isinstance(line(scene), str) for line in rule.lines), rule.name
 
 
-@pytest.mark.parametrize(("spelling", "name"), [("EN", "english"), ("English", "english"), ("zh", "chinese")])
+@pytest.mark.parametrize(
+    ("spelling", "name"), [("EN", "english"), ("English", "english"), ("zh", "chinese")]
+)
 def test_languages_have_short_names(spelling: str, name: str) -> None:
     assert Generated(language=spelling).name == f"generated/{name}"
 

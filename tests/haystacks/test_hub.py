@@ -1,4 +1,5 @@
-"""A hub data set: from the cache where it is there, else an error with the steps to get it by hand."""
+"""A hub data set: from the cache where it is there, else an error with the steps to get it by
+hand."""
 
 from __future__ import annotations
 
@@ -14,9 +15,12 @@ from needlemap.haystacks.folder import Hub
 
 NAME = "Skywork/ChineseDomainModelingEval"
 BY_HAND = (
-    r"Could not get data set 'Skywork/ChineseDomainModelingEval' from the hub .*nor is it in the cache\. "
-    r"By hand: open https://huggingface\.co/datasets/Skywork/ChineseDomainModelingEval/tree/main in a "
-    r"browser, put zh_finance\.jsonl into a folder, and give --haystack jsonl --haystack-path FOLDER\."
+    r"Could not get data set 'Skywork/ChineseDomainModelingEval' from the hub .*nor is it in the "
+    r"cache\. "
+    r"By hand: open https://huggingface\.co/datasets/Skywork/ChineseDomainModelingEval/tree/main "
+    r"in a "
+    r"browser, put zh_finance\.jsonl into a folder, and give --haystack jsonl --haystack-path "
+    r"FOLDER\."
 )
 FETCH = f"from needlemap.haystacks.folder import Hub; Hub('{NAME}', file_list=['zh_finance.jsonl'])"
 
@@ -62,7 +66,9 @@ def test_an_unreachable_hub_is_given_up_soon(tmp_path):
     """A fresh process, so that the library reads its endpoint anew: nothing listens on port 9."""
     environment = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "PATH": ""}
     begun = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", FETCH], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FETCH], env=environment, capture_output=True, text=True
+    )
     assert "HaystackError: Could not get data set" in done.stderr
     assert "By hand: open https://huggingface.co/datasets/" in done.stderr
     assert time.monotonic() - begun < 20

@@ -61,7 +61,10 @@ def test_a_page_is_what_it_shows(process):
 
 
 def test_a_pdf_is_its_pages(process):
-    assert process.text("pdf", pdf("One sentence.", "Another one.")) == b"One sentence.\n\nAnother one."
+    assert (
+        process.text("pdf", pdf("One sentence.", "Another one."))
+        == b"One sentence.\n\nAnother one."
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,14 +75,17 @@ def test_a_pdf_is_its_pages(process):
         ("html", b"<div>" * 200_000 + b"x", "no HTML that can be read: maximum recursion"),
     ],
 )
-def test_a_document_that_cannot_be_read_says_why_and_the_next_one_is_read(process, kind, data, words):
+def test_a_document_that_cannot_be_read_says_why_and_the_next_one_is_read(
+    process, kind, data, words
+):
     with pytest.raises(Unreadable, match=words):
         process.text(kind, data)
     assert process.text("html", b"<p>Next.") == b"Next."
 
 
 def test_deep_and_long_pages_are_read_whole(process):
-    """The parser's usual bounds cut what lies 256 tags deep, or is longer than 10 MB, without a word."""
+    """The parser's usual bounds cut what lies 256 tags deep, or is longer than 10 MB, without a
+    word."""
     assert process.text("html", b"<div>" * 400 + b"deep") == b"deep"
     assert len(process.text("html", b"<p>" + b"long " * 2_200_000)) == 10_999_999
 
@@ -160,9 +166,12 @@ def test_a_document_without_text_says_so(tmp_path):
 
 
 def test_a_page_whose_text_is_packed_beyond_all_measure_is_no_empty_page(process):
-    """The reader passes over what is drawn from elsewhere and cannot be unpacked: that read as 'no text'."""
+    """The reader passes over what is drawn from elsewhere and cannot be unpacked: that read as 'no
+    text'."""
     with pytest.raises(Unreadable, match=r"no PDF that can be read: .*XForm"):
-        process.text("pdf", drawn(zlib.compress(b"BT /F1 9 Tf (A fact.) Tj ET " + b" " * 100_000_000)))
+        process.text(
+            "pdf", drawn(zlib.compress(b"BT /F1 9 Tf (A fact.) Tj ET " + b" " * 100_000_000))
+        )
     assert process.text("pdf", drawn(zlib.compress(b"BT /F1 9 Tf (A fact.) Tj ET "))) == b"A fact."
 
 
@@ -172,11 +181,16 @@ def drawn(packed: bytes) -> bytes:
 
     writer = PdfWriter()
     page, form = writer.add_blank_page(200, 200), StreamObject()
-    font = DictionaryObject({NameObject(f"/{key}"): NameObject(f"/{value}") for key, value in FONT.items()})
+    font = DictionaryObject(
+        {NameObject(f"/{key}"): NameObject(f"/{value}") for key, value in FONT.items()}
+    )
     fonts = DictionaryObject({NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})})
     form._data = packed
     form.update(
-        {NameObject("/Subtype"): NameObject("/Form"), NameObject("/Filter"): NameObject("/FlateDecode")}
+        {
+            NameObject("/Subtype"): NameObject("/Form"),
+            NameObject("/Filter"): NameObject("/FlateDecode"),
+        }
     )
     form[NameObject("/Resources")] = fonts
     content = DecodedStreamObject()

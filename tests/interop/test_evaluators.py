@@ -24,7 +24,10 @@ from needlemap.interop.needlehaystack import (
 )
 
 KEY = "sk-very-secret-0123456789"
-NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+NEEDLE = (
+    "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day.\n"
+)
 SEED_KEYS = {
     "model",
     "context_length",
@@ -47,7 +50,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     essays = tmp_path / "essays"
     essays.mkdir()
-    text = "".join(f"In year {number} somebody wrote an essay about work. " for number in range(200))
+    text = "".join(
+        f"In year {number} somebody wrote an essay about work. " for number in range(200)
+    )
     (essays / "a.txt").write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -66,7 +71,10 @@ def built(wire: Any, kind: Any = OpenAIEvaluator, **change: Any) -> Any:
 
 
 def saved() -> dict[str, Any]:
-    return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in Path("results").iterdir()}
+    return {
+        file.name: json.loads(file.read_text(encoding="utf-8"))
+        for file in Path("results").iterdir()
+    }
 
 
 def prompts(wire: Any) -> list[dict[str, Any]]:
@@ -87,13 +95,19 @@ def test_results_and_contexts_are_written_as_the_originals_write_them(wire: Any,
     )
     row = files[f"{name}_results.json"]
     assert set(row) == SEED_KEYS
-    assert (row["model"], row["context_length"], row["depth_percent"]) == ("org/test-1.5", 600, 50.5)
+    assert (row["model"], row["context_length"], row["depth_percent"]) == (
+        "org/test-1.5",
+        600,
+        50.5,
+    )
     assert (row["version"], row["needle"], row["file_name"], row["score"]) == (1, NEEDLE, name, 1)
     assert row["test_timestamp_utc"].endswith("+0000")
     assert row["test_duration_seconds"] > 0
     text = Path("contexts", f"{name}_context.txt").read_bytes().decode()
     assert text == context("essays", 600, 50.5, NEEDLE)
-    assert test.get_results() == [files[f"{row['file_name']}_results.json"] for row in test.get_results()]
+    assert test.get_results() == [
+        files[f"{row['file_name']}_results.json"] for row in test.get_results()
+    ]
 
 
 def test_the_model_reads_the_context_and_then_the_question(wire: Any) -> None:
@@ -180,7 +194,8 @@ def test_an_interrupted_notebook_cell_stops_the_test_behind_it(wire: Any) -> Non
 
 
 def interrupt(patch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C reaches who waits for the test, a moment after its start; whoever waits then is left alone."""
+    """Ctrl-C reaches who waits for the test, a moment after its start; whoever waits then is left
+    alone."""
     patch.undo()
     Slow.asked.wait(10)
     raise KeyboardInterrupt
@@ -214,7 +229,9 @@ def test_a_refused_key_ends_the_test_at_once(wire: Any) -> None:
 def test_the_judge_scores_from_one_to_ten(wire: Any, wires: Any) -> None:
     judge = wires("--answer", "Score: 7")
     for kind in (OpenAIEvaluator, AnthropicEvaluator):
-        test = built(wire, kind, evaluation_method="gpt4", judge_base_url=judge.base_url, save_results=False)
+        test = built(
+            wire, kind, evaluation_method="gpt4", judge_base_url=judge.base_url, save_results=False
+        )
         test.start_test()
         assert [row["score"] for row in test.get_results()] == [7] * 4
     assert {asked["model"] for asked in prompts(judge)} == {"gpt-4"}
@@ -261,10 +278,14 @@ def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
     keys = {"openai": f"{KEY}-o", "anthropic": f"{KEY}-a"}
     for name, key in keys.items():
         if given in ("environment", "both"):
-            monkeypatch.setenv(f"{name.upper()}_API_KEY", key if given == "environment" else "sk-other-key-1")
+            monkeypatch.setenv(
+                f"{name.upper()}_API_KEY", key if given == "environment" else "sk-other-key-1"
+            )
     pad = " \n" if given == "padded" else ""
     options: dict[str, Any] = (
-        {} if given == "environment" else {f"{name}_api_key": key + pad for name, key in keys.items()}
+        {}
+        if given == "environment"
+        else {f"{name}_api_key": key + pad for name, key in keys.items()}
     )
     before = dict(os.environ)
     test = built(
@@ -279,11 +300,15 @@ def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
     assert {row["score"] for row in saved().values()} == {7 if method == "gpt4" else 1}
     used = keys["openai" if kind is OpenAIEvaluator else "anthropic"]
     assert keys_sent(wire) == {sha256(used.encode()).hexdigest()}
-    assert keys_sent(judge) == ({sha256(keys["openai"].encode()).hexdigest()} if method == "gpt4" else set())
+    assert keys_sent(judge) == (
+        {sha256(keys["openai"].encode()).hexdigest()} if method == "gpt4" else set()
+    )
     assert dict(os.environ) == before
     printed = "".join(capsys.readouterr())
     assert KEY not in printed + repr(test)
-    assert not any(KEY.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert not any(
+        KEY.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    )
 
 
 @pytest.mark.parametrize("fault", ["401", "echo:401", "echo:200", "429:0.01"])
@@ -312,7 +337,8 @@ def test_no_error_says_a_key(wire: Any, wires: Any, folder: Path, at: str, fault
 
 
 @pytest.mark.parametrize(
-    ("key", "words"), [(b"sk-own-secret", "must be text, got bytes"), ("sk-own–secret", "no key has")]
+    ("key", "words"),
+    [(b"sk-own-secret", "must be text, got bytes"), ("sk-own–secret", "no key has")],
 )
 def test_a_key_that_is_none_is_refused_without_being_shown(key: Any, words: str) -> None:
     with pytest.raises(SettingsError, match=words) as refused:
@@ -355,7 +381,12 @@ def test_what_is_printed_is_the_originals(wire: Any, capsys: pytest.CaptureFixtu
     ) in printed
     first = printed.split("-- Test Summary --\n")[1].splitlines()
     assert re.fullmatch(r"Duration: \d+\.\d seconds", first[0])
-    assert first[1:5] == ["Context: 400 tokens", "Depth: 0%", "Score: 1", f"Response: {long}[2J second"]
+    assert first[1:5] == [
+        "Context: 400 tokens",
+        "Depth: 0%",
+        "Score: 1",
+        f"Response: {long}[2J second",
+    ]
     assert printed.count("-- Test Summary --") == 4
     assert "\nDepth: 50.5%\n" in printed
 
@@ -443,7 +474,10 @@ def test_a_forks_class_runs_as_it_is() -> None:
     test.start_test()
     names = [f"own_len_300_depth_{depth}_context.txt" for depth in (0, 5000, 10000)]
     contexts = [Path("contexts", name).read_text(encoding="utf-8") for name in names]
-    assert {len(test.get_encoding(text)) for text in contexts} <= {279, 280}  # white space may merge
+    assert {len(test.get_encoding(text)) for text in contexts} <= {
+        279,
+        280,
+    }  # white space may merge
     assert contexts[0].startswith(NEEDLE)
     assert contexts[1].split(NEEDLE)[0].endswith("work.")
     assert contexts[2].endswith(NEEDLE)
@@ -484,7 +518,9 @@ def raising(_self: Any, _asked: str) -> Any:
         ("generate_prompt", raising, "raised ValueError"),
     ],
 )
-def test_what_an_own_method_does_wrong_is_that_cells_failure(method: str, body: Any, words: str) -> None:
+def test_what_an_own_method_does_wrong_is_that_cells_failure(
+    method: str, body: Any, words: str
+) -> None:
     own = type("Own", (Parrot,), {method: body})
     with pytest.raises(NeedlemapError, match="2 of 2 cells could not be measured") as failed:
         own(model_name="own", evaluation_method="substring_match", **GRID).start_test()
@@ -504,7 +540,11 @@ def test_methods_outside_a_test_say_so(wire: Any) -> None:
 def test_defaults_are_the_forks() -> None:
     test = OpenAIEvaluator(model_name="gpt-4-1106-preview", openai_api_key=KEY)
     assert (len(test.cells), test.lengths[-1], test.depths[:3]) == (1225, 200_000, [0, 3, 6])
-    assert (test.needle, test.tokenizer_name, test.judge_model) == (NEEDLE, "cl100k_base", "openai/gpt-4")
+    assert (test.needle, test.tokenizer_name, test.judge_model) == (
+        NEEDLE,
+        "cl100k_base",
+        "openai/gpt-4",
+    )
 
 
 def test_cells_that_occur_twice_are_asked_once(wire: Any) -> None:
@@ -527,7 +567,10 @@ def test_concurrent_requests_give_the_same_results(wire: Any) -> None:
         ({"evaluation_method": "gpt5"}, "evaluation_method"),
         ({"document_depth_percents": [101]}, "0..100"),
         ({"document_depth_percents": [0.561, 0.562]}, "share a result file"),
-        ({"document_depth_percents": None, "document_depth_percent_interval_type": None}, "interval type"),
+        (
+            {"document_depth_percents": None, "document_depth_percent_interval_type": None},
+            "interval type",
+        ),
         ({"context_lengths": [210]}, "leaves no room"),
         ({"substr_validation_words": ["bagel"]}, "bagel"),
         ({"substr_validation_words": []}, "lacks: any"),

@@ -1,4 +1,5 @@
-"""needlemap speaks the needlehaystack family's test byte for byte: vectors made by its own code say so."""
+"""needlemap speaks the needlehaystack family's test byte for byte: vectors made by its own code say
+so."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def claude_tokenizer() -> str:
     path = os.environ.get("NEEDLEMAP_CLAUDE_TOKENIZER", "")
     if not path:
         pytest.skip(
-            "NEEDLEMAP_CLAUDE_TOKENIZER is not set: a path to tokenizer.json of PyPI's anthropic==0.38.0"
+            "NEEDLEMAP_CLAUDE_TOKENIZER is not set: a path to tokenizer.json of PyPI's "
+            "anthropic==0.38.0"
         )
     return path
 
@@ -65,12 +67,17 @@ def made(row: dict[str, Any], essays: Path, tokenizer: str) -> str:
 
 
 def check(text: str, row: dict[str, Any]) -> None:
-    assert sha256(text.encode()).hexdigest() == row["sha256"], (row["context_length"], row["depth_percent"])
+    assert sha256(text.encode()).hexdigest() == row["sha256"], (
+        row["context_length"],
+        row["depth_percent"],
+    )
     assert text == row.get("context", text)
     assert len(text) == row["chars"]
 
 
-@pytest.mark.parametrize(("file", "count"), [("single_needle.jsonl", 20), ("multi_needle.jsonl", 10)])
+@pytest.mark.parametrize(
+    ("file", "count"), [("single_needle.jsonl", 20), ("multi_needle.jsonl", 10)]
+)
 def test_contexts_equal_the_originals(vectors: Path, essays: Path, file: str, count: int) -> None:
     wanted = rows(vectors / file)
     assert len(wanted) >= count
@@ -80,7 +87,9 @@ def test_contexts_equal_the_originals(vectors: Path, essays: Path, file: str, co
 
 def test_insertion_percents_equal_the_originals(vectors: Path, essays: Path) -> None:
     for row in rows(vectors / "multi_needle.jsonl"):
-        filled = fill(essays, row["context_length"], row["depth_percent"], row["needles"], 200, "gpt-4")
+        filled = fill(
+            essays, row["context_length"], row["depth_percent"], row["needles"], 200, "gpt-4"
+        )
         assert list(filled.insertion_percents) == row["insertion_percentages"]
         offsets = [filled.text.index(needle) for needle in row["needles"]]
         assert offsets == row["needle_char_offsets"]
@@ -118,11 +127,16 @@ def test_the_published_claude_grid_begins_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "tokens"), [(210, 219), (223, 245), (100, 24), (224, 24)], ids=lambda value: str(value)
+    ("length", "tokens"),
+    [(210, 219), (223, 245), (100, 24), (224, 24)],
+    ids=lambda value: str(value),
 )
-def test_lengths_without_room_go_wrong_as_in_the_originals(essays: Path, length: int, tokens: int) -> None:
+def test_lengths_without_room_go_wrong_as_in_the_originals(
+    essays: Path, length: int, tokens: int
+) -> None:
     needle = (
-        "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+        "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a "
+        "sunny day.\n"
     )
     text = context(essays, length, 100, needle)
     assert abs(load_tokenizer("gpt-4").count(text.encode()) - tokens) <= 1

@@ -1,4 +1,5 @@
-"""needlemap speaks OpenCompass' needle test byte for byte: checked against vectors made by its own code.
+"""needlemap speaks OpenCompass' needle test byte for byte: checked against vectors made by its own
+code.
 
 The original's wording is in the vectors, not in this repository: templates are read from there.
 """
@@ -97,7 +98,10 @@ def test_prompts_and_answers_equal_the_dynamic_data_sets(
 
 def test_depth_lists_equal_the_originals(vectors: Path) -> None:
     for row in json.loads((vectors / "depth_percents.json").read_text(encoding="utf-8")):
-        linear, curved = depth_percents(row["intervals"]), depth_percents(row["intervals"], "sigmoid")
+        linear, curved = (
+            depth_percents(row["intervals"]),
+            depth_percents(row["intervals"], "sigmoid"),
+        )
         assert (linear, curved) == (row["linear"], row["sigmoid"])
         assert [int(depth) for depth in linear] == row["linear_int"]
         assert [int(depth) for depth in curved] == row["sigmoid_int"]
@@ -122,7 +126,9 @@ def test_line_orders_are_those_of_the_seeded_generator(vectors: Path) -> None:
     known = json.loads((vectors / "python_rng.json").read_text(encoding="utf-8"))
     for count, wanted in known["cumulative_shuffles"].items():
         lines = list(range(int(count)))
-        assert [shuffled(lines[:], "cumulative", 0, repeat) for repeat in range(len(wanted))] == wanted
+        assert [
+            shuffled(lines[:], "cumulative", 0, repeat) for repeat in range(len(wanted))
+        ] == wanted
 
 
 def test_the_global_generator_is_left_alone(folder: Path) -> None:
@@ -189,7 +195,9 @@ def test_without_a_template_the_words_are_our_own(folder: Path) -> None:
 def test_a_second_marker_and_what_follows_fall_away(folder: Path) -> None:
     template = PLAIN | {"guide": "Think. ", "guide_marker": "Please"}
     cell = CELL | {"guide": True, "retrieval_question": "Where? Please say. Please hurry."}
-    assert load(folder, **cell, template=template)[0]["prompt"].endswith("> Where? Think. Please say. ")
+    assert load(folder, **cell, template=template)[0]["prompt"].endswith(
+        "> Where? Think. Please say. "
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,7 +211,10 @@ def test_a_second_marker_and_what_follows_fall_away(folder: Path) -> None:
         ({"needle": None}, "one of the two"),
         ({"retrieval_question": None}, "retrieval_question"),
         ({"guide": True}, "no 'guide'"),
-        ({"guide": True, "template": PLAIN | {"guide": "Think. ", "guide_marker": "Please"}}, "Please"),
+        (
+            {"guide": True, "template": PLAIN | {"guide": "Think. ", "guide_marker": "Please"}},
+            "Please",
+        ),
         ({"template": {"prompt": "{context}"}}, "{question} once"),
         ({"template": PLAIN | {"gide": "x"}}, "Did you mean 'guide'"),
     ],

@@ -45,7 +45,9 @@ def test_batch_scores_equal_the_evaluators(vectors: Path) -> None:
             continue
         packed = row["evaluator"] == "cdme_multi"
         keywords = [reference.split("*")[1] for reference in row["references"]] if packed else None
-        made = score(row["predictions"], row["references"], keywords, row["options"].get("use_trim", False))
+        made = score(
+            row["predictions"], row["references"], keywords, row["options"].get("use_trim", False)
+        )
         checked += 1
         if "result" in row:
             assert made == row["result"]

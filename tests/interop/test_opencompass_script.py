@@ -46,7 +46,9 @@ def script_template(vectors: Path) -> dict[str, str]:
     return {"prompt": prompt, "guided_suffix": guided.removeprefix(prompt)}
 
 
-def test_files_equal_the_first_script(vectors: Path, script_template: dict[str, str], tmp_path: Path) -> None:
+def test_files_equal_the_first_script(
+    vectors: Path, script_template: dict[str, str], tmp_path: Path
+) -> None:
     wanted = rows(vectors / "cdme_v0_script.jsonl")
     for row in wanted:
         params = row["params"]
@@ -61,13 +63,19 @@ def test_files_equal_the_first_script(vectors: Path, script_template: dict[str, 
 
 
 def write_script(
-    vectors: Path, out: Path, template: dict[str, str], intervals: int, interval_type: str, guided: bool
+    vectors: Path,
+    out: Path,
+    template: dict[str, str],
+    intervals: int,
+    interval_type: str,
+    guided: bool,
 ) -> None:
     lengths = sorted(
         {
             row["params"]["length"]
             for row in rows(vectors / "cdme_v0_script.jsonl")
-            if (row["params"]["intervals"], row["params"]["interval_type"]) == (intervals, interval_type)
+            if (row["params"]["intervals"], row["params"]["interval_type"])
+            == (intervals, interval_type)
         }
     )
     first = rows(vectors / "cdme_v0_script.jsonl")[0]["params"]
@@ -114,7 +122,10 @@ def test_one_file_with_length_and_depth_equals_the_second_script(
     for row in wanted:
         found = made[row["index"]]
         assert same(found, row)
-        assert (found["length"], found["depth"]) == (row["params"]["length"], row["params"]["depth"])
+        assert (found["length"], found["depth"]) == (
+            row["params"]["length"],
+            row["params"]["depth"],
+        )
 
 
 def script(folder: Path, out: Path, **change: Any) -> tuple[Path, ...]:
@@ -147,11 +158,15 @@ def test_the_script_deletes_nothing_that_is_not_its_own(folder: Path, tmp_path: 
 
 def test_depths_that_share_a_file_name_are_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="depth .* replaces"):
-        script(folder, tmp_path / "out", document_depth_percent_intervals=20, interval_type="sigmoid")
+        script(
+            folder, tmp_path / "out", document_depth_percent_intervals=20, interval_type="sigmoid"
+        )
 
 
 def test_an_unfinished_last_record_is_dropped(folder: Path, tmp_path: Path) -> None:
-    assert [len(rows(file)) for file in script(folder, tmp_path / "out", context_lengths=[4000])] == [0] * 3
+    assert [
+        len(rows(file)) for file in script(folder, tmp_path / "out", context_lengths=[4000])
+    ] == [0] * 3
 
 
 def test_script_settings_that_cannot_work_are_said(folder: Path, tmp_path: Path) -> None:

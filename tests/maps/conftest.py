@@ -18,7 +18,8 @@ def random() -> np.random.Generator:
 
 @pytest.fixture
 def cube() -> Callable[..., Cube]:
-    """A cube from nested lists: cube(scores, lengths), scores as repeat by length by depth, None missing."""
+    """A cube from nested lists: cube(scores, lengths), scores as repeat by length by depth, None
+    missing."""
     return make
 
 
@@ -29,4 +30,6 @@ def make(scores: list[list[list[float | None]]], lengths: tuple[int, ...]) -> Cu
         for length, row in zip(lengths, rows, strict=True)
         for depth, value in enumerate(row)
     }
-    return cube_of({place: value for place, value in places.items() if value is not None}, set(places))
+    return cube_of(
+        {place: value for place, value in places.items() if value is not None}, set(places)
+    )

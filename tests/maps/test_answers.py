@@ -10,14 +10,22 @@ from needlemap.maps import prompts_of
 from needlemap.maps.pairs import AROUND, CUT, Token, first_difference, pair_answers
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
-PLACES = [(repeat, length, depth) for repeat in (0, 1) for length in (100, 200) for depth in (0.0, 0.5)]
+PLACES = [
+    (repeat, length, depth) for repeat in (0, 1) for length in (100, 200) for depth in (0.0, 0.5)
+]
 
 
 def record(place: tuple[int, int, float], answer: str | None, **fields: Any) -> Record:
     repeat, length, depth = place
     prompt = PromptRecord(sha256=f"{place}", tokens=9, haystack_tokens=5)
     score = None if answer is None else 0.0
-    given = {"key": f"{place}", "prompt": prompt, "model": "m", "task": "t", "score": score} | fields
+    given = {
+        "key": f"{place}",
+        "prompt": prompt,
+        "model": "m",
+        "task": "t",
+        "score": score,
+    } | fields
     return Record(length_tokens=length, depth=depth, repeat=repeat, seed=0, answer=answer, **given)
 
 
@@ -55,7 +63,9 @@ def test_an_answer_that_ends_where_another_goes_on_differs_there():
 
 
 def test_the_first_other_token_is_told_with_its_number_and_what_was_likely_there():
-    one = tuple(map(Token, ("It", " is", " 4"), (-0.1, -0.2, -0.5), (" A", " was", " 7"), (-3, -4, -0.51)))
+    one = tuple(
+        map(Token, ("It", " is", " 4"), (-0.1, -0.2, -0.5), (" A", " was", " 7"), (-3, -4, -0.51))
+    )
     other = (Token("It"), Token(" is"), Token(" 7"))
     found = first_difference("It is 4", "It is 7", (one, other))
     assert found is not None
@@ -84,7 +94,8 @@ def test_equal_runs_have_no_changed_answer():
 
 def test_changed_answers_come_in_the_order_in_which_the_second_run_was_asked():
     changed = [
-        each if each.depth == 0 else record((each.repeat, each.length_tokens, 0.5), "five") for each in same()
+        each if each.depth == 0 else record((each.repeat, each.length_tokens, 0.5), "five")
+        for each in same()
     ]
     asked = list(reversed(changed))
     found = pair_answers(prompts_of(same()), prompts_of(asked), asked)
@@ -115,7 +126,9 @@ def test_a_prompt_that_two_cells_share_is_one_pair():
 
 
 def test_log_probabilities_of_the_same_answer_are_set_beside_each_other_in_nats():
-    one = [record(place, "x y", logprobs=thought("x y", [-0.1, -0.3], "a b")) for place in PLACES[:4]]
+    one = [
+        record(place, "x y", logprobs=thought("x y", [-0.1, -0.3], "a b")) for place in PLACES[:4]
+    ]
     nats = [[-0.1, -0.3], [-0.2, -0.4], [-0.1, -0.3], [-0.9, -0.9]]
     other = [
         record(place, "x y", logprobs=thought("x y", at, "a b"))
@@ -135,7 +148,9 @@ def test_answers_that_were_given_are_no_answers_but_have_nats():
     found = pairs_of(weighed(-1.5), weighed(-1.0))
     assert (found.n, found.differing) == (0, 0)
     assert (found.nats.n, found.nats.mean, found.nats.largest) == (8, 0.5, 0.5)
-    assert pairs_of(weighed(-1.5), weighed(-1.0, tokens=4)).nats is None  # another vocabulary's tokens
+    assert (
+        pairs_of(weighed(-1.5), weighed(-1.0, tokens=4)).nats is None
+    )  # another vocabulary's tokens
 
 
 def test_the_first_changed_answers_are_cut_into_tokens_where_none_were_kept():

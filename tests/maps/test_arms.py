@@ -12,7 +12,9 @@ from needlemap.models import Logprobs
 from needlemap.records.record import Record
 
 
-def record(score: float | None = 1.0, answer: str | None = "ab", repeat: int = 0, **more: Any) -> Record:
+def record(
+    score: float | None = 1.0, answer: str | None = "ab", repeat: int = 0, **more: Any
+) -> Record:
     """A trial's record at length 100, depth 0."""
     named = {"key": f"{repeat}", "task": "single", "model": "m", "seed": 0, "failure": "timed out"}
     place = {"length_tokens": 100, "depth": more.pop("depth", 0.0), "repeat": repeat}
@@ -26,7 +28,9 @@ def said(*rows: tuple[str, float, str, float], start: int = 100) -> Logprobs:
     return found
 
 
-def trio(first: Record | None, second: Record | None, again: Record | None = None, number: int = 0) -> Trio:
+def trio(
+    first: Record | None, second: Record | None, again: Record | None = None, number: int = 0
+) -> Trio:
     return Trio("single", (number, 100, 0.0), first, second, again)
 
 
@@ -61,7 +65,10 @@ def test_another_answer_counts_to_its_first_other_token_by_the_runner_up_there()
 
 
 def test_an_answer_that_was_weighed_says_more_than_its_beginning():
-    written, weighed = said(("a", -0.1, "x", -3)), [said(("a", at, "x", -3)) for at in (-0.2, -0.9, -0.25)]
+    written, weighed = (
+        said(("a", -0.1, "x", -3)),
+        [said(("a", at, "x", -3)) for at in (-0.2, -0.9, -0.25)],
+    )
     records = [record(logprobs=each) for each in weighed]
     found = Trio("single", (0, 100, 0.0), record(logprobs=written), record(), None, tuple(records))
     assert (found.nats, found.own_nats) == (pytest.approx(-0.7), pytest.approx(-0.05))
@@ -96,7 +103,8 @@ def test_prompts_come_haystack_by_haystack_and_families_in_turn():
 def judged(losses: list[float], margin: float = 0.02) -> Any:
     """Of haystacks of one prompt each; 1: lost, -1: gained."""
     pairs = [
-        trio(record(float(lost >= 0)), record(float(lost <= 0)), number=at) for at, lost in enumerate(losses)
+        trio(record(float(lost >= 0)), record(float(lost <= 0)), number=at)
+        for at, lost in enumerate(losses)
     ]
     return judge_arms(pairs, margin)
 
@@ -121,7 +129,12 @@ def test_a_loss_below_the_margin_is_no_worse_however_sure():
 
 def test_a_haystack_is_one_bet_however_many_prompts_it_made():
     pairs = [
-        Trio("single", (0, 100, depth / 100), record(depth=depth / 100), record(0.0, depth=depth / 100))
+        Trio(
+            "single",
+            (0, 100, depth / 100),
+            record(depth=depth / 100),
+            record(0.0, depth=depth / 100),
+        )
         for depth in range(60)
     ]
     found = judge_arms(pairs, 0.02)
@@ -129,7 +142,10 @@ def test_a_haystack_is_one_bet_however_many_prompts_it_made():
 
 
 def test_an_arm_that_answers_nothing_is_worse_at_once():
-    assert judge_arms([trio(record(), record(None), number=at) for at in range(3)], 0.02).word == "worse"
+    assert (
+        judge_arms([trio(record(), record(None), number=at) for at in range(3)], 0.02).word
+        == "worse"
+    )
 
 
 def test_nothing_is_proved_where_the_reference_is_never_right():

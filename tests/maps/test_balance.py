@@ -1,4 +1,5 @@
-"""Balanced accuracy: two rates, their mean and its interval, from records that say what was there."""
+"""Balanced accuracy: two rates, their mean and its interval, from records that say what was
+there."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Balance, Rate, balance, balance_lines
 
 
-def record(number: int, score: float | None, why: dict[str, Any], prompt: str | None = None) -> Record:
+def record(
+    number: int, score: float | None, why: dict[str, Any], prompt: str | None = None
+) -> Record:
     return Record(
         key=f"k{number}",
         task="magic",
@@ -30,7 +33,9 @@ def record(number: int, score: float | None, why: dict[str, Any], prompt: str | 
 
 
 def rows(found: int, there: int, rejected: int, not_there: int, named: int = 0) -> list[Record]:
-    present = [record(at, float(at < found), {"present": True, "decoys": []}) for at in range(there)]
+    present = [
+        record(at, float(at < found), {"present": True, "decoys": []}) for at in range(there)
+    ]
     absent = [
         record(
             100 + at,
@@ -43,7 +48,8 @@ def rows(found: int, there: int, rejected: int, not_there: int, named: int = 0) 
 
 
 def test_rates_of_haystacks_that_differ_have_wider_intervals_as_means_do():
-    """Ten haystacks of eight: every answer of half of them right, or half of the answers of each."""
+    """Ten haystacks of eight: every answer of half of them right, or half of the answers of
+    each."""
     half = [(repeat, float(repeat % 2)) for repeat in range(10) for _ in range(8)]
     alike = [(repeat, float(at % 2)) for repeat in range(10) for at in range(8)]
     clustered, single = Rate.of(half), Rate.of(alike)
@@ -68,13 +74,20 @@ def test_it_is_the_mean_of_both_rates_however_many_each_has():
     assert made is not None
     assert made.accuracy[0] == pytest.approx((0.9 + 0.75) / 2)
     assert (made.false.hits, made.false.n, made.named) == (5, 20, 3)
-    assert (made.false.low, made.false.high) == pytest.approx((1 - made.rejected.high, 1 - made.rejected.low))
+    assert (made.false.low, made.false.high) == pytest.approx(
+        (1 - made.rejected.high, 1 - made.rejected.low)
+    )
 
 
 def test_its_interval_adds_both_rates_distances_in_squares():
     made = balance_of(rows(9, 10, 15, 20))
     assert made is not None
-    low1, high1, low2, high2 = made.found.low, made.found.high, made.rejected.low, made.rejected.high
+    low1, high1, low2, high2 = (
+        made.found.low,
+        made.found.high,
+        made.rejected.low,
+        made.rejected.high,
+    )
     share, low, high = made.accuracy
     assert low == pytest.approx(share - np.hypot(0.9 - low1, 0.75 - low2) / 2)
     assert high == pytest.approx(share + np.hypot(high1 - 0.9, high2 - 0.75) / 2)
@@ -112,7 +125,12 @@ def test_a_prompt_that_was_asked_twice_counts_once_and_what_was_not_measured_doe
 
 @pytest.mark.parametrize(
     "records",
-    [[], [record(0, 1.0, {})], [record(0, 1.0, {"present": True})], [record(0, 1.0, {"present": False})]],
+    [
+        [],
+        [record(0, 1.0, {})],
+        [record(0, 1.0, {"present": True})],
+        [record(0, 1.0, {"present": False})],
+    ],
 )
 def test_without_both_kinds_of_question_there_is_none(records):
     assert balance_of(records) is None
@@ -134,8 +152,10 @@ def test_what_was_made_up_counts_apart_from_what_the_text_holds():
 
 def test_the_lines_of_a_report():
     assert balance_lines(prompts_of(rows(9, 10, 15, 20, named=3))) == [
-        "balanced accuracy: 82.5 [58.4, 91.9], the mean of two rates: found where it was there 9/10 = 90.0 "
+        "balanced accuracy: 82.5 [58.4, 91.9], the mean of two rates: found where it was there "
+        "9/10 = 90.0 "
         "[52.7, 98.6], denied where it was not 15/20 = 75.0 [44.6, 91.8]",
-        "false answers: 5/20 = 25.0 [8.2, 55.4]; 3 of them took what the text holds instead, 0 made a "
+        "false answers: 5/20 = 25.0 [8.2, 55.4]; 3 of them took what the text holds instead, 0 "
+        "made a "
         "value up",
     ]

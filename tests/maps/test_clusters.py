@@ -5,12 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from needlemap.maps.intervals import NORMAL, Z, cluster_mean, robust_error, t_cdf, t_quantile, wilson
+from needlemap.maps.intervals import (
+    NORMAL,
+    Z,
+    cluster_mean,
+    robust_error,
+    t_cdf,
+    t_quantile,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
     ("dof", "expected"),
-    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (9, 2.2622), (24, 2.0639), (120, 1.9799), (5_000, 1.9600)],
+    [
+        (1, 12.7062),
+        (2, 4.3027),
+        (3, 3.1824),
+        (9, 2.2622),
+        (24, 2.0639),
+        (120, 1.9799),
+        (5_000, 1.9600),
+    ],
 )
 def test_t_quantiles_are_those_of_the_tables(dof, expected):
     assert t_quantile(0.975, dof) == pytest.approx(expected, abs=5e-5)
@@ -74,16 +90,20 @@ def test_a_few_haystacks_cannot_show_how_haystacks_differ(clusters):
 def test_means_of_one_to_three_repeats_hold_the_truth_though_haystacks_differ(
     random, cells, correlation, least
 ):
-    """As of independent prompts they did in 81 and 61 of 100 runs. Models that fall early, midway, late and
-    hardly; a part of what decides each trial is common to its haystack."""
+    """As of independent prompts they did in 81 and 61 of 100 runs. Models that fall early, midway,
+    late and hardly; a part of what decides each trial is common to its haystack."""
     held = []
     for fall in (0.3, 0.5, 0.8, 1.3):
         chances = 0.03 + 0.95 / (1 + np.exp(15 * (np.linspace(0, 1, cells[0])[:, None] - fall)))
-        bar = np.array([NORMAL.inv_cdf(chance) for chance in np.broadcast_to(chances, cells).ravel()])
+        bar = np.array(
+            [NORMAL.inv_cdf(chance) for chance in np.broadcast_to(chances, cells).ravel()]
+        )
         for repeats in (1, 2, 3) * 20:
             common = random.normal(size=(repeats, 1))
             own = random.normal(size=(repeats, bar.size))
-            scores = (correlation**0.5 * common + (1 - correlation) ** 0.5 * own < bar).astype(float)
+            scores = (correlation**0.5 * common + (1 - correlation) ** 0.5 * own < bar).astype(
+                float
+            )
             found = cluster_mean(scores)
             held.append(found.low <= chances.mean() <= found.high)
     assert np.mean(held) >= least

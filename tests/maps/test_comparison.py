@@ -1,4 +1,5 @@
-"""Two runs compared: each family counts the same, and the interval of their mean holds what it says."""
+"""Two runs compared: each family counts the same, and the interval of their mean holds what it
+says."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ def pairs(first: Array, second: Array, *, graded: bool = False) -> Pairs:
     """Of scores (repeats, trials), NaN where missing, at one length."""
     cubes = []
     for scores in (first, second):
-        places = {(row, 1000, at / 100): float(value) for (row, at), value in np.ndenumerate(scores)}
+        places = {
+            (row, 1000, at / 100): float(value) for (row, at), value in np.ndenumerate(scores)
+        }
         known = {place: value for place, value in places.items() if not np.isnan(value)}
         cubes.append(cube_of(known, set(places)))
     return Pairs(cubes[0], cubes[1], 0, 0, (), False, graded, True)
@@ -34,9 +37,16 @@ def losing(repeats: int, trials: int, lost: int) -> Pairs:
 def test_of_one_family_it_says_what_is_said_of_the_run():
     one = losing(6, 9, 7)
     found, alone = compare_families({"one": one}, 0.02), compare_pairs(one, 0.02)
-    assert (found.overall, found.verdict, found.bounds) == (alone.overall, alone.verdict, alone.bounds)
+    assert (found.overall, found.verdict, found.bounds) == (
+        alone.overall,
+        alone.verdict,
+        alone.bounds,
+    )
     twice = compare_families({"one": one, "again": one}, 0.02).overall
-    assert (twice.value, twice.clusters) == (pytest.approx(alone.overall.value), alone.overall.clusters)
+    assert (twice.value, twice.clusters) == (
+        pytest.approx(alone.overall.value),
+        alone.overall.clusters,
+    )
 
 
 def test_every_family_counts_the_same_however_many_pairs_it_has():
@@ -76,7 +86,9 @@ def test_the_verdict_is_that_on_the_mean_and_families_are_corrected_for_their_nu
         "worse",
     ]
     assert found.verdict.word == "worse"
-    assert list(found.adjusted_p.values()) == list(holm([each.overall.p for each in found.families.values()]))
+    assert list(found.adjusted_p.values()) == list(
+        holm([each.overall.p for each in found.families.values()])
+    )
 
 
 def test_haystacks_that_turn_together_in_all_families_widen_the_interval():
@@ -85,13 +97,17 @@ def test_haystacks_that_turn_together_in_all_families_widen_the_interval():
     second = np.ones((6, 9))
     second[:2] = 0
     together = pairs(np.ones((6, 9)), second)
-    wide, narrow = (compare_families({"a": one, "b": one}, 0.02).overall for one in (together, spread))
+    wide, narrow = (
+        compare_families({"a": one, "b": one}, 0.02).overall for one in (together, spread)
+    )
     assert wide.value == pytest.approx(narrow.value)
     assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
 def test_families_of_one_haystack_are_one_cluster():
-    listed = [replace(cube, one_haystack=True) for cube in (losing(6, 9, 5).first, losing(6, 9, 5).second)]
+    listed = [
+        replace(cube, one_haystack=True) for cube in (losing(6, 9, 5).first, losing(6, 9, 5).second)
+    ]
     one = replace(losing(6, 9, 5), first=listed[0], second=listed[1])
     assert compare_families({"a": one, "b": one}, 0.02).overall.clusters == 1
     mixed = compare_families({"a": one, "b": losing(6, 9, 5)}, 0.02).overall
@@ -110,7 +126,9 @@ def test_haystacks_that_agree_are_no_certainty_of_graded_scores():
 def test_missing_scores_are_left_out_and_bounded():
     holed = np.ones((6, 3))
     holed[0, 0] = np.nan
-    found = compare_families({"whole": losing(6, 3, 0), "holed": pairs(np.ones((6, 3)), holed)}, 0.02)
+    found = compare_families(
+        {"whole": losing(6, 3, 0), "holed": pairs(np.ones((6, 3)), holed)}, 0.02
+    )
     assert found.overall.n == 35
     assert found.bounds == (pytest.approx(-1 / 36), 0.0)
     assert compare_families({"whole": losing(6, 3, 0)}, 0.02).bounds is None
@@ -129,13 +147,16 @@ def test_families_with_other_repeats_are_put_side_by_side():
 
 @pytest.mark.parametrize("graded", [False, True])
 def test_an_interval_holds_the_truth_about_as_often_as_it_says(random, graded):
-    """Families of 1 to 12 trials a repeat that lose at other rates, and haystacks that move all of them."""
+    """Families of 1 to 12 trials a repeat that lose at other rates, and haystacks that move all of
+    them."""
     rates, sizes, hits, runs = (0.02, 0.1, 0.2, 0.3), (12, 6, 3, 1), 0, 120
     for _ in range(runs):
         common = random.normal(0, 0.05, 10)
         made = {}
         for at, (rate, trials) in enumerate(zip(rates, sizes, strict=True)):
-            chance = np.clip(rate + common, 0, 1)[:, None] if rate > 0.05 else np.full((10, 1), rate)
+            chance = (
+                np.clip(rate + common, 0, 1)[:, None] if rate > 0.05 else np.full((10, 1), rate)
+            )
             lost = random.random((10, trials)) < chance
             made[str(at)] = pairs(np.ones((10, trials)), 1.0 - lost, graded=graded)
         overall = compare_families(made, 0.02).overall

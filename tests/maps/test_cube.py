@@ -14,12 +14,16 @@ from needlemap.maps.means import depth_scores, total_score
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 
 
-def record(depth: float, repeat: int, score: float | None, sha256: str = "", **fields: Any) -> Record:
+def record(
+    depth: float, repeat: int, score: float | None, sha256: str = "", **fields: Any
+) -> Record:
     prompt = PromptRecord(sha256=sha256 or f"{depth} {repeat}", tokens=9, haystack_tokens=5)
     length = fields.pop("length_tokens", 1_000)
     given = {"key": f"{length} {depth} {repeat}", "prompt": prompt, "model": "m", "task": "t"}
 
-    return Record(length_tokens=length, depth=depth, repeat=repeat, seed=0, score=score, **(given | fields))
+    return Record(
+        length_tokens=length, depth=depth, repeat=repeat, seed=0, score=score, **(given | fields)
+    )
 
 
 def imported(depth: float, repeat: int, score: float, **fields: Any) -> Record:
@@ -32,9 +36,13 @@ def make_cube(records: list[Record], cells: Any = (), shared: Any = None, **more
 
 
 def test_records_stand_at_repeat_length_and_depth():
-    found = make_cube([record(0.5, 1, 0.25), record(0.0, 0, 1.0)], [[1_000, 0.0, [0, 1]], [1_000, 0.5, [1]]])
+    found = make_cube(
+        [record(0.5, 1, 0.25), record(0.0, 0, 1.0)], [[1_000, 0.0, [0, 1]], [1_000, 0.5, [1]]]
+    )
     assert (found.repeats, found.lengths, found.depths) == ((0, 1), (1_000,), (0.0, 0.5))
-    assert found.scores[:, 0] == pytest.approx(np.array([[1.0, np.nan], [np.nan, 0.25]]), nan_ok=True)
+    assert found.scores[:, 0] == pytest.approx(
+        np.array([[1.0, np.nan], [np.nan, 0.25]]), nan_ok=True
+    )
     assert (found.n, found.missing) == (2, 1)
 
 
@@ -48,7 +56,8 @@ def test_a_prompt_that_depths_share_counts_once_with_the_mean_of_its_answers():
 
 
 def test_a_shared_prompt_counts_at_each_depth_it_stands_at():
-    """Short, easy lengths have few sentence ends. Given to the first depth alone, they would make a bias."""
+    """Short, easy lengths have few sentence ends. Given to the first depth alone, they would make a
+    bias."""
     short = [record(depth, 0, 1.0, "x", length_tokens=100) for depth in (0.0, 0.5)]
     far = [record(depth, 0, 0.0, length_tokens=9_000, key=f"far {depth}") for depth in (0.0, 0.5)]
     found = make_cube([*short, *far], ())
@@ -83,7 +92,11 @@ def test_what_a_strangers_run_json_shares_beyond_its_cells_is_not_believed():
 
 def test_a_second_answer_to_a_prompt_counts_with_the_first():
     found = make_cube(
-        [record(0.0, 0, 1.0, asked="a"), record(0.0, 0, 0.0, asked="b", second=True), record(0.5, 0, 0.0)],
+        [
+            record(0.0, 0, 1.0, asked="a"),
+            record(0.0, 0, 0.0, asked="b", second=True),
+            record(0.5, 0, 0.0),
+        ],
         [[1_000, 0.0, [0]], [1_000, 0.5, [0]]],
     )
     assert (found.n, found.missing, found.again) == (2, 0, ((1.0, 0.0),))
@@ -99,7 +112,9 @@ def test_imported_repeats_are_the_same_prompt_asked_again_and_no_new_haystack():
 
 
 def test_imported_repeats_that_asked_something_else_are_further_prompts_of_that_haystack():
-    found = make_cube([imported(0.0, repeat, 1.0, question=f"{repeat}?") for repeat in range(6)], ())
+    found = make_cube(
+        [imported(0.0, repeat, 1.0, question=f"{repeat}?") for repeat in range(6)], ()
+    )
     assert (found.n, found.one_haystack, found.again) == (6, True, ())
 
 

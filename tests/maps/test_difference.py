@@ -12,11 +12,15 @@ from needlemap.maps.difference import holm, mcnemar, paired_difference, sign_fli
 from needlemap.maps.intervals import tango
 
 
-@pytest.mark.parametrize(("lost", "gained"), [(0, 0), (1, 0), (6, 0), (3, 5), (5, 3), (7, 7), (2, 11)])
+@pytest.mark.parametrize(
+    ("lost", "gained"), [(0, 0), (1, 0), (6, 0), (3, 5), (5, 3), (7, 7), (2, 11)]
+)
 def test_mcnemar_is_the_share_of_all_coin_tosses_that_are_as_extreme(lost, gained):
     tosses = [sum(row) for row in product((0, 1), repeat=lost + gained)]
     far = abs(lost - gained)
-    expected = sum(abs(2 * heads - len(range(lost + gained))) >= far for heads in tosses) / len(tosses)
+    expected = sum(abs(2 * heads - len(range(lost + gained))) >= far for heads in tosses) / len(
+        tosses
+    )
     assert mcnemar(lost, gained) == pytest.approx(expected)
 
 
@@ -44,7 +48,10 @@ def test_holm_steps_down_and_never_decreases():
 
 
 def test_a_difference_counts_what_was_lost_and_gained():
-    first, second = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    first, second = (
+        np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+        np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
+    )
     found = paired_difference(first, second, graded=False)
     assert (found.lost, found.gained, found.n, found.clusters) == (2, 1, 6, 2)
     assert found.value == pytest.approx(-1 / 6)
@@ -54,13 +61,17 @@ def test_a_difference_counts_what_was_lost_and_gained():
 
 def test_pairs_with_one_score_are_left_out():
     nan = np.nan
-    found = paired_difference(np.array([[1.0, nan, 1.0]]), np.array([[1.0, 1.0, nan]]), graded=False)
+    found = paired_difference(
+        np.array([[1.0, nan, 1.0]]), np.array([[1.0, 1.0, nan]]), graded=False
+    )
     assert (found.n, found.value) == (1, 0.0)
     assert paired_difference(np.array([[nan]]), np.array([[1.0]]), graded=True) is None
 
 
 def test_equal_answers_are_no_certainty_but_grow_surer():
-    halves = [paired_difference(np.ones((5, m)), np.ones((5, m)), graded=False).high for m in (2, 20, 200)]
+    halves = [
+        paired_difference(np.ones((5, m)), np.ones((5, m)), graded=False).high for m in (2, 20, 200)
+    ]
     assert halves == sorted(halves, reverse=True)
     assert halves[0] > 0.1
     assert halves[2] < 0.012
@@ -79,7 +90,8 @@ def test_below_five_haystacks_the_interval_is_that_of_pairs_and_two_repeats_tell
 
 @pytest.mark.parametrize("weight", [1.0, 100.0])
 def test_what_is_lost_in_heavy_pairs_is_not_hidden_by_many_light_ones(weight):
-    """Of 50 pairs that count as much as all others two are lost: as of 100, however many the others are."""
+    """Of 50 pairs that count as much as all others two are lost: as of 100, however many the others
+    are."""
     first, second = np.ones((1, 50 + 50 * int(weight))), np.ones((1, 50 + 50 * int(weight)))
     second[0, :2] = 0
     weights = np.ones(first.shape)
@@ -122,14 +134,17 @@ def test_graded_p_of_few_haystacks_is_not_bound_by_their_number(random):
 @pytest.mark.parametrize("flips", [0.0, 0.02])
 @pytest.mark.parametrize("n", [96, 128, 200, 300, 440, 880])
 def test_who_loses_the_margin_is_called_no_worse_in_one_of_forty_runs(n, flips, margin):
-    """Exactly, over all outcomes of n independent pairs. Agresti and Min's interval said it in up to 14 %."""
+    """Exactly, over all outcomes of n independent pairs. Agresti and Min's interval said it in up
+    to 14 %."""
     lost, gained = flips / 2 + margin, flips / 2
     said = 0.0
     for plus in range(int(n * gained + 8 * (n * gained) ** 0.5) + 2):
         worst = most_lost(n, plus, margin)
         # of the pairs not gained, each is lost with this chance
         share = lost / (1 - gained)
-        tail = sum(comb(n - plus, k) * share**k * (1 - share) ** (n - plus - k) for k in range(worst + 1))
+        tail = sum(
+            comb(n - plus, k) * share**k * (1 - share) ** (n - plus - k) for k in range(worst + 1)
+        )
         said += comb(n, plus) * gained**plus * (1 - gained) ** (n - plus) * tail
     assert said <= 0.027
 
@@ -144,7 +159,8 @@ def most_lost(n: int, gained: int, margin: float) -> int:
 
 @pytest.mark.parametrize("loss", [0.02, 0.05])
 def test_losses_that_few_haystacks_show_are_seldom_called_no_worse(random, loss):
-    """One haystack in four loses all of it: of ten, some runs see none, and it was said in 14 of 100."""
+    """One haystack in four loses all of it: of ten, some runs see none, and it was said in 14 of
+    100."""
     said = 0
     for _ in range(200):
         rates = np.where(random.random((10, 1)) < 0.25, 4 * loss, 0.0)

@@ -9,14 +9,22 @@ import numpy as np
 import pytest
 
 from needlemap.maps import Cube, cube_of
-from needlemap.maps.effective import FamilyScores, Mean, effective_length, parse_rule, published_length
+from needlemap.maps.effective import (
+    FamilyScores,
+    Mean,
+    effective_length,
+    parse_rule,
+    published_length,
+)
 
 
 def cube(scores: dict[int, float], depths: int = 4, repeats: int = 6) -> Cube:
     """Of a length's cells the first share are right, the others wrong."""
     places = {}
     for length, share in scores.items():
-        cells = [(repeat, length, depth / depths) for repeat in range(repeats) for depth in range(depths)]
+        cells = [
+            (repeat, length, depth / depths) for repeat in range(repeats) for depth in range(depths)
+        ]
         places |= {cell: float(at < round(share * len(cells))) for at, cell in enumerate(cells)}
     return cube_of(places, set(places))
 
@@ -96,4 +104,7 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says():
     ],
 )
 def test_the_published_rule(scores, found):
-    assert published_length({length: Mean(score, None, None) for length, score in scores.items()}) == found
+    assert (
+        published_length({length: Mean(score, None, None) for length, score in scores.items()})
+        == found
+    )

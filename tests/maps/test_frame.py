@@ -16,8 +16,12 @@ from needlemap.records.record import Record, ScorerRecord
 
 def record(depth: float, score: float | None, repeat: int = 0) -> Record:
     fields = {"task": "t", "model": "m", "length_tokens": 1000, "seed": 0, "prompt_tokens": 990}
-    scorer = ScorerRecord(name="judge", scale=(1, 10), native=None if score is None else 1 + 9 * score)
-    return Record(key=f"{depth} {repeat}", depth=depth, repeat=repeat, score=score, scorer=scorer, **fields)
+    scorer = ScorerRecord(
+        name="judge", scale=(1, 10), native=None if score is None else 1 + 9 * score
+    )
+    return Record(
+        key=f"{depth} {repeat}", depth=depth, repeat=repeat, score=score, scorer=scorer, **fields
+    )
 
 
 RECORDS = [record(0.0, 1.0), record(0.0, 0.0, 1), record(0.5, None)]
@@ -32,7 +36,9 @@ def a_map() -> Map:
 def test_a_map_has_a_row_a_cell(a_map):
     pytest.importorskip("pandas")
     frame = a_map.to_pandas()
-    assert list(frame.columns) == [column.name for column in CELLS[3:]]  # those of the CSV, but for the run
+    assert list(frame.columns) == [
+        column.name for column in CELLS[3:]
+    ]  # those of the CSV, but for the run
     first, second = frame.to_dict("records")
     assert (first["length_tokens"], first["depth_percent"], first["score"]) == (1000, 0.0, 50.0)
     assert (first["n"], first["missing"]) == (2, 0)

@@ -10,7 +10,9 @@ from needlemap.maps.means import Map, make_map
 from needlemap.records.record import NeedleRecord, PromptRecord, Record
 
 
-def record(key: str, length: int, depth: float, score: float | None, failure: str | None = None) -> Record:
+def record(
+    key: str, length: int, depth: float, score: float | None, failure: str | None = None
+) -> Record:
     return Record(
         key=key, task="t", model="m", length_tokens=length, depth=depth, seed=0, score=score,
         repeat=(ord(key[0]) - 1) % 32, failure=failure,
@@ -21,7 +23,9 @@ def record(key: str, length: int, depth: float, score: float | None, failure: st
 
 def made(records: list[Record], expected: dict[tuple[int, float], int]) -> Map:
     cells = [[length, depth, list(range(count))] for (length, depth), count in expected.items()]
-    return make_map(prompts_of(records, cells), model="m", tokenizer="t", task="t", scorer="s", mode="exact")
+    return make_map(
+        prompts_of(records, cells), model="m", tokenizer="t", task="t", scorer="s", mode="exact"
+    )
 
 
 def test_the_last_scored_record_of_a_trial_counts():
@@ -55,7 +59,9 @@ def test_a_cell_that_was_never_asked_has_no_score():
 
 
 def test_cells_beyond_the_expected_ones_are_kept():
-    assert [cell.length_tokens for cell in made([record("a", 20, 0.0, 1.0)], {(10, 0.0): 1}).cells] == [
+    assert [
+        cell.length_tokens for cell in made([record("a", 20, 0.0, 1.0)], {(10, 0.0): 1}).cells
+    ] == [
         10,
         20,
     ]
@@ -81,7 +87,8 @@ def test_the_realised_depth_is_what_happened():
 
 @pytest.mark.parametrize(
     ("hits", "n", "low", "high"),
-    [  # Newcombe 1998, Statistics in Medicine 17:857, table I, method 3; the last two by its formula
+    # Newcombe 1998, Statistics in Medicine 17:857, table I, method 3; the last two by its formula
+    [
         (81, 263, 0.2553, 0.3662),
         (15, 148, 0.0624, 0.1605),
         (0, 20, 0.0, 0.1611),
@@ -101,7 +108,9 @@ def test_wilson_of_nothing_is_none_and_of_nonsense_an_error():
     assert wilson(sum([0.1] * 10), 1) is not None  # 0.9999999999999999 and its like
 
 
-def asked(key: str, depth: float, repeat: int, sha256: str, score: float = 1.0, length: int = 10) -> Record:
+def asked(
+    key: str, depth: float, repeat: int, sha256: str, score: float = 1.0, length: int = 10
+) -> Record:
     prompt = PromptRecord(sha256=sha256, tokens=10, haystack_tokens=5)
     return record(key, length, depth, score).model_copy(update={"repeat": repeat, "prompt": prompt})
 

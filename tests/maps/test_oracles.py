@@ -35,7 +35,9 @@ def test_wilson_intervals(seeded):
     proportion = pytest.importorskip("statsmodels.stats.proportion", reason=REASON)
     n = int(seeded.integers(1, 2_000))
     hits = int(seeded.integers(0, n + 1))
-    assert wilson(hits, n) == pytest.approx(proportion.proportion_confint(hits, n, method="wilson"), abs=1e-9)
+    assert wilson(hits, n) == pytest.approx(
+        proportion.proportion_confint(hits, n, method="wilson"), abs=1e-9
+    )
     found = stats.binomtest(hits, n).proportion_ci(method="wilson")
     assert wilson(hits, n) == pytest.approx((found.low, found.high), abs=1e-9)
 
@@ -135,12 +137,15 @@ def test_doubt_where_all_agree_is_the_jeffreys_posterior(seeded):
     n = int(seeded.integers(5, 500))
     drawn = agreed(float(n), n, 20_000)
     shares = np.array([0.025, 0.5, 0.9])
-    assert np.quantile(drawn, shares) == pytest.approx(stats.beta.ppf(shares, n + 0.5, 0.5), abs=0.01)
+    assert np.quantile(drawn, shares) == pytest.approx(
+        stats.beta.ppf(shares, n + 0.5, 0.5), abs=0.01
+    )
 
 
 @pytest.mark.parametrize(("drop", "share"), [(0.05, None), (0.05, 0.2), (0.1, 0.3), (0.02, 0.06)])
 def test_the_number_of_trials_gives_the_power_that_is_promised(drop, share):
-    """The power of McNemar's test with so many pairs, by its normal approximation in SciPy's terms."""
+    """The power of McNemar's test with so many pairs, by its normal approximation in SciPy's
+    terms."""
     n = trials_needed(drop, share)
     discordant = drop * 7 / 5 if share is None else share
     spread = (discordant - drop**2) ** 0.5
@@ -149,7 +154,8 @@ def test_the_number_of_trials_gives_the_power_that_is_promised(drop, share):
 
 
 def test_the_bootstrap_over_haystacks(seeded, cube):
-    """One length, so that the rule `auc` is the mean score; tails widened for 12 haystacks (Hesterberg)."""
+    """One length, so that the rule `auc` is the mean score; tails widened for 12 haystacks
+    (Hesterberg)."""
     scores = seeded.beta(5, 2, (12, 1, 6))
     found = effective_length(cube(scores.tolist(), (1_000,)), parse_rule("auc"))
     assert found is not None

@@ -35,7 +35,10 @@ def paired(first: list[Record], second: list[Record]) -> Pairs:
 
 
 def test_trials_pair_by_place_and_prompt_whatever_the_model():
-    other = [each.model_copy(update={"key": f"other-{each.key}", "model": "n"}) for each in everything(0.0)]
+    other = [
+        each.model_copy(update={"key": f"other-{each.key}", "model": "n"})
+        for each in everything(0.0)
+    ]
     pairs = paired(everything(), other)
     assert (pairs.n, pairs.dropped, pairs.unlike, pairs.same) == (4, 0, (), False)
     assert np.array_equal(pairs.differences, np.full((2, 1, 2), -1.0))
@@ -55,7 +58,9 @@ def test_the_same_prompt_with_another_right_answer_is_told():
     other = [each.model_copy(update={"reference_sha256": "figs"}) for each in everything()]
     wrong = [each.model_copy(update={"reference_sha256": "plums"}) for each in everything()]
     assert len(paired(other, wrong).unlike) == 4
-    assert paired(other, everything()).unlike == ()  # a record of before does not say what was right
+    assert (
+        paired(other, everything()).unlike == ()
+    )  # a record of before does not say what was right
 
 
 def test_other_bytes_that_both_models_see_as_the_same_tokens_are_the_same_prompt():
@@ -96,7 +101,8 @@ def test_no_pair_is_no_comparison():
 
 
 def test_a_prompt_that_depths_share_makes_one_pair():
-    """Sentences are longer than the steps in depth: two cells, one prompt, which McNemar counts once."""
+    """Sentences are longer than the steps in depth: two cells, one prompt, which McNemar counts
+    once."""
     same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
     first = [record(0.0, 0, 1.0, prompt=same), record(0.5, 0, 1.0, prompt=same), *everything()[1:2]]
     second = [each.model_copy(update={"score": 0.0}) for each in first]
@@ -104,7 +110,10 @@ def test_a_prompt_that_depths_share_makes_one_pair():
     found = compare_pairs(pairs, 0.02)
     assert found is not None
     assert (pairs.n, pairs.dropped, found.overall.lost) == (2, 0, 2)
-    assert [(cell.depth, cell.n) for cell in found.cells] == [(0.0, 2), (0.5, 1)]  # each cell shows its own
+    assert [(cell.depth, cell.n) for cell in found.cells] == [
+        (0.0, 2),
+        (0.5, 1),
+    ]  # each cell shows its own
 
 
 def test_a_prompt_that_one_run_asked_for_two_cells_and_another_for_each_makes_one_pair():
@@ -121,9 +130,13 @@ def test_a_prompt_that_one_run_asked_for_two_cells_and_another_for_each_makes_on
 
 def test_a_shared_prompt_that_one_run_failed_keeps_its_place_in_all_its_cells():
     same = PromptRecord(sha256="x", tokens=9, haystack_tokens=5)
-    cells, shared = [[1_000, 0.0, [0]], [1_000, 0.5, [0]]], {"a": [[1_000, 0.0, 0], [1_000, 0.5, 0]]}
+    cells, shared = (
+        [[1_000, 0.0, [0]], [1_000, 0.5, [0]]],
+        {"a": [[1_000, 0.0, 0], [1_000, 0.5, 0]]},
+    )
     first, second = (
-        prompts_of([record(0.0, 0, score, prompt=same, asked="a")], cells, shared) for score in (1.0, None)
+        prompts_of([record(0.0, 0, score, prompt=same, asked="a")], cells, shared)
+        for score in (1.0, None)
     )
     pairs = pair_prompts(first, second)
     assert pairs.first.depths == pairs.second.depths == (0.0, 0.5)
@@ -149,6 +162,10 @@ def test_means_of_nobody_knows_how_many_answers_give_no_verdict():
     found = compare_pairs(paired(everything(0.9, **means), everything(0.1, **means)), 0.02)
     assert found is not None
     assert (found.verdict.word, found.verdict.more) == ("cannot tell", None)
-    assert (found.overall.value, found.overall.low, found.overall.high) == (pytest.approx(-0.8), -1.0, 1.0)
+    assert (found.overall.value, found.overall.low, found.overall.high) == (
+        pytest.approx(-0.8),
+        -1.0,
+        1.0,
+    )
     assert {row.difference.p for row in found.lengths} == {1.0}
     assert {cell.p for cell in found.cells} == {1.0}

@@ -57,13 +57,19 @@ def test_where_lengths_have_depths_of_their_own_a_row_is_a_part_of_the_haystack(
     map = cube_of(places, set(places))
     assert map.ragged
     found = depth_scores(map)
-    assert [(each.depth, each.end) for each in found] == [(at / 10, (at + 1) / 10) for at in range(9)]
+    assert [(each.depth, each.end) for each in found] == [
+        (at / 10, (at + 1) / 10) for at in range(9)
+    ]
     assert [each.mean.score for each in found] == [1.0] * 5 + [0.0] * 4
     assert sum(each.mean.n for each in found) == total_score(map).n == len(places)
 
 
 def test_means_of_nobody_knows_how_many_answers_have_no_interval(cube):
     map = replace(cube([[[1.0], [0.5]]], LENGTHS), counted=False)
-    found = [total_score(map), *length_scores(map).values(), *(each.mean for each in depth_scores(map))]
+    found = [
+        total_score(map),
+        *length_scores(map).values(),
+        *(each.mean for each in depth_scores(map)),
+    ]
     assert {(mean.low, mean.high) for mean in found} == {(None, None)}
     assert found[0].score == 0.75

@@ -62,7 +62,9 @@ def test_a_model_that_holds_or_fails_everywhere_has_no_length_inside():
 
 
 def test_a_score_that_crawls_through_the_threshold_has_no_point():
-    crawl = [(length, 8 * (0.9 - 0.1 * np.log2(length / 1_000) / 7)) for length in AXIS.lengths[::8]]
+    crawl = [
+        (length, 8 * (0.9 - 0.1 * np.log2(length / 1_000) / 7)) for length in AXIS.lengths[::8]
+    ]
     found = sought(AXIS, asked(*crawl, times=6), 0.85, 0.3)
     assert (found.crawls, found.point, found.close) == (True, None, False)
     little = sought(AXIS, asked((1_000, 8), (11_000, 7)), 0.85, 0.3)
@@ -76,7 +78,8 @@ def test_a_dip_is_no_fall_for_good():
 
 
 def test_haystacks_that_differ_widen_the_interval():
-    """The same share of hits: half of the haystacks all right, half all wrong, or each right in half."""
+    """The same share of hits: half of the haystacks all right, half all wrong, or each right in
+    half."""
     alike, apart = asked((16_000, 6.8), times=20), asked((16_000, 8), (16_000, 5.6), times=10)
     clustered = Asked.of(AXIS, [(16_000, 8, 8)] * 17 + [(16_000, 0, 8)] * 3)
     assert float(alike.design_effect()) == 1.4
@@ -100,7 +103,8 @@ def test_it_asks_where_an_answer_tells_most_per_token():
 
 
 def test_lengths_next_to_a_narrow_interval_are_asked_before_it_ends():
-    """So that an end moves by a spacing, not by octaves, and `>=` is said of a length that was asked."""
+    """So that an end moves by a spacing, not by octaves, and `>=` is said of a length that was
+    asked."""
     seen = asked((1_000, 8), (4_000, 8), (16_000, 8), (32_000, 0), times=40)
     known = learn(AXIS, seen, 0.85)
     (low, high), asks = known.interval, next_batch(known, seen, 0.3, np.array(5))

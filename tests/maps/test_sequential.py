@@ -40,13 +40,16 @@ def test_the_bet_on_worse_is_the_integral_over_all_shares_above_one_half():
 
 
 def test_a_fair_coin_wins_neither_bet_on_average():
-    """The mean of each bet is at most 1 where its claim is false: what makes any look at any time valid."""
+    """The mean of each bet is at most 1 where its claim is false: what makes any look at any time
+    valid."""
     n = 12
     ways = [np.exp(log_worse(k, n - k)) * np.exp(_log_choose(n, k)) / 2**n for k in range(n + 1)]
     assert sum(ways) == pytest.approx(1, abs=1e-9)
     margin, lost, gained = 0.05, 0.08, 0.03
     grown = np.exp(log_growth(np.array([-1.0, 0.0, 1.0]), margin))
-    assert np.array([lost, 1 - lost - gained, gained]) @ grown == pytest.approx(np.ones(grown.shape[1]))
+    assert np.array([lost, 1 - lost - gained, gained]) @ grown == pytest.approx(
+        np.ones(grown.shape[1])
+    )
 
 
 def test_equal_answers_are_no_worse_after_some_hundred_pairs_and_sooner_with_a_wider_margin():
@@ -89,7 +92,10 @@ def test_even_odds_are_even():
     random, kept = np.random.default_rng(4), []
     for _ in range(80):
         draws = random.random(1_600)
-        scores = [(1.0, 0.0) if u < 0.01 else (0.0, 1.0) if u < 0.02 else (1.0, 1.0) for u in draws.tolist()]
+        scores = [
+            (1.0, 0.0) if u < 0.01 else (0.0, 1.0) if u < 0.02 else (1.0, 1.0)
+            for u in draws.tolist()
+        ]
         gate = fed(scores[:150])
         more = gate.more() if gate.after is None else None
         if more is not None and more <= 1_450:
@@ -118,7 +124,10 @@ def test_new_haystacks_take_a_bet_each_and_say_what_that_costs():
 
 def test_layers_take_each_length_once_and_depths_far_apart_first():
     places = [
-        (repeat, length, depth) for repeat in (1, 0) for length in (20, 10) for depth in (0, 25, 50, 75, 100)
+        (repeat, length, depth)
+        for repeat in (1, 0)
+        for length in (20, 10)
+        for depth in (0, 25, 50, 75, 100)
     ]
     layers = list(interleaved(places).values())
     assert [place[:2] for place in layers[0]] == [(0, 10), (0, 20)]

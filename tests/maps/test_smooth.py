@@ -31,7 +31,9 @@ def test_a_smooth_truth_is_missed_by_less_than_half(repeats):
         cube = drawn(FALL, repeats, seed)
         if found := smoothed(cube).scores:
             smooth = np.array(list(found.values())).reshape(FALL.shape)
-            ratios.append(np.linalg.norm(smooth - FALL) / np.linalg.norm(cube.scores.mean(axis=0) - FALL))
+            ratios.append(
+                np.linalg.norm(smooth - FALL) / np.linalg.norm(cube.scores.mean(axis=0) - FALL)
+            )
     assert len(ratios) >= 6
     assert max(ratios) < 0.5
 
@@ -70,7 +72,8 @@ def test_a_cell_without_a_score_gets_none():
 
 
 def asked_cells(chance, random) -> tuple[np.ndarray, np.ndarray]:
-    """Hits and trials of 40 haystacks at each of six lengths, eight whole percents of depth each."""
+    """Hits and trials of 40 haystacks at each of six lengths, eight whole percents of depth
+    each."""
     hits, trials = np.zeros((2, 6, DEPTH_CELLS))
     for row in range(6):
         for _ in range(40):
@@ -80,12 +83,18 @@ def asked_cells(chance, random) -> tuple[np.ndarray, np.ndarray]:
     return hits, trials
 
 
-def test_hits_and_misses_that_repeat_cell_by_cell_are_told_from_chance_and_from_a_fall_over_depth(random):
+def test_hits_and_misses_that_repeat_cell_by_cell_are_told_from_chance_and_from_a_fall_over_depth(
+    random,
+):
     texture = np.where(random.random((6, DEPTH_CELLS)) < 0.85, 0.97, 0.03)
     same, edge = np.full_like(texture, 0.85), np.where(np.arange(DEPTH_CELLS) < 40, 0.02, 0.98)
     found = {
         name: bool(is_rough(*asked_cells(chance, random)))
-        for name, chance in {"texture": texture, "same": same, "edge": np.tile(edge, (6, 1))}.items()
+        for name, chance in {
+            "texture": texture,
+            "same": same,
+            "edge": np.tile(edge, (6, 1)),
+        }.items()
     }
     assert found == {"texture": True, "same": False, "edge": False}
 

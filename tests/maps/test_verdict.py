@@ -53,7 +53,10 @@ def test_what_the_candidate_did_not_answer_counts_against_it():
 
 def test_it_says_how_many_more_trials_would_tell():
     found = verdict(replace(FOUND, value=-0.01, low=-0.05, high=0.03), 0.02)
-    assert (found.word, found.more) == ("cannot tell", 400 * 16 - 400)  # the half-width, 4 points, to 1 point
+    assert (found.word, found.more) == (
+        "cannot tell",
+        400 * 16 - 400,
+    )  # the half-width, 4 points, to 1 point
     assert verdict(FOUND, 0.02).more is None
 
 
@@ -82,7 +85,8 @@ def test_the_power_line_agrees_with_simulated_mcnemar_tests(random):
 
 @pytest.mark.parametrize("clusters", [1, 5, 10])
 def test_power_is_that_of_the_verdict(random, clusters):
-    """Of independent pairs. What promised 80 of 100 was for p, and gave `worse` in 50 from five haystacks."""
+    """Of independent pairs. What promised 80 of 100 was for p, and gave `worse` in 50 from five
+    haystacks."""
     n = trials_needed(0.05, clusters=clusters if clusters > 1 else None)
     each, said = -(-n // clusters), 0
     for _ in range(200):
@@ -104,7 +108,10 @@ def test_smaller_drops_and_shared_haystacks_need_more_trials():
 
 def test_the_noise_floor_of_a_run_made_twice():
     floor = noise_floor([(1.0, 1.0)] * 80 + [(1.0, 0.0)] * 15 + [(0.0, 1.0)] * 10)
-    assert (floor.n, floor.differing) == (105, 25)  # as GPT-4's published cells that were asked twice
+    assert (floor.n, floor.differing) == (
+        105,
+        25,
+    )  # as GPT-4's published cells that were asked twice
     assert floor.low < 25 / 105 < floor.high
     assert floor.smallest(105) == pytest.approx(1.96 * 5 / 105, abs=1e-4)
     assert floor.smallest(4 * 105) == pytest.approx(floor.smallest(105) / 2)

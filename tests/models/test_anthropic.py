@@ -46,7 +46,9 @@ async def _ask(model: AnthropicModel, asked: Prompt, decoding: Decoding) -> Answ
         await model.close()
 
 
-def ask(wire: Any, asked: Prompt | None = None, decoding: Decoding | None = None, **options: Any) -> Answer:
+def ask(
+    wire: Any, asked: Prompt | None = None, decoding: Decoding | None = None, **options: Any
+) -> Answer:
     model = AnthropicModel("claude", base_url=wire.root, **options)
     return asyncio.run(_ask(model, asked or prompt(), decoding or Decoding(timeout_s=250)))
 
@@ -91,7 +93,11 @@ def test_without_breakpoints_nothing_asks_to_be_cached(wire):
 def test_breakpoints_split_the_message_and_ask_for_caching(wire):
     ask(wire, prompt(1, 3))
     content = wire.log()[0]["body"]["messages"][0]["content"]
-    assert [block["text"] for block in content] == ["Read this. Dogs bark. ", NEEDLE + SPANS[3], SPANS[4]]
+    assert [block["text"] for block in content] == [
+        "Read this. Dogs bark. ",
+        NEEDLE + SPANS[3],
+        SPANS[4],
+    ]
     assert ["cache_control" in block for block in content] == [True, True, False]
 
 
@@ -117,14 +123,18 @@ def test_at_most_four_breakpoints_the_last_ones():
 
 
 def test_no_block_is_blank():
-    assert [block["text"] for block in blocks(message("\n", "a", " ", "b", "\n"), (0, 1, 2, 3))] == [
+    assert [
+        block["text"] for block in blocks(message("\n", "a", " ", "b", "\n"), (0, 1, 2, 3))
+    ] == [
         "\na",
         " b\n",
     ]
 
 
 def test_a_breakpoint_inside_a_character_moves_before_it():
-    text = TokenText("a€b".encode(), np.array([1, 2, 3], np.int32), np.array([0, 2, 4, 5], np.int64))
+    text = TokenText(
+        "a€b".encode(), np.array([1, 2, 3], np.int32), np.array([0, 2, 4, 5], np.int64)
+    )
     made = blocks(Message("user", (text.span(0, 1), text.span(1))), (0,))
     assert [block["text"] for block in made] == ["a", "€b"]
 

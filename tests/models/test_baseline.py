@@ -20,7 +20,10 @@ from needlemap.models.baseline import ENDS, K1, B, Baseline, Sentences, best, la
 from needlemap.prompts import Message, Prompt
 from needlemap.text.tokens import TokenText
 
-NEEDLE = "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day."
+NEEDLE = (
+    "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day."
+)
 QUESTION = "What is the best thing to do in San Francisco?"
 
 
@@ -31,7 +34,9 @@ def byte_tokens(text: str) -> TokenText:
 
 def prompt(*parts: str, question: str = QUESTION) -> Prompt:
     spans = tuple(byte_tokens(part).span() for part in ("Read. ", *parts, f"\n\n{question}"))
-    return Prompt((Message("user", spans),), question, (0, 1, len(spans) - 1), tokens=sum(map(len, spans)))
+    return Prompt(
+        (Message("user", spans),), question, (0, 1, len(spans) - 1), tokens=sum(map(len, spans))
+    )
 
 
 def ask(model: Baseline, asked: Prompt) -> Answer:
@@ -49,7 +54,10 @@ def test_it_finds_the_needle():
 def test_it_finds_a_chinese_needle():
     needle = "小明最喜欢的实习的地点就是上海人工智能实验室。"
     asked = prompt(
-        "今天天气很好。", needle, "我们讨论了人工智能的发展。", question="小明最喜欢的实习地点是哪里？"
+        "今天天气很好。",
+        needle,
+        "我们讨论了人工智能的发展。",
+        question="小明最喜欢的实习地点是哪里？",
     )
     assert ask(Baseline("bm25"), asked).text == needle
 
@@ -61,7 +69,8 @@ def test_it_reads_the_context_not_the_question():
 def test_a_window_hides_what_lies_before_it():
     filler = "Dogs bark. " * 20
     assert (
-        ask(Baseline("bm25", window=len(NEEDLE) + len(filler)), prompt(filler, NEEDLE, filler)).text == NEEDLE
+        ask(Baseline("bm25", window=len(NEEDLE) + len(filler)), prompt(filler, NEEDLE, filler)).text
+        == NEEDLE
     )
     assert ask(Baseline("bm25", window=len(filler)), prompt(filler, NEEDLE, filler)).text == ""
 
@@ -152,7 +161,8 @@ def test_random_draws_a_sentence_that_the_prompt_decides():
     assert len(drawn) == 1
     assert drawn <= {"One.", "Two.", "Three.", "Four."}
     many = {
-        ask(Baseline("random"), prompt("One. Two. Three. Four.", question=f"{n}?")).text for n in range(40)
+        ask(Baseline("random"), prompt("One. Two. Three. Four.", question=f"{n}?")).text
+        for n in range(40)
     }
     assert many == {"One.", "Two.", "Three.", "Four."}
 

@@ -1,4 +1,5 @@
-"""What a model wants around a text, as token ids. Equality with transformers is in tests/contract."""
+"""What a model wants around a text, as token ids. Equality with transformers is in
+tests/contract."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from needlemap.errors import SettingsError, VocabularyMissing
 from needlemap.models import MARK
@@ -19,12 +28,13 @@ from needlemap.prompts import TEXT
 from needlemap.text.tokens import TokenText
 
 CHATML = (
-    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] "
+    "}}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 NO_SYSTEM = (
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-    + CHATML
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% "
+    "endif %}" + CHATML
 )
 DROPS_SYSTEM = CHATML.replace("in messages", "in messages if m['role'] != 'system'")
 DATED = "{{ strftime_now('%d %b %Y') }}" + CHATML
@@ -44,7 +54,9 @@ def make(folder: Path, template: str | None = CHATML, *, bos: bool = False, **co
     )
     tokenizer.train_from_iterator(["user assistant system Who? Be brief. Text " * 5], trainer)
     if bos:
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 0)]
+        )
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", **config}))
     if template is not None:
@@ -83,7 +95,9 @@ def test_there_is_one_first_token_even_if_the_tokenizer_would_add_another(tmp_pa
 
 
 @pytest.mark.parametrize("template", [NO_SYSTEM, DROPS_SYSTEM])
-def test_without_a_system_role_its_text_opens_the_first_user_message(tmp_path: Path, template: str) -> None:
+def test_without_a_system_role_its_text_opens_the_first_user_message(
+    tmp_path: Path, template: str
+) -> None:
     head, _ = chat(make(tmp_path, template)).render(ROWS)
     assert text(head) == "<s><|im_start|>user\nBe brief.\n\nText:\n\n"
 
@@ -129,7 +143,10 @@ def test_base_text_can_be_forced_on_a_chat_model(tmp_path: Path) -> None:
 
 
 def test_template_options_reach_the_template(tmp_path: Path) -> None:
-    thinks = CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    thinks = (
+        CHATML
+        + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    )
     _, tail = chat(make(tmp_path, thinks), options={"enable_thinking": False}).render(ROWS)
     assert text(tail).endswith("assistant\n<think></think>")
 
@@ -183,10 +200,15 @@ def test_a_folder_that_is_not_there_is_named() -> None:
 
 
 def test_text_behind_the_haystack_gets_no_blank_that_begins_a_text(tmp_path: Path) -> None:
-    """A SentencePiece-like tokenizer puts a blank before every text; the tail is not a text of its own."""
+    """A SentencePiece-like tokenizer puts a blank before every text; the tail is not a text of its
+    own."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=["<unk>", *SPECIAL], show_progress=False)
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=120, special_tokens=["<unk>", *SPECIAL], show_progress=False
+    )
     tokenizer.train_from_iterator(["▁Who?▁Be▁brief.▁Text▁user▁assistant▁system|<_>\n" * 5], trainer)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")

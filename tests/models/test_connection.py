@@ -27,7 +27,9 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
         monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        monkeypatch.setenv(f"{name}_CUSTOM_HEADERS", "x-gateway-key: gateway-0123456789\nX-Two: b\n")
+        monkeypatch.setenv(
+            f"{name}_CUSTOM_HEADERS", "x-gateway-key: gateway-0123456789\nX-Two: b\n"
+        )
 
 
 async def _ask(backend: str, url: str) -> Answer:
@@ -55,9 +57,12 @@ def failure(backend: str, wire: Any, **reply: Any) -> Unmeasured:
 @pytest.mark.parametrize("backend", MODELS)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(wire, wires, backend, status):
-    """Prompts and a gateway's key went to wherever a server pointed, and what that said was scored."""
+    """Prompts and a gateway's key went to wherever a server pointed, and what that said was
+    scored."""
     other = wires()
-    refused = failure(backend, wire, status=status, headers={"location": f"{other.base_url}/x?key={KEY}"})
+    refused = failure(
+        backend, wire, status=status, headers={"location": f"{other.base_url}/x?key={KEY}"}
+    )
     assert refused.failure is Failure.REJECTED
     assert f"it sends us on to {other.base_url}/x, and redirects are not followed" in str(refused)
     assert other.log() == []
@@ -99,7 +104,9 @@ def test_what_is_packed_otherwise_or_twice_is_not_unpacked(wire, packed):
         {"body": '{"choices": ' + "[" * 100_000},
         {"body": '{"error": ' + '{"a":' * 100_000},
         {"body": "[" + "[]," * 6_000_000 + "[]]"},
-        {"body": '{"choices": [{"message": {"content": [{"text": {}}]}}], "content": [{"type": ["text"]}]}'},
+        {
+            "body": '{"choices": [{"message": {"content": [{"text": {}}]}}], "content": [{"type": ["text"]}]}'  # noqa: E501
+        },
         {"body": '{"choices": [{"message": [1]}], "content": [{"type": {}}], "usage": [1]}'},
         {"body": "9" * 10_000},
         {"body": "<html><title>Welcome</title>"},
@@ -133,7 +140,9 @@ def test_what_was_sent_in_secret_is_hidden_in_all_that_is_kept(wire, backend):
     assert answer.model == "[hidden]"
     assert answer.usage == {"[hidden]": "[hidden]"}
     for status in (400, 200):
-        found = str(failure(backend, wire, body=f'{{"error": {{"message": "{words}"}}}}', status=status))
+        found = str(
+            failure(backend, wire, body=f'{{"error": {{"message": "{words}"}}}}', status=status)
+        )
         assert "0123" not in found
         assert "[hidden]" in found
 
@@ -193,7 +202,7 @@ def test_an_address_without_v1_is_tried_with_it_and_told_once(wire):
     assert first.text == second.text
     assert (
         first.note
-        == f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"
+        == f"{wire.root} knows no /chat/completions: asked at {wire.base_url}, as --base-url may say"  # noqa: E501
     )
     assert (second.note, model.base_url) == ("", wire.base_url)
 

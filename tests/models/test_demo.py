@@ -1,4 +1,5 @@
-"""The model in the box: a real transformer that finds needles within 256 tokens and loses them beyond."""
+"""The model in the box: a real transformer that finds needles within 256 tokens and loses them
+beyond."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ import tokenizers
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
-from needlemap.models.demo import CHUNK, DATA, DemoModel, NumpyEngine, Weights, load_engine, stop_tokens
+from needlemap.models.demo import (
+    CHUNK,
+    DATA,
+    DemoModel,
+    NumpyEngine,
+    Weights,
+    load_engine,
+    stop_tokens,
+)
 from needlemap.models.walk import Walk, shared_prefix
 from needlemap.plan import ordered
 from needlemap.registry import find
@@ -49,7 +58,9 @@ def random_ids(count: int, seed: int = 0) -> np.ndarray:
 
 
 def answer(trial: Trial, decoding: Decoding | None = None) -> Answer:
-    return asyncio.run(DemoModel("retriever").answer(trial.prompt, decoding or Decoding(ANSWER_TOKENS)))
+    return asyncio.run(
+        DemoModel("retriever").answer(trial.prompt, decoding or Decoding(ANSWER_TOKENS))
+    )
 
 
 def found(trials: list[Trial], weights: Weights, stops: tuple[int, ...]) -> float:
@@ -63,14 +74,17 @@ def found(trials: list[Trial], weights: Weights, stops: tuple[int, ...]) -> floa
 
 
 def reference_logits(weights: Weights, ids: np.ndarray) -> np.ndarray:
-    """All logits, (tokens, vocabulary), straight from the formulas: float64, head by head, no cache."""
+    """All logits, (tokens, vocabulary), straight from the formulas: float64, head by head, no
+    cache."""
 
     def norm(rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
         return rows / np.sqrt((rows**2).mean(-1, keepdims=True) + weights.eps) * scale
 
     width, count = weights.head_width, len(ids)
     pairs = width // 2
-    turn = np.exp(1j * np.outer(np.arange(count), weights.theta ** (-np.arange(pairs) * 2.0 / width)))
+    turn = np.exp(
+        1j * np.outer(np.arange(count), weights.theta ** (-np.arange(pairs) * 2.0 / width))
+    )
 
     def turned(rows: np.ndarray) -> np.ndarray:
         pairwise = (rows[:, :pairs] + 1j * rows[:, pairs:]) * turn
@@ -99,7 +113,9 @@ def test_logits_are_those_of_the_formulas(weights: Weights, count: int):
     )
 
 
-def test_logits_are_those_of_the_network_that_was_trained(weights: Weights, monkeypatch: pytest.MonkeyPatch):
+def test_logits_are_those_of_the_network_that_was_trained(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch
+):
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(TOOLS)
     tool = importlib.import_module("train_demo_model")
@@ -174,7 +190,9 @@ def test_out_of_memory_is_unmeasured(weights: Weights, monkeypatch: pytest.Monke
     assert caught.value.failure is Failure.MEMORY
 
 
-def test_it_finds_needles_within_the_length_it_was_trained_on(weights: Weights, stops: tuple[int, ...]):
+def test_it_finds_needles_within_the_length_it_was_trained_on(
+    weights: Weights, stops: tuple[int, ...]
+):
     trials = asked(lengths=[96, 160, 224, 256], depths="0:100:5", repeats=4, seed=77)
     assert found(trials, weights, stops) >= 0.95
 
@@ -255,7 +273,9 @@ def test_an_answer_prefix_is_part_of_the_prompt():
 
 
 def test_only_the_retriever_is_in_the_box():
-    with pytest.raises(SettingsError, match=r"Unknown demo model 'retreiver'\. Did you mean 'retriever'"):
+    with pytest.raises(
+        SettingsError, match=r"Unknown demo model 'retreiver'\. Did you mean 'retriever'"
+    ):
         DemoModel.traits("retreiver", {})
     with pytest.raises(SettingsError, match="Unknown demo model"):
         DemoModel("gpt")
@@ -265,13 +285,17 @@ def test_only_the_retriever_is_in_the_box():
 
 
 def test_another_checkpoint_of_its_kind_can_be_asked(tmp_path: Path):
-    with pytest.raises(SettingsError, match=r"No retriever\.npz in .*tools/train_demo_model\.py --out"):
+    with pytest.raises(
+        SettingsError, match=r"No retriever\.npz in .*tools/train_demo_model\.py --out"
+    ):
         asked(model_options={"folder": str(tmp_path)}, lengths=[128], depths=[50], repeats=1)
     for file in ("retriever.npz", "tokenizer.json"):
         (tmp_path / file).write_bytes((DATA / file).read_bytes())
     options = {"folder": str(tmp_path)}
     trial = asked(model_options=options, lengths=[128], depths=[50], repeats=1)[0]
-    said = asyncio.run(DemoModel("retriever", **options).answer(trial.prompt, Decoding(ANSWER_TOKENS)))
+    said = asyncio.run(
+        DemoModel("retriever", **options).answer(trial.prompt, Decoding(ANSWER_TOKENS))
+    )
     assert said.text == answer(trial).text
 
 
@@ -336,7 +360,9 @@ def test_the_box_is_small_and_its_measurements_lie_beside_it():
     training = json.loads((DATA / "training.json").read_text("utf-8"))
     assert training["parameters"] == parameters
     measured = training["measured"]["found"]
-    within = [share for length in ("96", "128", "192", "256") for share in measured[length].values()]
+    within = [
+        share for length in ("96", "128", "192", "256") for share in measured[length].values()
+    ]
     assert np.mean(within) >= 0.98
     assert measured["1024"]["0"] <= 0.1
 
@@ -347,7 +373,9 @@ def test_no_torch_is_needed():
         "load_engine(DATA).extend(np.arange(9, dtype=np.int32));"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
 
 

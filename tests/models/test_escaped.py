@@ -23,7 +23,10 @@ def test_slices_of_an_escaped_text_are_the_escaped_slices(text, start, stop):
     whole = load("cl100k_base").index((text + LONG * 1_000).encode())
     start, stop = sorted((start % (len(whole) + 1), stop % (len(whole) + 1)))
     found = Escaper().string([whole.span(start, stop), TokenText.opaque(b'\n"needle"').span()])
-    assert json.loads(found) == bytes(whole.span(start, stop).data).decode("utf-8", "replace") + '\n"needle"'
+    assert (
+        json.loads(found)
+        == bytes(whole.span(start, stop).data).decode("utf-8", "replace") + '\n"needle"'
+    )
 
 
 def messages(prompt, system_role="system"):
@@ -36,7 +39,9 @@ def test_a_request_is_the_json_of_its_fields(role):
     prompt = Prompt(
         (
             Message("system", (TokenText.opaque(b"Be short.").span(),)),
-            Message("user", (context.span(0, 900), TokenText.opaque(b"?").span(), context.span(900))),
+            Message(
+                "user", (context.span(0, 900), TokenText.opaque(b"?").span(), context.span(900))
+            ),
         )
     )
     model = OpenAIModel("m", base_url="http://127.0.0.1:1/v1", system_role=role)

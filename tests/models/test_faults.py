@@ -31,7 +31,11 @@ def test_too_long_in_many_words(words):
 
 @pytest.mark.parametrize(
     "words",
-    ["Unsupported value: 'temperature'", "The model `x` does not exist.", "max_tokens must be positive"],
+    [
+        "Unsupported value: 'temperature'",
+        "The model `x` does not exist.",
+        "max_tokens must be positive",
+    ],
 )
 def test_other_refusals_are_not_taken_for_too_long(words):
     assert from_status(400, words, {}).failure is Failure.REJECTED
@@ -94,12 +98,16 @@ def test_keys_are_hidden(text):
 @pytest.mark.parametrize(
     "page",
     [
-        "<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head><body>" + "<p>x" * 99_999,
+        "<!DOCTYPE html><html><head><title>502 Bad\n Gateway</title></head><body>"
+        + "<p>x" * 99_999,
         "\n<HTML><TITLE class=x>502 Bad Gateway</TITLE>",
     ],
 )
 def test_of_an_error_page_its_title_is_told_and_no_more(page):
-    assert str(from_status(502, page, {})) == "The server answered 502: an HTML page, '502 Bad Gateway'"
+    assert (
+        str(from_status(502, page, {}))
+        == "The server answered 502: an HTML page, '502 Bad Gateway'"
+    )
 
 
 def test_of_a_page_without_a_title_only_that_it_is_one():
@@ -124,7 +132,11 @@ def test_a_redirect_is_rejected_with_the_address_it_leads_to_and_no_key(place, t
 
 def test_a_body_of_any_size_or_depth_is_read_for_words_quickly():
     start = process_time()
-    for body in ("[" * 2_000_000, '{"message": "' + "input token count " * 500_000 + '"}', "x" * 60_000_000):
+    for body in (
+        "[" * 2_000_000,
+        '{"message": "' + "input token count " * 500_000 + '"}',
+        "x" * 60_000_000,
+    ):
         assert len(str(from_status(400, body, {}))) <= 500
     assert process_time() - start < 10
 

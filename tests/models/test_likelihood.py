@@ -1,6 +1,7 @@
 """How likely a server finds a text: against a real HTTP server around the model in the box.
 
-It computes what it tells, in the two ways that real servers have: a prompt repeated with log-probabilities
+It computes what it tells, in the two ways that real servers have: a prompt repeated with
+log-probabilities
 (vLLM, SGLang), and single tokens that a bias makes it say (llama.cpp).
 """
 
@@ -69,12 +70,18 @@ class Box:
             self._engine.crop(0)
             rows = self._engine.extend_all(ids)
         drawn = rows[-1].copy()
-        for token, bias in (asked.get("logit_bias") or {}).items() if "no bias" not in self.faults else ():
+        for token, bias in (
+            (asked.get("logit_bias") or {}).items() if "no bias" not in self.faults else ()
+        ):
             drawn[int(token)] += bias
         tokens = np.append(ids[1:], np.int32(drawn.argmax()))
         if "biased" in self.faults:
             rows[-1] = drawn
-        told = self.columns(rows, tokens) if self.way == "echo" else self.content(rows[-1:], tokens[-1:])
+        told = (
+            self.columns(rows, tokens)
+            if self.way == "echo"
+            else self.content(rows[-1:], tokens[-1:])
+        )
         if self.way == "echo" and not ("no echo" not in self.faults and asked.get("echo")):
             told = {name: column[-1:] for name, column in told.items()}
         elif self.way == "echo":
@@ -99,7 +106,8 @@ class Box:
                 "token": self.text(token),
                 "logprob": own,
                 "top_logprobs": [
-                    {"id": each, "token": self.text(each), "logprob": nats} for each, nats in best_of(row)
+                    {"id": each, "token": self.text(each), "logprob": nats}
+                    for each, nats in best_of(row)
                 ],
             }
             for token, own, row in zip(tokens, logprobs(rows, tokens).tolist(), rows, strict=True)
@@ -154,7 +162,9 @@ def forced(box: Box, *answers: str, api: str = "completions") -> list[Answer]:
     async def ask() -> list[Answer]:
         model = OpenAIModel("box", base_url=box.base_url, api=api)
         try:
-            return [await model.force(prompt(), answer, Decoding(timeout_s=250)) for answer in answers]
+            return [
+                await model.force(prompt(), answer, Decoding(timeout_s=250)) for answer in answers
+            ]
         finally:
             await model.close()
 
@@ -241,7 +251,9 @@ COLUMNS = {
 def test_both_forms_give_each_token_and_the_likeliest_other(form):
     body = {"choices": [{"text": "AC", "logprobs": form}], "usage": {"prompt_tokens": 7}}
     assert rows_of(body) == [("A", -0.1, "B", -2), ("C", -3, "D", -0.2)]
-    assert read(body).logprobs == Logprobs(("A", "C"), (-0.1, -3.0), ("B", "D"), (-2.0, -0.2), "generated", 7)
+    assert read(body).logprobs == Logprobs(
+        ("A", "C"), (-0.1, -3.0), ("B", "D"), (-2.0, -0.2), "generated", 7
+    )
 
 
 def test_two_tokens_of_one_spelling_are_told_apart_by_their_bytes():
@@ -282,9 +294,21 @@ def test_what_is_kept_is_bounded():
 
 def test_a_record_keeps_them_and_reads_broken_ones_as_missing():
     kept = Logprobs(("A",), (-0.1,), (None,), (None,), "walk", 3)
-    place = {"key": "k", "task": "t", "model": "m", "length_tokens": 1, "depth": 0, "repeat": 0, "seed": 0}
+    place = {
+        "key": "k",
+        "task": "t",
+        "model": "m",
+        "length_tokens": 1,
+        "depth": 0,
+        "repeat": 0,
+        "seed": 0,
+    }
     record = Record(**place, logprobs=kept)
     assert Record.model_validate_json(record.line()).logprobs == kept
-    for broken in (3, {"tokens": ["A"]}, {**json.loads(record.line())["logprobs"], "nats": [1e300]}):
+    for broken in (
+        3,
+        {"tokens": ["A"]},
+        {**json.loads(record.line())["logprobs"], "nats": [1e300]},
+    ):
         assert Record(**place, logprobs=broken).logprobs is None
         assert logprobs_kept(broken) is None

@@ -43,6 +43,10 @@ def test_it_is_a_weigher():
 
 
 def test_a_model_that_gives_no_probabilities_is_refused_before_anything_is_built():
-    settings = configure(None, {"model": "anthropic/claude", "scorer": "logprob", "tokenizer": "gpt-4"})
-    with pytest.raises(SettingsError, match=r"which 'anthropic/claude' does not give\. Use --model hf/PATH"):
+    settings = configure(
+        None, {"model": "anthropic/claude", "scorer": "logprob", "tokenizer": "gpt-4"}
+    )
+    with pytest.raises(
+        SettingsError, match=r"which 'anthropic/claude' does not give\. Use --model hf/PATH"
+    ):
         prepare(settings)

@@ -19,7 +19,11 @@ NEEDLE = "The best thing to do in San Francisco is eat a sandwich."
 PROMPT = Prompt.plain(
     [
         ("system", "Answer from the text."),
-        ("user", f"Dogs bark. {NEEDLE} The sky is blue.\n\nWhat is the best thing to do in San Francisco?"),
+        (
+            "user",
+            f"Dogs bark. {NEEDLE} The sky is blue.\n\nWhat is the best thing to do in San "
+            f"Francisco?",
+        ),
     ]
 )
 
@@ -42,7 +46,11 @@ async def _ask(model: OpenAIModel, prompt: Prompt, decoding: Decoding) -> Answer
 
 
 def ask(
-    wire: Any, name: str = "m", prompt: Prompt = PROMPT, decoding: Decoding | None = None, **options: Any
+    wire: Any,
+    name: str = "m",
+    prompt: Prompt = PROMPT,
+    decoding: Decoding | None = None,
+    **options: Any,
 ) -> Answer:
     model = OpenAIModel(name, base_url=wire.base_url, **options)
     return asyncio.run(_ask(model, prompt, decoding or Decoding(timeout_s=250)))
@@ -78,7 +86,12 @@ def test_no_temperature_is_not_sent(wire):
 
 
 def test_request_fields_are_added_and_override(wire):
-    ask(wire, decoding=Decoding(request={"temperature": 0.5, "top_k": 3, "chat_template_kwargs": {"a": 1}}))
+    ask(
+        wire,
+        decoding=Decoding(
+            request={"temperature": 0.5, "top_k": 3, "chat_template_kwargs": {"a": 1}}
+        ),
+    )
     body = wire.log()[0]["body"]
     assert (body["temperature"], body["top_k"], body["chat_template_kwargs"]) == (0.5, 3, {"a": 1})
 
@@ -259,7 +272,8 @@ def test_a_server_with_a_short_context_says_so(wires):
 
 
 @pytest.mark.parametrize(
-    ("fault", "wait_s"), [("429-after:3", 3.0), ("429-ms:150", 0.15), ("429", None), ("503:1.5", 1.5)]
+    ("fault", "wait_s"),
+    [("429-after:3", 3.0), ("429-ms:150", 0.15), ("429", None), ("503:1.5", 1.5)],
 )
 def test_how_long_to_wait_is_read(wire, fault, wait_s):
     assert failure(wire, fault).retry_after_s == wait_s
@@ -353,7 +367,9 @@ def test_an_unknown_option_names_the_nearest(wire):
 
 
 def test_an_option_of_the_wrong_value_is_refused(wire):
-    with pytest.raises(SettingsError, match="Option 'api' of OpenAIModel must be 'chat' or 'completions'"):
+    with pytest.raises(
+        SettingsError, match="Option 'api' of OpenAIModel must be 'chat' or 'completions'"
+    ):
         OpenAIModel("m", base_url=wire.base_url, api="chats")  # type: ignore[arg-type]
 
 

@@ -102,7 +102,9 @@ def test_a_whole_answer_is_kept():
 
 
 def test_plain_functions_run_at_the_same_time():
-    answers = asyncio.run(_ask(PythonModel("my_model:meets"), [CHAT] * 20, 100.0))  # each waits for all
+    answers = asyncio.run(
+        _ask(PythonModel("my_model:meets"), [CHAT] * 20, 100.0)
+    )  # each waits for all
     assert [answer.text for answer in answers] == ["met"] * 20
 
 
@@ -110,7 +112,10 @@ def test_an_exception_is_a_failure_of_the_model_without_its_secrets():
     error = failure("breaks")
     assert error.failure is Failure.MODEL
     assert not error.transient
-    assert str(error) == "my_model:breaks: ValueError: no weights, key sk-[hidden] (my_model.py, line 16)"
+    assert (
+        str(error)
+        == "my_model:breaks: ValueError: no weights, key sk-[hidden] (my_model.py, line 16)"
+    )
 
 
 def test_out_of_memory_is_named():

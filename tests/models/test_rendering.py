@@ -1,4 +1,5 @@
-"""A stranger's chat template gives a text or an error in words, within bounds, and escapes nowhere."""
+"""A stranger's chat template gives a text or an error in words, within bounds, and escapes
+nowhere."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ MUCH = [
     "{{ 'a' | center(10**10) }}",
     "{{ '%0999999999999d' % 5 }}",
     "{{ '%999999999d' % 5 }}",
-    "{% set x = namespace(a='ab') %}{% for i in range(40) %}{% set x.a = x.a ~ x.a %}{% endfor %}{{ x.a }}",
+    "{% set x = namespace(a='ab') %}{% for i in range(40) %}{% set x.a = x.a ~ x.a %}{% endfor "
+    "%}{{ x.a }}",
     "{{ [[1] * 10**6] * 10**6 | string }}{{ ([1] * 10**8) | string }}",
 ]
 ENDLESS = [
@@ -89,7 +91,9 @@ def test_a_template_is_rendered_with_its_variables(renderer: Renderer) -> None:
     assert render(renderer, "{{ {'a': 'é<'} | tojson }}") == '{"a": "é<"}'
 
 
-def test_the_process_stays_and_a_text_takes_well_under_a_millisecond_or_ten(renderer: Renderer) -> None:
+def test_the_process_stays_and_a_text_takes_well_under_a_millisecond_or_ten(
+    renderer: Renderer,
+) -> None:
     render(renderer, "a")
     process = renderer._process
     start = time.perf_counter()
@@ -110,7 +114,9 @@ def test_whatever_a_template_raises_is_words(renderer: Renderer, template: str) 
 @pytest.mark.parametrize("template", MUCH)
 def test_a_template_that_takes_much_memory_is_words(renderer: Renderer, template: str) -> None:
     """They took all that the machine had."""
-    with pytest.raises(SettingsError, match=r"takes more than 5 s or 256 MB|OverflowError|ValueError"):
+    with pytest.raises(
+        SettingsError, match=r"takes more than 5 s or 256 MB|OverflowError|ValueError"
+    ):
         render(renderer, template)
     assert render(renderer, "on") == "on"
 
@@ -174,7 +180,9 @@ def test_nothing_is_started_before_a_template_is_rendered_and_nothing_stays() ->
         os.kill(int(ended.stdout), 0)
 
 
-def test_a_template_beyond_its_bounds_is_rendered_once(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_template_beyond_its_bounds_is_rendered_once(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     """One that refuses a system message is tried again without."""
     asked = []
 
@@ -226,7 +234,7 @@ HOSTILE: dict[str, list[str | bytes]] = {
         DEEP,
         "null",
         '{"bos_token_id": -1, "eos_token_id": 1e400, "max_position_embeddings": "many"}',
-        '{"bos_token_id": 99999999999999999999999, "max_position_embeddings": true, "text_config": [1]}',
+        '{"bos_token_id": 99999999999999999999999, "max_position_embeddings": true, "text_config": [1]}',  # noqa: E501
         f'{{"max_position_embeddings": {"9" * 400}}}',
         '{"bos_token_id": true, "max_position_embeddings": -5}',
     ],
@@ -244,7 +252,7 @@ HOSTILE: dict[str, list[str | bytes]] = {
         '{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}',
         '{"version": "1.0", "model": {"type": "BPE", "vocab": {}, "merges": [["a", "b"]]}}',
         '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}',
-        '{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": 5}',
+        '{"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": 5}',  # noqa: E501
         '{"version": "1.0", "model": {"type": "Unigram", "vocab": [], "unk_id": 9}}',
         '{"version": "1.0", "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("},'
         ' "behavior": "Isolated", "invert": false},'
@@ -275,7 +283,10 @@ def test_whatever_a_models_file_holds_is_a_value_or_words(
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("tokenizer.json", '{"version": "1.0", "model": {"type": "BPE", "vocab": {}, "merges": []}}'),
+        (
+            "tokenizer.json",
+            '{"version": "1.0", "model": {"type": "BPE", "vocab": {}, "merges": []}}',
+        ),
         ("chat_template.jinja", "{{ 1/0 }}"),
         ("chat_template.jinja", "{{ 'a' * 10**10 }}"),
         ("tokenizer_config.json", DEEP),
@@ -283,7 +294,7 @@ def test_whatever_a_models_file_holds_is_a_value_or_words(
         ("tokenizer.json", '{"version": "1.0"'),
         (
             "tokenizer.json",
-            '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}',
+            '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}}',  # noqa: E501
         ),
     ],
 )

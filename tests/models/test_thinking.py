@@ -1,4 +1,5 @@
-"""Reasoning models: what they thought is kept apart from what they answered, wherever a server puts it."""
+"""Reasoning models: what they thought is kept apart from what they answered, wherever a server puts
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ STYLES = ("reasoning", "reasoning-openrouter", "reasoning-parts", "think-inline"
 
 @pytest.mark.parametrize(("opening", "closing"), [("<think>", "</think>"), ("[THINK]", "[/THINK]")])
 def test_thoughts_end_where_their_mark_says(opening, closing):
-    for text in (f"{opening}\nHm.\n{closing}\n\n42", f"  {opening}Hm.{closing}42", f"Hm.\n{closing}42"):
+    for text in (
+        f"{opening}\nHm.\n{closing}\n\n42",
+        f"  {opening}Hm.{closing}42",
+        f"Hm.\n{closing}42",
+    ):
         assert parted(text) == ("Hm.", "42")
     assert parted(f"{opening}Hm. 42") == parted(f"{opening} Hm. 42 ")
     assert parted(f"{opening}Hm. 42") == ("Hm. 42", "")
@@ -64,7 +69,11 @@ def test_thinking_and_answer_are_told_apart_in_every_dialect(needlemap, wire, st
 @pytest.mark.parametrize("style", STYLES)
 def test_a_thinking_budget_that_is_spent_leaves_no_answer_and_says_so(needlemap, wire, style):
     record = asked(needlemap, wire, f"{style}-spent")
-    assert (record["answer"], record["score"], record["outcome"]) == ("", 0.0, "thinking budget spent")
+    assert (record["answer"], record["score"], record["outcome"]) == (
+        "",
+        0.0,
+        "thinking budget spent",
+    )
     assert record["finish"] == "length"
     assert record["thinking"].startswith("Hm. Hm.")
 
@@ -72,7 +81,11 @@ def test_a_thinking_budget_that_is_spent_leaves_no_answer_and_says_so(needlemap,
 def test_anthropic_is_asked_to_think_within_its_budget(needlemap, wire):
     flags = ("--model", "anthropic/claude-x", "--thinking-tokens", "2048", "--temperature", "none")
     record = asked(needlemap, wire, "reasoning", *flags)
-    assert (record["thinking"], record["answer"], record["thinking_tokens"]) == (THOUGHT, NEEDLE, 13)
+    assert (record["thinking"], record["answer"], record["thinking_tokens"]) == (
+        THOUGHT,
+        NEEDLE,
+        13,
+    )
     body = wire.log()[0]["body"]
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 2048}
     assert body["max_tokens"] == 2048 + 40
@@ -82,7 +95,10 @@ def test_anthropic_is_asked_to_think_within_its_budget(needlemap, wire):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--thinking-tokens", "2048"), "takes no temperature with thinking: add --temperature none"),
+        (
+            ("--thinking-tokens", "2048"),
+            "takes no temperature with thinking: add --temperature none",
+        ),
         (("--thinking-tokens", "100", "--temperature", "none"), "is at least 1024 tokens, got 100"),
     ],
 )

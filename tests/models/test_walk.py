@@ -1,4 +1,5 @@
-"""The walk over a prefix tree, on a toy engine whose every logit depends on all tokens before it."""
+"""The walk over a prefix tree, on a toy engine whose every logit depends on all tokens before
+it."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ STOP = 7
 class Chain(Engine):
     """A "model" that is a chain of hashes: crop it wrongly, and every later token is another one.
 
-    room: tokens at which its memory ends, as long as it holds `held` or more. broken: the crop does nothing.
-    croppable False: it keeps nothing.
+    room: tokens at which its memory ends, as long as it holds `held` or more. broken: the crop does
+    nothing. croppable False: it keeps nothing.
     """
 
     def __init__(self, *, room: int = 10**9, broken: bool = False, croppable: bool = True) -> None:
@@ -62,13 +63,17 @@ def alone(prompt: Ids, most: int = 5, *stops: int) -> tuple[int, ...]:
 
 def in_order(lengths: str, depths: str, mode: str, repeats: int = 1, **options: Any) -> list[Trial]:
     grid = {"lengths": lengths, "depths": depths, "repeats": repeats, "mode": mode}
-    made = prepare(configure(None, {**grid, "max_answer_tokens": 20, "tokenizer": "cl100k_base", **options}))
+    made = prepare(
+        configure(None, {**grid, "max_answer_tokens": 20, "tokenizer": "cl100k_base", **options})
+    )
     return ordered(made.trials, mode)
 
 
 def nodes(prompts: list[Ids]) -> int:
     """Distinct prefixes, by brute force."""
-    return len({prompt[:stop].tobytes() for prompt in prompts for stop in range(1, len(prompt) + 1)})
+    return len(
+        {prompt[:stop].tobytes() for prompt in prompts for stop in range(1, len(prompt) + 1)}
+    )
 
 
 def test_what_two_prompts_share_is_computed_once():

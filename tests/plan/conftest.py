@@ -1,4 +1,5 @@
-"""Small runs of every kind, prepared as a user's settings would, and what a prefix tree is by brute force."""
+"""Small runs of every kind, prepared as a user's settings would, and what a prefix tree is by brute
+force."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
 
 SMALL = {"tokenizer": "cl100k_base", "max_answer_tokens": 20}
-TEMPLATE = "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}<s>assistant:"
+TEMPLATE = (
+    "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}<s>assistant:"
+)
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +39,8 @@ def prepared() -> Callable[..., Experiment]:
 
 @pytest.fixture(scope="session")
 def fed_ids(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Settings of a model that is fed token ids: a folder with tokenizer and chat template, no weights."""
+    """Settings of a model that is fed token ids: a folder with tokenizer and chat template, no
+    weights."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -46,7 +50,9 @@ def fed_ids(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     trainer = trainers.BpeTrainer(
         vocab_size=600, special_tokens=["<s>"], initial_alphabet=alphabet, show_progress=False
     )
-    tokenizer.train_from_iterator((page.text for page in islice(Generated().documents(), 10)), trainer)
+    tokenizer.train_from_iterator(
+        (page.text for page in islice(Generated().documents(), 10)), trainer
+    )
     folder = tmp_path_factory.mktemp("model")
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>"}))
@@ -71,7 +77,8 @@ def nodes() -> Callable[[Iterable[Sequence[int]]], int]:
 
 @pytest.fixture(scope="session")
 def cuts() -> Callable[..., Cuts]:
-    """cuts(n, sentence=20, character=1): a text of n tokens with a cut of each kind every so many tokens."""
+    """cuts(n, sentence=20, character=1): a text of n tokens with a cut of each kind every so many
+    tokens."""
 
     def cuts(n: int, sentence: int = 20, character: int = 1) -> Cuts:
         at = np.arange(n + 1, dtype=np.int32)

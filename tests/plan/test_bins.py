@@ -33,7 +33,9 @@ def sizes(largest: int, most: int = 5) -> st.SearchStrategy[list[int]]:
 @given(DEPTHS, TOLERANCES)
 def test_bins_hold_their_depth_and_never_overlap(depths, tolerance):
     edges = bin_edges(depths, tolerance)
-    assert all(0 <= low <= depth <= high <= 1 for (low, high), depth in zip(edges, depths, strict=True))
+    assert all(
+        0 <= low <= depth <= high <= 1 for (low, high), depth in zip(edges, depths, strict=True)
+    )
     assert all(one[1] <= other[0] + 1e-12 for one, other in pairwise(edges))
     if tolerance is not None:
         for (low, high), depth in zip(edges, depths, strict=True):
@@ -64,7 +66,9 @@ def test_accepted_positions_realise_a_depth_inside_the_bin(lengths, depths, tole
     assert (bins.low <= bins.high).all()
     for row, column in product(range(len(lengths)), range(len(depths))):
         low, high = edges[column]
-        if np.ceil(low * lengths[row]) < np.floor(high * lengths[row]):  # else there is no room in it
+        if np.ceil(low * lengths[row]) < np.floor(
+            high * lengths[row]
+        ):  # else there is no room in it
             assert low - 1e-9 <= bins.low[row, column] / lengths[row]
             assert bins.high[row, column] / lengths[row] <= high + 1e-9
     roomy = np.array([(high - low) * lengths[0] > 2 for low, high in edges]).all()
@@ -88,7 +92,9 @@ def test_chain_tokens_are_the_nodes_of_the_haystacks_tree(lengths, data):
 @given(sizes(14, 3), DEPTHS, TOLERANCES)
 def test_no_choice_of_positions_on_a_tiny_grid_is_below_the_lower_bound(lengths, depths, tolerance):
     bins = make_bins(lengths, bin_edges(depths, tolerance))
-    ranges = [range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)]
+    ranges = [
+        range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)
+    ]
     assume(np.prod([len(accepted) for accepted in ranges]) <= 3000)
     shape = bins.low.shape
     choices = (np.array(choice).reshape(shape) for choice in product(*ranges))
@@ -96,7 +102,8 @@ def test_no_choice_of_positions_on_a_tiny_grid_is_below_the_lower_bound(lengths,
 
 
 def test_bins_that_overlap_count_once_in_the_lower_bound():
-    """Two cells of a tiny haystack may have to share their position: the bound once counted them apart."""
+    """Two cells of a tiny haystack may have to share their position: the bound once counted them
+    apart."""
     bins = Bins(np.array([[1, 1]]), np.array([[1, 1]]), np.array([3]))
     assert lower_bound(bins) == chain_tokens(np.array([[1, 1]]), bins.sizes) == 3
 
@@ -120,7 +127,9 @@ def test_a_legal_position_is_the_last_sentence_end_in_the_bin_or_before_it(cuts)
 
 def test_where_hardly_any_sentence_ends_it_is_between_words_else_between_characters(cuts):
     bins = make_bins([1000], [(0.2, 0.39), (0.598, 0.604)])
-    assert legal_positions(bins, cuts(1000, sentence=400)).tolist() == [[0, 400]]  # 400 tokens: a sentence
+    assert legal_positions(bins, cuts(1000, sentence=400)).tolist() == [
+        [0, 400]
+    ]  # 400 tokens: a sentence
     assert legal_positions(bins, cuts(1000, sentence=401, character=5)).tolist() == [[390, 600]]
     words = replace(cuts(1000, sentence=999), safe_before=cuts(1000, sentence=70).sentence)
     assert legal_positions(bins, words).tolist() == [[350, 604]]

@@ -1,4 +1,5 @@
-"""Cache breakpoints: they split a prompt where it parts from its neighbours, and change nothing in it."""
+"""Cache breakpoints: they split a prompt where it parts from its neighbours, and change nothing in
+it."""
 
 from __future__ import annotations
 
@@ -50,13 +51,17 @@ def same(one: Prompt, other: Prompt) -> bool:
         one.sha256 == other.sha256
         and one.ids.tolist() == other.ids.tolist()
         and one.context_text == other.context_text
-        and [message.role for message in one.messages] == [message.role for message in other.messages]
-        and (one.tokens, one.positions, one.needles) == (other.tokens, other.positions, other.needles)
+        and [message.role for message in one.messages]
+        == [message.role for message in other.messages]
+        and (one.tokens, one.positions, one.needles)
+        == (other.tokens, other.positions, other.needles)
     )
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 4500), max_size=6), st.integers(0, 15), st.sampled_from(sorted(KINDS)))
+@given(
+    st.lists(st.integers(0, 4500), max_size=6), st.integers(0, 15), st.sampled_from(sorted(KINDS))
+)
 def test_a_broken_prompt_is_the_same_prompt(walk_of, points, place, kind):
     prompt = walk_of(kind)[place]
     found = broken(prompt, sorted(set(points)))
@@ -103,11 +108,22 @@ def test_what_is_shorter_than_providers_keep_is_not_marked(walk_of):
     assert with_breakpoints([]) == []
 
 
-GRID = ("--lengths", "2k:8k:6", "--depths", "0:100:6", "--mode", "bins", "--max-answer-tokens", "40")
+GRID = (
+    "--lengths",
+    "2k:8k:6",
+    "--depths",
+    "0:100:6",
+    "--mode",
+    "bins",
+    "--max-answer-tokens",
+    "40",
+)
 
 
 @pytest.mark.parametrize(("lanes", "share"), [(1, 0.9), (3, 0.85)])
-def test_most_of_what_the_plan_promises_is_read_from_an_anthropic_cache(needlemap, wire, lanes, share):
+def test_most_of_what_the_plan_promises_is_read_from_an_anthropic_cache(
+    needlemap, wire, lanes, share
+):
     """A whole run, against a server that keeps exactly the prefixes that requests mark."""
     asking = ("--model", "anthropic/x", "--base-url", wire.root, "--tokenizer", "cl100k_base")
     flags = (*asking, *GRID, "--concurrency", lanes)
@@ -121,5 +137,7 @@ def test_most_of_what_the_plan_promises_is_read_from_an_anthropic_cache(needlema
     needlemap("run", *flags, "-o", "r")
     records = needlemap.records()
     assert len(records) == 36
-    cached, asked = (sum(record[name] for record in records) for name in ("cached_tokens", "prompt_tokens"))
+    cached, asked = (
+        sum(record[name] for record in records) for name in ("cached_tokens", "prompt_tokens")
+    )
     assert cached / asked >= share * promise["cached"] / promise["asked"]

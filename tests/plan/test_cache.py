@@ -18,7 +18,8 @@ from needlemap.text.tokens import TokenText
 def brute_force(
     prompts: Sequence[Sequence[int]], order: Iterable[int], capacity_tokens: int, block: int
 ) -> int:
-    """A cache of whole prefixes, each with the time of its last use; of one prompt the shorter are newer."""
+    """A cache of whole prefixes, each with the time of its last use; of one prompt the shorter are
+    newer."""
     held: dict[tuple[int, ...], int] = {}
     hits = clock = 0
     for place in order:
@@ -49,7 +50,9 @@ def as_prompt(ids: Sequence[int]) -> Prompt:
     st.integers(1, 4),
 )
 def test_it_serves_what_a_brute_force_cache_serves(sequences, capacity, block, lanes):
-    walk = [as_prompt(sequences[place]) for place in walk_order([as_prompt(ids) for ids in sequences])]
+    walk = [
+        as_prompt(sequences[place]) for place in walk_order([as_prompt(ids) for ids in sequences])
+    ]
     ids = [prompt.ids.tolist() for prompt in walk]
     sizes, shared = [len(prompt) for prompt in ids], reused(walk)
     order = list(interleaved(make_lanes(sizes, shared, lanes)))

@@ -14,7 +14,9 @@ from needlemap.plan.cover import Cover, Pierced, improved
 
 
 def setting(cuts, lengths: list[int], depths: int) -> tuple[Bins, Pierced]:
-    bins = make_bins(sorted(lengths), bin_edges([place / max(1, depths - 1) for place in range(depths)]))
+    bins = make_bins(
+        sorted(lengths), bin_edges([place / max(1, depths - 1) for place in range(depths)])
+    )
     legal = legal_positions(bins, cuts(2000, sentence=10))
     return bins, Pierced.of(bins, legal, legal)
 
@@ -56,7 +58,9 @@ def test_counts_stay_true_through_tearing_filling_and_pruning(cuts, lengths, dep
     fresh = cover.copy()
     holes = fresh.tear(torn)
     assert fresh.covered[:-1].tolist() == counted(fresh)
-    assert sorted(holes.tolist()) == [cell for cell, count in enumerate(counted(fresh)) if not count]
+    assert sorted(holes.tolist()) == [
+        cell for cell, count in enumerate(counted(fresh)) if not count
+    ]
     if len(holes):
         fresh.fill(holes, *pierced.within(holes), random)
     fresh.prune(list(fresh.chains))

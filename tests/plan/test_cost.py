@@ -42,14 +42,17 @@ def test_a_small_shape_worked_out_by_hand(tmp_path):
 
 
 def test_the_published_size_of_llama_3_8b(tmp_path):
-    """8.03 billion parameters (arXiv 2407.21783), less two embeddings of 128,256 x 4,096 and a few norms."""
+    """8.03 billion parameters (arXiv 2407.21783), less two embeddings of 128,256 x 4,096 and a few
+    norms."""
     found = shape(tmp_path, **LLAMA_3_8B)
     assert found.weights == pytest.approx(8.03e9 - 2 * 128256 * 4096, rel=1e-3)
     assert (found.layers, found.width) == (32, 4096)
 
 
 def test_heads_of_their_own_size_and_two_inner_matrices(tmp_path):
-    found = shape(tmp_path, **{**SMALL, "head_dim": 4, "hidden_act": "gelu", "num_key_value_heads": None})
+    found = shape(
+        tmp_path, **{**SMALL, "head_dim": 4, "hidden_act": "gelu", "num_key_value_heads": None}
+    )
     assert found == Shape(3, 16, 3 * (4 * 8 * 16 + 2 * 80))
 
 
@@ -71,5 +74,7 @@ def test_what_is_no_configuration_is_an_error(tmp_path, text):
     path = tmp_path / "config.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(SettingsError, match=r"config\.json' is no model configuration that can be read"):
+    with pytest.raises(
+        SettingsError, match=r"config\.json' is no model configuration that can be read"
+    ):
         Shape.of_config(path)

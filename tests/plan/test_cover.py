@@ -14,7 +14,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from needlemap.grid import spaced
-from needlemap.plan.bins import Bins, bin_edges, chain_tokens, legal_positions, lower_bound, make_bins
+from needlemap.plan.bins import (
+    Bins,
+    bin_edges,
+    chain_tokens,
+    legal_positions,
+    lower_bound,
+    make_bins,
+)
 from needlemap.plan.cover import positions
 
 
@@ -35,7 +42,9 @@ def factor(bins: Bins, tokens: int) -> float:
     st.integers(1, 30),
     st.integers(1, 3),
 )
-def test_every_position_is_a_legal_cut_inside_its_bin(cuts, lengths, depths, tolerance, words, character):
+def test_every_position_is_a_legal_cut_inside_its_bin(
+    cuts, lengths, depths, tolerance, words, character
+):
     bins = grid(sorted(lengths), depths, tolerance)
     known = cuts(3000, words * character, character)
     chosen = positions(bins, known)
@@ -51,10 +60,13 @@ def test_every_position_is_a_legal_cut_inside_its_bin(cuts, lengths, depths, tol
 @given(st.lists(st.integers(4, 16), min_size=2, max_size=3, unique=True), st.integers(2, 3))
 def test_on_tiny_grids_it_comes_near_the_best_of_all_choices(cuts, lengths, depths):
     bins = grid(sorted(lengths), depths)
-    ranges = [range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)]
+    ranges = [
+        range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)
+    ]
     assume(np.prod([len(accepted) for accepted in ranges]) <= 3000)
     best = min(
-        chain_tokens(np.array(choice).reshape(bins.low.shape), bins.sizes) for choice in product(*ranges)
+        chain_tokens(np.array(choice).reshape(bins.low.shape), bins.sizes)
+        for choice in product(*ranges)
     )
     found = chain_tokens(positions(bins, cuts(16, sentence=1)), bins.sizes)
     assert lower_bound(bins) <= best <= found <= 1.25 * best
@@ -62,13 +74,16 @@ def test_on_tiny_grids_it_comes_near_the_best_of_all_choices(cuts, lengths, dept
 
 @pytest.mark.parametrize(
     ("count", "longest", "least"),
-    # Integer programming (HiGHS) gives 6.09 for 10 x 10 and 8.43 for 15 x 15: no cover can do better.
+    # Integer programming (HiGHS) gives 6.09 for 10 x 10 and 8.43 for 15 x 15: no cover can do
+    # better.
     [(10, 16_000, 6.0), (15, 128_000, 8.4), (35, 128_000, 17.4)],
 )
 def test_it_comes_near_the_optimum_on_the_usual_grids(cuts, count, longest, least):
     bins = grid(spaced(1000, longest, count), count)
     chosen = positions(bins, cuts(longest))
-    assert least <= factor(bins, chain_tokens(chosen, bins.sizes)) <= factor(bins, lower_bound(bins))
+    assert (
+        least <= factor(bins, chain_tokens(chosen, bins.sizes)) <= factor(bins, lower_bound(bins))
+    )
 
 
 def test_grids_of_thousands_of_cells_are_covered_too(cuts):
@@ -96,7 +111,7 @@ from needlemap.trials.build import prepare
 grid = {"lengths": "300:2k:9", "depths": "0:100:9", "mode": "bins", "tokenizer": "cl100k_base"}
 made = prepare(configure(None, {**grid, "max_answer_tokens": 20}))
 print(sha256(repr([(trial.key, trial.prompt.positions) for trial in made.trials]).encode()).hexdigest())
-"""
+"""  # noqa: E501
 
 
 def test_cells_without_any_sentence_end_in_their_bins_are_left_as_they_are(cuts):

@@ -32,7 +32,9 @@ def computed(walk: Walk, start: int, stop: int) -> int:
 def test_lanes_hold_each_prompt_once_and_in_order(walk, count):
     sizes, shared = walk
     lanes = make_lanes(sizes, shared, count)
-    assert [place for start, stop in lanes.bounds for place in range(start, stop)] == list(range(len(sizes)))
+    assert [place for start, stop in lanes.bounds for place in range(start, stop)] == list(
+        range(len(sizes))
+    )
     assert 1 <= len(lanes.bounds) <= count
     assert all(start < stop for start, stop in lanes.bounds)
     assert lanes.tokens == tuple(computed(walk, start, stop) for start, stop in lanes.bounds)

@@ -1,4 +1,5 @@
-"""The order of a run: a single cache that is cropped and extended computes each distinct token once."""
+"""The order of a run: a single cache that is cropped and extended computes each distinct token
+once."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def test_modes_without_sharing_keep_the_grids_order(mode):
 
 
 def test_no_prompt_shares_more_than_it_has():
-    """Of two equal prompts the spans' tokens add up to more than the joined text has: one lane became two."""
+    """Of two equal prompts the spans' tokens add up to more than the joined text has: one lane
+    became two."""
     grid = {"lengths": [130, 150, 170, 200, 260], "depths": "0:100:11", "repeats": 1, "seed": 2}
     walk = ordered(trials(**grid, ask_twice=99), "exact")
     sizes = [trial.prompt.tokens for trial in walk]
@@ -123,14 +125,19 @@ def test_asked_one_by_one_each_trial_still_shares_with_the_one_before():
     grid = trials(lengths=[300, 500], depths=[0, 50, 100], repeats=1)
     told = [trial.shared_tokens for trial in laned(grid, "single", 1)[0]]
     found = [shared(left.prompt.ids, right.prompt.ids) for left, right in pairwise(grid)]
-    assert told == pytest.approx([0, *found], abs=1)  # a seam may be cut otherwise in the joined text
+    assert told == pytest.approx(
+        [0, *found], abs=1
+    )  # a seam may be cut otherwise in the joined text
     assert sum(found) > 300
 
 
 def test_nothing_is_promised_across_a_length_that_a_model_turns_its_positions_at():
     walk = ordered(trials(lengths="600:1200:3", depths="0:100:3", tokenizer="cl100k_base"), "exact")
     sizes = [trial.prompt.asked_tokens for trial in walk]
-    common, apart = shared_in(walk, "exact"), shared_in(walk, "exact", lambda tokens: int(tokens > 900))
+    common, apart = (
+        shared_in(walk, "exact"),
+        shared_in(walk, "exact", lambda tokens: int(tokens > 900)),
+    )
     assert sum(apart) < sum(common)
     for place, (before, size) in enumerate(pairwise(sizes), 1):
         assert apart[place] == (common[place] if (before > 900) == (size > 900) else 0)
@@ -144,5 +151,7 @@ def test_prompts_that_serve_each_other_are_walked_together():
         return int(tokens > 900)
 
     walk = ordered(asked, "exact", side)
-    assert sum(shared_in(walk, "exact", side)) > sum(shared_in(ordered(asked, "exact"), "exact", side))
+    assert sum(shared_in(walk, "exact", side)) > sum(
+        shared_in(ordered(asked, "exact"), "exact", side)
+    )
     assert {trial.key for trial in walk} == {trial.key for trial in asked}

@@ -1,4 +1,5 @@
-"""Which cells are asked and where their needles go: in mode 'bins' inside their bin, where that can be."""
+"""Which cells are asked and where their needles go: in mode 'bins' inside their bin, where that can
+be."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def outside(experiment: Experiment) -> list[Cell]:
     return [
         cell
         for cell, prompt in by_cell(experiment).items()
-        if not in_bin(experiment.grid, cell.depth, prompt.needles[0].realised, tolerance(experiment))
+        if not in_bin(
+            experiment.grid, cell.depth, prompt.needles[0].realised, tolerance(experiment)
+        )
     ]
 
 
@@ -42,8 +45,11 @@ def by_cell(experiment: Experiment) -> dict[Cell, Prompt]:
 
 
 def sentence_ends(prompt: Prompt, low: float, high: float) -> list[str]:
-    """The marks that end sentences in a part of a prompt's haystack, but for those at its very edges."""
-    haystack = next(span.text for span in prompt.context_spans if len(span.text) > prompt.haystack_tokens)
+    """The marks that end sentences in a part of a prompt's haystack, but for those at its very
+    edges."""
+    haystack = next(
+        span.text for span in prompt.context_spans if len(span.text) > prompt.haystack_tokens
+    )
     low_byte, high_byte = (
         int(haystack.offsets[place])
         for place in (int(low * prompt.haystack_tokens) + 5, int(high * prompt.haystack_tokens) - 5)
@@ -77,11 +83,19 @@ def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
         }
     )
 )
-def test_needles_leave_their_bin_only_where_no_sentence_ends_in_it_and_then_stand_as_in_mode_exact(given):
-    settings = configure(None, {**given, "mode": "bins", "tokenizer": "cl100k_base", "max_answer_tokens": 20})
+def test_needles_leave_their_bin_only_where_no_sentence_ends_in_it_and_then_stand_as_in_mode_exact(
+    given,
+):
+    settings = configure(
+        None, {**given, "mode": "bins", "tokenizer": "cl100k_base", "max_answer_tokens": 20}
+    )
     experiment = prepare(settings)
     edges = dict(
-        zip(experiment.grid.depths, bin_edges(experiment.grid.depths, tolerance(experiment)), strict=True)
+        zip(
+            experiment.grid.depths,
+            bin_edges(experiment.grid.depths, tolerance(experiment)),
+            strict=True,
+        )
     )
     exact = by_cell(prepare(settings.model_copy(update={"mode": "exact"})))
     binned = by_cell(experiment)
@@ -128,7 +142,8 @@ def test_cells_of_a_bin_share_positions_across_lengths(prepared):
 
 
 def test_chain_tokens_are_what_a_walk_computes_of_the_haystack(prepared):
-    """The promise of `chain_tokens`, kept by real prompts: template, needle and question come on top."""
+    """The promise of `chain_tokens`, kept by real prompts: template, needle and question come on
+    top."""
     experiment = prepared(lengths="1k:4k:8", depths="0:100:8", mode="bins")
     prompts = [trial.prompt for trial in ordered(experiment.trials, "bins")]
     computed = sum(len(prompt.ids) for prompt in prompts) - sum(reused(prompts))
@@ -171,7 +186,9 @@ def test_a_lattice_asks_every_length_along_each_position_that_it_reaches(prepare
     for trial in experiment.trials:
         (needle,) = trial.prompt.needles
         assert needle.realised <= trial.cell.depth + 3 / trial.prompt.haystack_tokens
-        assert trial.cell.depth - needle.realised < 60 / trial.prompt.haystack_tokens  # one sentence back
+        assert (
+            trial.cell.depth - needle.realised < 60 / trial.prompt.haystack_tokens
+        )  # one sentence back
 
 
 def test_a_lattices_repeats_fall_into_the_same_cells_whatever_their_documents(prepared):

@@ -1,4 +1,5 @@
-"""Handing out a walk: every item once, lanes in order, and a lane that is done halves the longest."""
+"""Handing out a walk: every item once, lanes in order, and a lane that is done halves the
+longest."""
 
 from __future__ import annotations
 
@@ -47,5 +48,7 @@ def test_the_last_item_of_a_slow_lane_is_taken_over():
 
 def test_a_walk_begins_when_the_one_before_is_all_out_and_no_lane_waits_for_it():
     queue = LaneQueue(("ab", lanes(1, 2)), ("cdef", lanes(1, 2, 4)))
-    assert len(queue) == 3  # of the first walk the third lane has nothing: it goes on with the second
+    assert (
+        len(queue) == 3
+    )  # of the first walk the third lane has nothing: it goes on with the second
     assert [queue.next(lane) for lane in (2, 0, 1, 1, 2, 0, 0)] == [*"abdfec", None]

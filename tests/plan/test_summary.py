@@ -8,7 +8,11 @@ from needlemap.plan import make_lanes
 from needlemap.plan.summary import Shape, Terms, Walked, any_order, prefill_flops, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
-PRICED = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1", "prices": {"input": 2.0, "output": 10.0}}
+PRICED = {
+    "model": "openai/m",
+    "base_url": "http://127.0.0.1:9/v1",
+    "prices": {"input": 2.0, "output": 10.0},
+}
 
 
 def test_computed_and_cached_add_up_to_what_is_asked(prepared):
@@ -54,7 +58,9 @@ def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(pr
     assert found == summarise(plain, small).held_tokens / sum(plain.sizes)
     assert 0 < found < any_order(plain)
     exact = summarise(Walked.of(prepared(**GRID, mode="exact"), 1), small, found)
-    assert exact.gain == pytest.approx((1 - found) * exact.asked / (exact.asked - exact.held_tokens))
+    assert exact.gain == pytest.approx(
+        (1 - found) * exact.asked / (exact.asked - exact.held_tokens)
+    )
     assert exact.gain > 1
 
 
@@ -96,7 +102,9 @@ def test_with_a_shape_the_time_grows_with_the_context(prepared):
         pieces = list(zip(walked.shared, walked.sizes, strict=True))[start:stop]
         pieces[0] = (0, walked.sizes[start])
         seconds.append(prefill_flops(steep, pieces) / prefill_flops(steep, [(0, 1)]) / 10)
-    assert summarise(walked, Terms(shape=steep, tokens_per_second=10)).seconds == pytest.approx(max(seconds))
+    assert summarise(walked, Terms(shape=steep, tokens_per_second=10)).seconds == pytest.approx(
+        max(seconds)
+    )
 
 
 def test_dollars_with_and_without_the_cached_price(prepared):
@@ -133,7 +141,8 @@ def test_operations_are_those_of_what_is_computed(prepared):
 def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
     walked = Walked.of(prepared(**GRID, mode="bins"), 4)
     held = [
-        summarise(walked, Terms(cache_tokens=tokens)).held_tokens for tokens in (1_000, 4_000, 16_000, 10**6)
+        summarise(walked, Terms(cache_tokens=tokens)).held_tokens
+        for tokens in (1_000, 4_000, 16_000, 10**6)
     ]
     assert held == sorted(held)
     assert held[0] < 0.5 * held[-1]
@@ -144,5 +153,7 @@ def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
 
 def test_no_prompts_cost_nothing(prepared):
     experiment = prepared(**GRID)
-    found = summarise(Walked(experiment, (), (), (), make_lanes([], [], 1)), Terms(tokens_per_second=10))
+    found = summarise(
+        Walked(experiment, (), (), (), make_lanes([], [], 1)), Terms(tokens_per_second=10)
+    )
     assert (found.asked, found.factor, found.seconds) == (0, 1.0, 0.0)

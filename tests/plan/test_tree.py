@@ -15,10 +15,13 @@ from needlemap.text.tokens import Span, TokenText
 
 
 def text(*ids: int) -> TokenText:
-    return TokenText(b"x" * len(ids), np.array(ids, np.int32), np.arange(len(ids) + 1, dtype=np.int64))
+    return TokenText(
+        b"x" * len(ids), np.array(ids, np.int32), np.arange(len(ids) + 1, dtype=np.int64)
+    )
 
 
-# The second and third hold the same tokens as the first, so that prompts agree beyond what their spans show.
+# The second and third hold the same tokens as the first, so that prompts agree beyond what their
+# spans show.
 TEXTS = (text(0, 1, 0, 0, 1, 1, 0, 1), text(0, 1, 0, 0), text(1, 1, 0, 1), text(1), text(2, 0))
 
 
@@ -29,7 +32,9 @@ def spans(draw: st.DrawFn) -> Span:
     return source.span(start, draw(st.integers(start, len(source))))
 
 
-MESSAGES = st.lists(spans(), min_size=1, max_size=5).map(lambda found: Message("user", tuple(found)))
+MESSAGES = st.lists(spans(), min_size=1, max_size=5).map(
+    lambda found: Message("user", tuple(found))
+)
 PROMPTS = st.lists(MESSAGES, min_size=1, max_size=2).map(lambda found: Prompt(tuple(found)))
 
 
@@ -83,7 +88,9 @@ RUNS = {
     ("mode", "fed"), [("exact", "text"), ("bins", "text"), ("lattice", "text"), ("exact", "ids")]
 )
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_computes_each_node_once_and_asks_every_cell_once(prepared, fed_ids, nodes, mode, name, fed):
+def test_a_run_computes_each_node_once_and_asks_every_cell_once(
+    prepared, fed_ids, nodes, mode, name, fed
+):
     size = {"lengths": "400:900:4"} if fed == "text" else {"lengths": "900:1500:4"}
     experiment = prepared(
         mode=mode, depths="0:100:5", **size, **RUNS[name], **(fed_ids if fed == "ids" else {})
@@ -96,15 +103,21 @@ def test_a_run_computes_each_node_once_and_asks_every_cell_once(prepared, fed_id
     assert len(set(asked)) == len(asked)
     if mode != "lattice":
         repeats = range(experiment.settings.repeats)
-        assert asked == sorted((cell, repeat) for cell in experiment.grid.cells for repeat in repeats)
+        assert asked == sorted(
+            (cell, repeat) for cell in experiment.grid.cells for repeat in repeats
+        )
 
 
 def test_repeats_with_other_documents_share_no_haystack(prepared):
     walk = ordered(prepared(lengths="400:900:4", depths="0:100:5", repeats=3).trials, "exact")
     across = [
-        shared_tokens(one.prompt, other.prompt) for one, other in pairwise(walk) if one.repeat != other.repeat
+        shared_tokens(one.prompt, other.prompt)
+        for one, other in pairwise(walk)
+        if one.repeat != other.repeat
     ]
-    head = len(walk[0].prompt.messages[0].spans[0]) + 10  # the template's, and a needle's first words
+    head = (
+        len(walk[0].prompt.messages[0].spans[0]) + 10
+    )  # the template's, and a needle's first words
     assert across
     assert max(across) <= head
 

@@ -1,9 +1,10 @@
-"""Real servers with a real model, small enough for two shared cores: a language model trained to retrieve.
+"""Real servers with a real model, small enough for two shared cores: a language model trained to
+retrieve.
 
-What is missing skips, with its reason; in CI (NEEDLEMAP_REQUIRE_REAL_PARTS) it fails. `.ci/servers` builds
-llama.cpp's server and prints the variables that name it: NEEDLEMAP_LLAMA_SERVER (the binary),
-NEEDLEMAP_GGUF_CONVERTER (llama.cpp's folder). NEEDLEMAP_TRANSFORMERS_PYTHON: a Python that has
-transformers[serving], where the tests' own has not.
+What is missing skips, with its reason; in CI (NEEDLEMAP_REQUIRE_REAL_PARTS) it fails. `.ci/servers`
+builds llama.cpp's server and prints the variables that name it: NEEDLEMAP_LLAMA_SERVER (the
+binary), NEEDLEMAP_GGUF_CONVERTER (llama.cpp's folder). NEEDLEMAP_TRANSFORMERS_PYTHON: a Python that
+has transformers[serving], where the tests' own has not.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ import pytest
 _STARTED_WITHIN_S = 240.0
 _SERVING = ("torch", "transformers", "fastapi", "uvicorn")
 _CHAT = 'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
-_TEXT = 'text: "<|im_start|>user\\n{haystack}\\n\\n{question}<|im_end|>\\n<|im_start|>assistant\\n"\n'
+_TEXT = (
+    'text: "<|im_start|>user\\n{haystack}\\n\\n{question}<|im_end|>\\n<|im_start|>assistant\\n"\n'
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ def missing(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def checkpoint(shared: Path) -> Path:
-    """A Llama of 0.6 M parameters that finds `The magic number for CITY is 1234.` within 256 tokens."""
+    """A Llama of 0.6 M parameters that finds `The magic number for CITY is 1234.` within 256
+    tokens."""
     folder = shared / "data" / "tiny_retriever"
     if not folder.is_dir():
         missing(f"no trained model at {folder}")
@@ -112,7 +116,9 @@ def serving_python() -> str:
     if given:
         return given
     if not all(map(find_spec, _SERVING)):
-        missing("needs transformers[serving]: install it here, or set NEEDLEMAP_TRANSFORMERS_PYTHON")
+        missing(
+            "needs transformers[serving]: install it here, or set NEEDLEMAP_TRANSFORMERS_PYTHON"
+        )
     return sys.executable
 
 
@@ -121,11 +127,15 @@ def gguf(checkpoint: Path, serving_python: str, tmp_path_factory: pytest.TempPat
     """The trained model in llama.cpp's format."""
     llama = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
     if not Path(llama, "convert_hf_to_gguf.py").is_file():
-        missing("needs llama.cpp's converter: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)")
+        missing(
+            "needs llama.cpp's converter: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)"
+        )
     out = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     script = Path(__file__).with_name("convert.py")
     made = subprocess.run(
-        [serving_python, str(script), llama, str(checkpoint), str(out)], capture_output=True, text=True
+        [serving_python, str(script), llama, str(checkpoint), str(out)],
+        capture_output=True,
+        text=True,
     )
     assert made.returncode == 0, made.stderr[-2000:]
     return out
@@ -179,7 +189,14 @@ def vllm(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         pytest.skip("optional: set NEEDLEMAP_VLLM to the path of a `vllm` that runs here")
     started = Servers(tmp_path_factory.mktemp("vllm"))
     size = ("--dtype", "float32", "--max-model-len", 2048, "--max-num-seqs", 8, "--enforce-eager")
-    where = ("--served-model-name", "tiny", "--enable-prompt-tokens-details", "--host", "127.0.0.1", "--port")
+    where = (
+        "--served-model-name",
+        "tiny",
+        "--enable-prompt-tokens-details",
+        "--host",
+        "127.0.0.1",
+        "--port",
+    )
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     small = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     try:
@@ -206,7 +223,9 @@ class Asking:
     def __call__(self, verb: str, served: Served, *flags: object, code: int = 0) -> Any:
         """The ended process of `needlemap VERB`; flags given later win."""
         model = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
-        return self._command(verb, *self._task(), *model, "--max-answer-tokens", 20, *flags, code=code)
+        return self._command(
+            verb, *self._task(), *model, "--max-answer-tokens", 20, *flags, code=code
+        )
 
     def here(self, *flags: object, out: str = "here") -> list[dict]:
         """The records of the same, asked of the weights in the command's own process."""
@@ -222,9 +241,14 @@ class Asking:
         where = ("--haystack", "folder", "--haystack-path", self._essays, "--template", "chat.yaml")
         return (*task, *asked, *drawn, *where)
 
-    def run(self, served: Served, *flags: object, out: str = "r", code: int = 0) -> tuple[Any, list[dict]]:
+    def run(
+        self, served: Served, *flags: object, out: str = "r", code: int = 0
+    ) -> tuple[Any, list[dict]]:
         """`needlemap run` and its records."""
-        flags = (*flags, "--no-canary")  # these models know nothing, and shall be asked all the same
+        flags = (
+            *flags,
+            "--no-canary",
+        )  # these models know nothing, and shall be asked all the same
         ended = self("run", served, "-o", out, *flags, code=code)
         return ended, self._command.records(out)
 

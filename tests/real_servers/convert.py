@@ -1,6 +1,8 @@
-"""A Hugging Face Llama folder as a GGUF, by llama.cpp's own converter: convert.py LLAMA_CPP MODEL OUT.gguf
+"""A Hugging Face Llama folder as a GGUF, by llama.cpp's own converter: convert.py LLAMA_CPP MODEL
+OUT.gguf
 
-The converter knows tokenizers by a hash of their splits, ours it does not: it is told which rules it has.
+The converter knows tokenizers by a hash of their splits, ours it does not: it is told which rules
+it has.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import runpy
 import sys
 
-RULES = "smollm"  # digits one by one, then GPT-2's: what the trained retriever's tokenizer.json says
+RULES = (
+    "smollm"  # digits one by one, then GPT-2's: what the trained retriever's tokenizer.json says
+)
 
 if __name__ == "__main__":
     root, model, out = sys.argv[1:4]

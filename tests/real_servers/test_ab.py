@@ -23,23 +23,39 @@ depths: [10, 60]
 
 @pytest.fixture
 def arms(gguf, asking, shared):
-    """arms(flags, kind): the command's flags, with a second server that keeps its cache in some type."""
+    """arms(flags, kind): the command's flags, with a second server that keeps its cache in some
+    type."""
     folder = asking._command.folder
     (folder / "magic.yaml").write_text(TASK.format(essays=shared / "data" / "PaulGrahamEssays"))
     binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
-    words = f"{binary} -m {shlex.quote(str(gguf))} -c 4096 -np 2 -t 1 -tb 1 -fa on --jinja --port {{port}}"
+    words = (
+        f"{binary} -m {shlex.quote(str(gguf))} -c 4096 -np 2 -t 1 -tb 1 -fa on --jinja --port "
+        f"{{port}}"
+    )
 
     def flags(kind: str) -> tuple[str, ...]:
         commands = ("--arm-command", f"f16={words}", "--arm-command")
         cache = f"{words} --cache-type-k {kind} --cache-type-v {kind}"
         tokens = ("--tokenizer", str(asking.checkpoint), "--max-answer-tokens", "20", "--quiet")
-        return ("magic.yaml", *commands, f"new={cache}", *tokens, "--until", "12", "--json", "-o", "ab")
+        return (
+            "magic.yaml",
+            *commands,
+            f"new={cache}",
+            *tokens,
+            "--until",
+            "12",
+            "--json",
+            "-o",
+            "ab",
+        )
 
     return flags
 
 
 @pytest.mark.parametrize(("kind", "moved"), [("q4_0", True), ("f16", False)])
-def test_four_bit_keys_move_log_probabilities_and_the_same_ones_do_not(arms, needlemap, kind, moved):
+def test_four_bit_keys_move_log_probabilities_and_the_same_ones_do_not(
+    arms, needlemap, kind, moved
+):
     found = json.loads(needlemap("ab", *arms(kind), code=4).stdout)
     told = found["log_probabilities"]
     assert (found["asked"], told["ways"], told["again_beyond"]) == (12, ["generated"], 0)

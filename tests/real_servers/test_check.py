@@ -1,4 +1,5 @@
-"""`needlemap check` of real servers: honest ones pass, and what was set wrong on purpose is named."""
+"""`needlemap check` of real servers: honest ones pass, and what was set wrong on purpose is
+named."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
     print(found["reference"]["said"])
 
 
-def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(transformers_serve, asking):
+def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
+    transformers_serve, asking
+):
     found = verdicts(asking, transformers_serve)
     assert set(states(found).values()) == {"pass"}, found
     assert "nats" not in found

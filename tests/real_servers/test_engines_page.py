@@ -1,4 +1,5 @@
-"""The recipe of docs/engines.md on real llama-servers: a random model, equal answers, a cache of 8 bits."""
+"""The recipe of docs/engines.md on real llama-servers: a random model, equal answers, a cache of 8
+bits."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from needlemap.models.servers import started
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
 CONVERT = Path(__file__).with_name("convert.py")
-SERVE = "{} -m random.gguf --alias random -c 2048 -np 1 -t 1 -tb 1 --host 127.0.0.1 --port {{port}} {}"
+SERVE = (
+    "{} -m random.gguf --alias random -c 2048 -np 1 -t 1 -tb 1 --host 127.0.0.1 --port {{port}} {}"
+)
 EIGHT_BITS = "-fa on --cache-type-k q8_0 --cache-type-v q8_0"
 
 
@@ -34,12 +37,18 @@ def _random_model(needlemap):
 def test_the_same_server_twice_passes_and_a_cache_of_8_bits_fails(needlemap):
     before, after = re.findall(r"^needlemap (run --model openai/random .*)$", PAGE, re.M)
     server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
-    for asked, out, options in ((before, "before", ""), (after, "after", ""), (after, "eight", EIGHT_BITS)):
+    for asked, out, options in (
+        (before, "before", ""),
+        (after, "after", ""),
+        (after, "eight", EIGHT_BITS),
+    ):
         with (
             chdir(needlemap.folder),
             started(SERVE.format(server, options), Path(f"{out}.log")) as url,
         ):
-            asked = re.sub(r"http://127.0.0.1:800\d/v1", url, asked.replace("-o after", f"-o {out}"))
+            asked = re.sub(
+                r"http://127.0.0.1:800\d/v1", url, asked.replace("-o after", f"-o {out}")
+            )
             needlemap(*asked.split())
     (compare,) = re.findall(r"^needlemap (compare before after --answers .*)$", PAGE, re.M)
     assert "0 differ" in needlemap(*compare.split()).stdout
@@ -53,7 +62,15 @@ def test_beside_random_weights_elsewhere_a_check_blames_nobody(needlemap):
     server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
     with chdir(needlemap.folder), started(SERVE.format(server, ""), Path("honest.log")) as url:
         model = ("--model", "openai/random", "--base-url", url, "--tokenizer", "./random")
-        small = ("--template", "text-en", "--max-length", "600", "--max-answer-tokens", "16", "--json")
+        small = (
+            "--template",
+            "text-en",
+            "--max-length",
+            "600",
+            "--max-answer-tokens",
+            "16",
+            "--json",
+        )
         beside = ("--reference", "hf/./random", "--probe", "reference", "-o", "c")
         (found,) = json.loads(needlemap("check", *model, *small, *beside, code=4).stdout)["probes"]
     assert found["state"] == "undecided"

@@ -21,7 +21,9 @@ def test_chat_finds_every_needle_within_the_trained_length_and_counts_the_templa
     assert all(record["score"] == 1 for record in records if record["length_tokens"] <= TRAINED)
     assert any(record["score"] == 0 for record in records if record["length_tokens"] == 700)
     for record in records:
-        assert record["prompt_tokens"] == record["prompt"]["tokens"] + 8, "what the chat template adds"
+        assert record["prompt_tokens"] == record["prompt"]["tokens"] + 8, (
+            "what the chat template adds"
+        )
         assert record["completion_tokens"] > 5
         assert record["answered_by"] == "tiny"
         assert record["cached_tokens"] is not None
@@ -37,7 +39,14 @@ def test_framing_tokens_make_the_length_that_the_server_counts_exact(llama, aski
 
 def test_completions_with_the_servers_own_tokens_are_exact_to_the_token(llama, asking):
     """The chat's marks stand in the text: special tokens, which only the server counts as such."""
-    flags = ("--template", "text.yaml", "--model-options", "api=completions", "--tokenizer", "server")
+    flags = (
+        "--template",
+        "text.yaml",
+        "--model-options",
+        "api=completions",
+        "--tokenizer",
+        "server",
+    )
     ended, records = asking.run(llama(), *GRID, *flags)
     assert all(record["score"] == 1 for record in records if record["length_tokens"] <= TRAINED)
     assert {record["prompt_tokens"] - record["length_tokens"] for record in records} == {-20}
@@ -107,7 +116,9 @@ def test_the_servers_tokens_are_those_of_the_models_own_file(llama, asking, shar
         start = random.randrange(len(essay) - 300)
         piece = essay[start : start + random.randrange(300)].decode("utf-8", "ignore").encode()
         assert theirs.count(piece) == ours.count(piece)
-    assert theirs.index(b"<|im_end|>").ids.tolist() == [4], "a special token, as the server will read it"
+    assert theirs.index(b"<|im_end|>").ids.tolist() == [4], (
+        "a special token, as the server will read it"
+    )
 
 
 def test_without_a_known_vocabulary_the_server_is_asked_and_the_prompts_are_the_same(llama, asking):

@@ -1,7 +1,8 @@
-"""Log-probabilities of real servers, against transformers on the same weights: of answers, and of given ones.
+"""Log-probabilities of real servers, against transformers on the same weights: of answers, and of
+given ones.
 
-In nats, of every token and the likeliest other. llama.cpp keeps keys and values in 16 bits unless it is told
-otherwise: TOLERANCE. In 32 bits sums differ in their order: CLOSE.
+In nats, of every token and the likeliest other. llama.cpp keeps keys and values in 16 bits unless
+it is told otherwise: TOLERANCE. In 32 bits sums differ in their order: CLOSE.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ WANTED = Decoding(max_answer_tokens=20, timeout_s=60, logprobs=True)
 
 @pytest.fixture
 def prompts(shared):
-    """Essays with a needle in their midst, as texts, which each side tokenises: in chat, or plain."""
+    """Essays with a needle in their midst, as texts, which each side tokenises: in chat, or
+    plain."""
 
     def build(chat):
         essays = sorted((shared / "data" / "PaulGrahamEssays").glob("*.txt"))
@@ -57,8 +59,12 @@ def both(asking):
     """What a server and transformers think of their own answers, or of a given one."""
 
     def ask(served, prompts, *, chat=True, given=False):
-        there = OpenAIModel(served.model, base_url=served.base_url, api="chat" if chat else "completions")
-        here = HuggingFaceModel(str(asking.checkpoint), device="cpu", dtype="float32", base=not chat)
+        there = OpenAIModel(
+            served.model, base_url=served.base_url, api="chat" if chat else "completions"
+        )
+        here = HuggingFaceModel(
+            str(asking.checkpoint), device="cpu", dtype="float32", base=not chat
+        )
         return [asyncio.run(answers(model, prompts, given)) for model in (there, here)]
 
     return ask
@@ -74,13 +80,16 @@ async def answers(model, prompts, given):
 
 
 def largest(there, here):
-    """The largest difference up to the first token that differs, of tokens and of the likeliest others."""
+    """The largest difference up to the first token that differs, of tokens and of the likeliest
+    others."""
     worst = [0.0, 0.0]
     for one, other in zip(there, here, strict=True):
         assert one.logprobs.start == other.logprobs.start == other.prompt_tokens
         for place, pair in enumerate(zip(one.logprobs.tokens, other.logprobs.tokens, strict=False)):
             for column, name in enumerate(("nats", "other_nats")):
-                difference = getattr(one.logprobs, name)[place] - getattr(other.logprobs, name)[place]
+                difference = (
+                    getattr(one.logprobs, name)[place] - getattr(other.logprobs, name)[place]
+                )
                 worst[column] = max(worst[column], abs(difference))
             if pair[0] != pair[1]:  # a stop token has no text there
                 break
@@ -89,7 +98,9 @@ def largest(there, here):
 
 
 @pytest.mark.parametrize(("options", "tolerance"), [((), TOLERANCE), (EXACT, CLOSE)])
-def test_an_answers_log_probabilities_are_those_of_transformers(llama, prompts, both, options, tolerance):
+def test_an_answers_log_probabilities_are_those_of_transformers(
+    llama, prompts, both, options, tolerance
+):
     there, here = both(llama(1, 2048, *options), prompts(chat=True))
     assert {answer.logprobs.way for answer in there} == {"generated"}
     assert sum(len(answer.logprobs.tokens) for answer in there) > 100
@@ -97,7 +108,9 @@ def test_an_answers_log_probabilities_are_those_of_transformers(llama, prompts, 
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_a_given_answer_is_weighed_step_by_step_as_transformers_weighs_it(llama, prompts, both, chat):
+def test_a_given_answer_is_weighed_step_by_step_as_transformers_weighs_it(
+    llama, prompts, both, chat
+):
     there, here = both(llama(1, 2048, *EXACT), prompts(chat), chat=chat, given=True)
     assert {answer.logprobs.way for answer in there} == {"steps"}
     for one, other in zip(there, here, strict=True):
@@ -144,8 +157,12 @@ def test_a_server_that_cannot_weigh_ends_the_run_in_words(transformers_serve, as
     assert "does not say how likely a given answer is" in ended.stderr
 
 
-def test_a_server_that_leaves_them_out_is_told_once_and_scored_all_the_same(transformers_serve, asking):
-    ended, records = asking.run(transformers_serve, *GRID, "--tokenizer", asking.checkpoint, "--logprobs")
+def test_a_server_that_leaves_them_out_is_told_once_and_scored_all_the_same(
+    transformers_serve, asking
+):
+    ended, records = asking.run(
+        transformers_serve, *GRID, "--tokenizer", asking.checkpoint, "--logprobs"
+    )
     assert ended.stderr.count("sends no log-probabilities: records lack them") == 1
     assert {row["logprobs"] for row in records} == {None}
     assert all(row["score"] == 1 for row in records if row["length_tokens"] <= 256)

@@ -1,4 +1,5 @@
-"""The test file that docs/pytest.md shows, as its reader runs it, on a golden of a real llama-server."""
+"""The test file that docs/pytest.md shows, as its reader runs it, on a golden of a real
+llama-server."""
 
 from __future__ import annotations
 
@@ -35,9 +36,24 @@ def page(llama, needlemap, checkpoint, gguf):
     needlemap(*frozen.split())
 
     def run(*options: str) -> str:
-        binary, size = os.environ["NEEDLEMAP_LLAMA_SERVER"], "-c 2048 -np 1 -t 1 -tb 1 --host 127.0.0.1"
-        served = f"{binary} -m {gguf} --alias tiny --jinja {size} {' '.join(options)} --port {{port}}"
-        command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", PLUGIN, "-p", "no:cacheprovider"]
+        binary, size = (
+            os.environ["NEEDLEMAP_LLAMA_SERVER"],
+            "-c 2048 -np 1 -t 1 -tb 1 --host 127.0.0.1",
+        )
+        served = (
+            f"{binary} -m {gguf} --alias tiny --jinja {size} {' '.join(options)} --port {{port}}"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-p",
+            PLUGIN,
+            "-p",
+            "no:cacheprovider",
+        ]
         done = subprocess.run(
             [*command, "--basetemp", str(folder / "temporary"), "--needle-command", served],
             cwd=folder,

@@ -26,7 +26,11 @@ def record(key: str, **changed) -> Record:
 
 def test_records_come_back_as_written_in_the_order_of_their_files(tmp_path):
     folder = RunFolder(tmp_path)
-    written = [record("1", score=1.0, depth=1 / 3, answer="\u2028 é 中\n"), record("2"), record("3")]
+    written = [
+        record("1", score=1.0, depth=1 / 3, answer="\u2028 é 中\n"),
+        record("2"),
+        record("3"),
+    ]
     for one in written:
         writer = Writer(folder)
         asyncio.run(writer.append(one))
@@ -130,7 +134,12 @@ def folder_of(path: Path, *lines: bytes, **about) -> RunFolder:
 
 def test_records_of_another_run_are_left_out_and_counted(tmp_path):
     """Lines of a run with another seed, pasted in, once turned 100 % into 50 % without a word."""
-    others = [record("2", seed=1), record("3", model="x"), record("4", task="y"), record("5", run="abc")]
+    others = [
+        record("2", seed=1),
+        record("3", model="x"),
+        record("4", task="y"),
+        record("5", run="abc"),
+    ]
     lines = [each.line() for each in (record("1"), *others, record("6", run="def"))]
     folder = folder_of(tmp_path, *lines, identity="def")
     assert [one.key for one in folder.records()] == ["1", "6"]
@@ -166,8 +175,27 @@ def test_a_line_longer_than_any_record_ends_its_file(tmp_path, monkeypatch):
     assert folder.left_out.notes() == ["1 line unreadable, left out"]
 
 
-ABSURD = ["1e999", "-1e999", "NaN", "-5", "9" * 400, '"x"', "[]", "{}", "null", "true", "1.5", "1e30"]
-OPTIONAL = ["prompt_tokens", "cached_tokens", "shared_tokens", "completion_tokens", "thinking_tokens"]
+ABSURD = [
+    "1e999",
+    "-1e999",
+    "NaN",
+    "-5",
+    "9" * 400,
+    '"x"',
+    "[]",
+    "{}",
+    "null",
+    "true",
+    "1.5",
+    "1e30",
+]
+OPTIONAL = [
+    "prompt_tokens",
+    "cached_tokens",
+    "shared_tokens",
+    "completion_tokens",
+    "thinking_tokens",
+]
 
 
 @pytest.mark.parametrize("name", [*OPTIONAL, "usd", "latency_s"])
@@ -217,7 +245,9 @@ def test_nothing_is_written_through_a_link_in_the_folder(tmp_path):
     with pytest.raises(NeedlemapError, match="is a link, or no file"):
         Writer(RunFolder(folder))
     assert mine.read_text() == "mine"
-    assert not [file for file in folder.iterdir() if file.suffix == ".tmp" and file.name != "run.tmp"]
+    assert not [
+        file for file in folder.iterdir() if file.suffix == ".tmp" and file.name != "run.tmp"
+    ]
 
 
 def test_a_run_is_its_owners_alone(tmp_path):

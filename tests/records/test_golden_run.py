@@ -1,4 +1,5 @@
-"""`report RUN --format golden`: a run frozen small enough for a repository, which tests compare with."""
+"""`report RUN --format golden`: a run frozen small enough for a repository, which tests compare
+with."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_a_suites_families_are_frozen_together(runs: Any) -> None:
     for name, flags in (("s", ()), ("t", ("--model-options", "window=300"))):
         runs("run", "suite:two.yaml", "--quiet", *flags, "-o", name)
     runs("report", "s", "--format", "golden", "-o", "golden/s")
-    whole, frozen = (json.loads(runs("compare", each, "t", "--json").stdout) for each in ("s", "golden/s"))
+    whole, frozen = (
+        json.loads(runs("compare", each, "t", "--json").stdout) for each in ("s", "golden/s")
+    )
     assert frozen["families"].keys() == {"one", "other"}
     assert frozen["overall"] == whole["overall"]
 
@@ -81,10 +84,14 @@ def test_a_trial_takes_less_than_a_kilobyte_and_says_nothing_of_where_it_was_ask
     runs("report", "served", "--format", "golden", "-o", "golden/served")
     for file in (runs.folder / "golden" / "served").iterdir():
         assert "127.0.0.1" not in file.read_text()
-    assert runs("compare", "golden/served", "served").stdout.startswith("A  openai/m (golden/served)")
+    assert runs("compare", "golden/served", "served").stdout.startswith(
+        "A  openai/m (golden/served)"
+    )
 
 
-def test_what_is_too_large_is_refused_with_what_has_room(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_refused_with_what_has_room(
+    runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loaded, "MOST_GOLDEN", 5_000)
     refused = runs("report", "a", "--format", "golden", "-o", "golden/large", code=2).stderr
     assert "and at most 5,000 belong into a repository: of its 12 trials about " in refused
@@ -98,7 +105,10 @@ def test_what_is_not_finished_or_no_run_of_ours_is_refused(runs: Any) -> None:
     refused = runs("report", "part", "--format", "golden", "-o", "golden/part", code=2).stderr
     assert "'part' lacks 7 scores. Finish it first: needlemap run -o part" in refused
     for wrong in (("a",), ("a", "less", "-o", "g"), ("a", "-o", "g.csv")):
-        assert "is of one run, into a folder" in runs("report", *wrong, "--format", "golden", code=2).stderr
+        assert (
+            "is of one run, into a folder"
+            in runs("report", *wrong, "--format", "golden", code=2).stderr
+        )
 
 
 def test_a_golden_is_written_anew_and_nothing_else_is_written_over(runs: Any) -> None:

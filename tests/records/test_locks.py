@@ -12,7 +12,10 @@ from needlemap.records.folder import lock_folder
 
 
 def test_a_folder_is_held_until_its_run_ends(tmp_path):
-    with lock_folder(tmp_path), pytest.raises(NeedlemapError, match="Another needlemap is writing to"):
+    with (
+        lock_folder(tmp_path),
+        pytest.raises(NeedlemapError, match="Another needlemap is writing to"),
+    ):
         lock_folder(tmp_path)
     lock_folder(tmp_path).close()
 

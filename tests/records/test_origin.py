@@ -1,4 +1,5 @@
-"""A run that this machine did not begin: what its files say is followed only when the user says so."""
+"""A run that this machine did not begin: what its files say is followed only when the user says
+so."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ import pytest
 
 GRID = ("--lengths", "500", "--depths", "50")
 REPLAY = ("replay", "r", "--length", "500", "--depth", "50")
-EVIL = "from pathlib import Path\nPath('ran').write_text('x')\n\n\ndef answer(asked):\n    return 'x'\n"
+EVIL = (
+    "from pathlib import Path\nPath('ran').write_text('x')\n\n\ndef answer(asked):\n    return "
+    "'x'\n"
+)
 
 
 @pytest.fixture
@@ -96,7 +100,11 @@ def test_ones_own_function_is_scored_anew_without_its_module_and_goes_on(typed):
     typed(*asking)
     typed("score", "r", "--scorer", "keyword")
     typed(*asking, "--scorer", "keyword")
-    rows = [line for file in (typed.folder / "r").glob("records-*") for line in file.read_text().splitlines()]
+    rows = [
+        line
+        for file in (typed.folder / "r").glob("records-*")
+        for line in file.read_text().splitlines()
+    ]
     assert len(rows) == 2
 
 
@@ -105,18 +113,26 @@ def test_only_names_of_keys_are_sent_as_keys_where_a_file_names_them(typed):
     typed("run", "bm25", *GRID, "--tokenizer", "cl100k_base", "-o", "r")
     options = {"key_env": "AWS_SECRET_ACCESS_KEY"}
     changed(
-        typed.folder / "r" / "run.json", model="openai/m", base_url="http://[::1]:9/v1", model_options=options
+        typed.folder / "r" / "run.json",
+        model="openai/m",
+        base_url="http://[::1]:9/v1",
+        model_options=options,
     )
     ended = typed(*REPLAY, "--ask", "--trust-run", code=2)
     assert "$AWS_SECRET_ACCESS_KEY would be sent as a key" in ended.stderr
     assert "--key-env" in ended.stderr
-    for options in ("model_options: {key_env: HOME}", "scorer_options: {judge_options: {key_env: HOME}}"):
+    for options in (
+        "model_options: {key_env: HOME}",
+        "scorer_options: {judge_options: {key_env: HOME}}",
+    ):
         (typed.folder / "s.yaml").write_text(f"model: openai/m\n{options}\n")
         ended = typed("plan", "s.yaml", code=2)
         assert "$HOME would be sent as a key" in ended.stderr
 
 
-def test_the_key_is_its_owners_alone_and_without_a_home_runs_go_on_too(typed, elsewhere, monkeypatch):
+def test_the_key_is_its_owners_alone_and_without_a_home_runs_go_on_too(
+    typed, elsewhere, monkeypatch
+):
     elsewhere(typed.folder)
     typed("run", "bm25", *GRID, "-o", "r")
     key = typed.folder / "another" / "needlemap" / "run-key"

@@ -1,7 +1,7 @@
 """Many trials on a server that fails in every way we know: none lost, none twice, no false map.
 
-The order of faults is drawn from a seed. NEEDLEMAP_FAULTS=SEED takes another. NEEDLEMAP_TRIALS: how many
-trials (200; in CI 1,000).
+The order of faults is drawn from a seed. NEEDLEMAP_FAULTS=SEED takes another. NEEDLEMAP_TRIALS: how
+many trials (200; in CI 1,000).
 """
 
 from __future__ import annotations
@@ -59,10 +59,16 @@ def scores(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 def cells(run: Path) -> dict[tuple[int, float], float | None]:
     """The scores of a map's cells in which nothing is missing."""
-    return {(one.length_tokens, one.depth): one.score for one in load_run(run).map.cells if not one.missing}
+    return {
+        (one.length_tokens, one.depth): one.score
+        for one in load_run(run).map.cells
+        if not one.missing
+    }
 
 
-def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(needlemap, wires):
+def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_the_map(
+    needlemap, wires
+):
     sound, failing = wires("--forgets", "0.3"), wires("--forgets", "0.3")
     grid = (*GRID, *PATIENCE)
     needlemap.run(sound, *GRID, "--concurrency", "32", "-o", "sound")

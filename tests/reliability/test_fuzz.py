@@ -1,7 +1,8 @@
-"""Whatever stands in a file that a user gives us, no exception but our own gets out: its text is for people.
+"""Whatever stands in a file that a user gives us, no exception but our own gets out: its text is
+for people.
 
-NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200). `fuzz_readers.py` lets a coverage-guided
-fuzzer look on.
+NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200). `fuzz_readers.py` lets a
+coverage-guided fuzzer look on.
 """
 
 from __future__ import annotations
@@ -109,7 +110,9 @@ def altered(draw: st.DrawFn, value: Any, times: int = 2) -> Any:
     for _ in range(draw(st.integers(0, times))):
         part = whole
         while isinstance(part, dict | list) and part:
-            names: list[Any] = sorted(part, key=str) if isinstance(part, dict) else list(range(len(part)))
+            names: list[Any] = (
+                sorted(part, key=str) if isinstance(part, dict) else list(range(len(part)))
+            )
             name = draw(st.sampled_from(names))
             inner = part[name]
             if not isinstance(inner, dict | list) or not inner or draw(st.booleans()):
@@ -131,7 +134,11 @@ def torn(data: bytes) -> st.SearchStrategy[bytes]:
     """The data up to any byte, and with any one replaced."""
     cut = st.integers(0, len(data)).map(lambda end: data[:end])
     spot = st.tuples(st.integers(0, max(0, len(data) - 1)), st.binary(max_size=3))
-    return cut | spot.map(lambda at: data[: at[0]] + at[1] + data[at[0] + 1 :]) | st.binary(max_size=60)
+    return (
+        cut
+        | spot.map(lambda at: data[: at[0]] + at[1] + data[at[0] + 1 :])
+        | st.binary(max_size=60)
+    )
 
 
 def only_ours(call: Callable[[], object]) -> None:
@@ -147,7 +154,9 @@ def only_ours(call: Callable[[], object]) -> None:
 
 @READERS
 @given(
-    st.dictionaries(st.sampled_from(sorted({*Settings.model_fields, *BY_NAME})) | TEXTS, VALUES, max_size=4)
+    st.dictionaries(
+        st.sampled_from(sorted({*Settings.model_fields, *BY_NAME})) | TEXTS, VALUES, max_size=4
+    )
 )
 def test_settings_of_any_names_and_values(given_settings):
     def settle() -> None:
@@ -186,7 +195,9 @@ SPECS = (
         NUMBERS | TEXTS,
         st.sampled_from(["", ":log", ":sigmoid", ":x"]),
     )
-    | st.fixed_dictionaries({}, optional={"min": PLAIN, "max": PLAIN, "count": PLAIN, "scale": PLAIN})
+    | st.fixed_dictionaries(
+        {}, optional={"min": PLAIN, "max": PLAIN, "count": PLAIN, "scale": PLAIN}
+    )
     | VALUES
 )
 
@@ -201,7 +212,10 @@ def test_grids_of_any_spec(lengths, depths):
 @given(
     altered(
         {
-            "messages": [{"role": "system", "text": "s"}, {"role": "user", "text": "{haystack} {question}"}],
+            "messages": [
+                {"role": "system", "text": "s"},
+                {"role": "user", "text": "{haystack} {question}"},
+            ],
             "guide": "g",
         }
     ),
@@ -246,7 +260,12 @@ INSPECT = {
     "eval": {"model": "m", "task": "t"},
     "samples": [
         {"id": "a", "epoch": 1, "input": [{"role": "user", "content": "?"}], "target": ["x"]},
-        {"id": 2, "output": {"completion": "x"}, "scores": {"s": {"value": "C"}}, "error": {"message": "no"}},
+        {
+            "id": 2,
+            "output": {"completion": "x"},
+            "scores": {"s": {"value": "C"}},
+            "error": {"message": "no"},
+        },
     ],
 }
 HARNESS = {
@@ -259,7 +278,8 @@ HARNESS = {
 IMPORTS = {
     ".eval": altered(INSPECT).map(written).flatmap(torn) | altered(INSPECT).map(written),
     ".JSONL": altered(HARNESS).map(written).flatmap(torn) | altered(HARNESS).map(written),
-    ".json": altered([NIAH_1, NIAH_1]).map(written).flatmap(torn) | altered([NIAH_1, NIAH_1]).map(written),
+    ".json": altered([NIAH_1, NIAH_1]).map(written).flatmap(torn)
+    | altered([NIAH_1, NIAH_1]).map(written),
     ".jsonl": altered(NIAH_2).map(written).flatmap(torn) | altered(NIAH_2).map(written),
     ".csv": torn(SUMMARY.encode()) | torn(b"context_length,depth_percent,score\n1000,50,7\n"),
     ".txt": torn(f"csv format\n^^^^\n{SUMMARY}$$$$\n".encode()),

@@ -1,7 +1,8 @@
-"""Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored twice.
+"""Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored
+twice.
 
-NEEDLEMAP_KILLS: how often the run is killed (3; in CI 100, some minutes). Torn last lines, and two runs
-on one folder: tests/asking/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
+NEEDLEMAP_KILLS: how often the run is killed (3; in CI 100, some minutes). Torn last lines, and two
+runs on one folder: tests/asking/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from needlemap.records.folder import RunFolder, parsed
 KILLS = int(os.environ.get("NEEDLEMAP_KILLS", "3"))
 CONCURRENCY = 4
 SLOW_S = 0.1  # an answer takes so long
-EACH = 20  # trials for each kill: more than are answered by then, so that there is something left to kill
+# trials for each kill: more than are answered by then, so that there is something left to kill
+EACH = 20
 
 
 def readable(run: Path) -> int:
@@ -65,7 +67,9 @@ def test_killed_at_random_moments_and_resumed_each_trial_is_scored_once_and_litt
     grid = ("--lengths", "200:400:5", "--depths", "0:100:5", "--repeats", str(trials // 25))
     asked = kept = 0
     for kill in range(KILLS):
-        process = needlemap.start("run", *needlemap.asking(wire), *grid, "--concurrency", str(CONCURRENCY))
+        process = needlemap.start(
+            "run", *needlemap.asking(wire), *grid, "--concurrency", str(CONCURRENCY)
+        )
         if kill % 4:  # among the answers, else while it starts
             until(partial(begun, wire, asked, process))
         time.sleep(random.random() * 0.3)
@@ -108,7 +112,9 @@ def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 GRID = ("--lengths", "300,400", "--depths", "0:100:8", "--repeats", "4")  # 64 trials
 
 
-def test_a_disk_that_runs_full_ends_the_run_in_words_and_with_room_it_goes_on(needlemap, wire, mounted):
+def test_a_disk_that_runs_full_ends_the_run_in_words_and_with_room_it_goes_on(
+    needlemap, wire, mounted
+):
     disk = mounted("-t", "tmpfs", "-o", "size=64k", "tmpfs")
     ended = needlemap.run(wire, *GRID, "-o", disk / "r", code=2)
     assert ended.stderr.splitlines()[-1].startswith("needlemap: ")
@@ -124,7 +130,9 @@ def test_a_disk_that_runs_full_ends_the_run_in_words_and_with_room_it_goes_on(ne
     assert (len(scored), set(scored.values())) == (64, {1})
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_asked(needlemap, wire, mounted):
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_asked(
+    needlemap, wire, mounted
+):
     needlemap.run(wire, "--lengths", "200", "--depths", "0,50")
     asked = len(wire.log())
     shut = mounted("--bind", str(needlemap.folder / "r"))
@@ -165,7 +173,9 @@ def test_a_clock_that_goes_back_loses_nothing_and_scores_nothing_twice(needlemap
     assert last == first
     assert int(first.name.split("-")[1]) - int(second.name.split("-")[1]) > 0.9e9 * YEAR_S
     rows = needlemap.records()
-    assert rows[-1]["failure"] or any(row["failure"] for row in rows[16:])  # failures are read after scores
+    assert rows[-1]["failure"] or any(
+        row["failure"] for row in rows[16:]
+    )  # failures are read after scores
     assert (len(needlemap.scored()), set(needlemap.scored().values())) == (64, {1})
     assert "overall 100.0" in ended.stdout
     assert json.loads((needlemap.folder / "r" / "run.json").read_text())["cells"]

@@ -1,4 +1,5 @@
-"""Keys planted wherever a user may have some, errors of all kinds, and a look into everything that is left.
+"""Keys planted wherever a user may have some, errors of all kinds, and a look into everything that
+is left.
 
 What an address may hold: tests/test_security.py.
 """
@@ -27,10 +28,30 @@ KEYS = {
     "WANDB_API_KEY": f"{TAG}Wandb0123456789abcdef",
 }
 ERRORS = (
-    *("ok", "echo:500", "echo:200", "echo:400", "401", "invalid-json", "cut", "echo:429", "wrong-shape"),
+    *(
+        "ok",
+        "echo:500",
+        "echo:200",
+        "echo:400",
+        "401",
+        "invalid-json",
+        "cut",
+        "echo:429",
+        "wrong-shape",
+    ),
     *("spell:200", "spell:400", "spell:500"),
 )
-GRID = ("--lengths", "200,300", "--depths", "0,50,100", "--repeats", "2", "--retries", "0", "--no-canary")
+GRID = (
+    "--lengths",
+    "200,300",
+    "--depths",
+    "0,50,100",
+    "--repeats",
+    "2",
+    "--retries",
+    "0",
+    "--no-canary",
+)
 BLOB = re.compile(r'<script type="application/octet-stream" id="[^"]*">([^<]*)</script>')
 
 
@@ -48,7 +69,9 @@ def clean(name: str, data: bytes) -> None:
         assert at < 0, f"{name}: {piece[max(0, at - 80) : at + 80]!r}"
     for key in KEYS.values():
         assert key[-8:].encode() not in data, name
-        assert "".join(f"\\u{ord(letter):04x}" for letter in key[4:8]).encode() not in data.lower(), name
+        assert (
+            "".join(f"\\u{ord(letter):04x}" for letter in key[4:8]).encode() not in data.lower()
+        ), name
         assert base64.b64encode(key.encode())[:16] not in data, name
 
 
@@ -65,14 +88,21 @@ def all_clean(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["openai", "anthropic"])
-def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, typed, wire, wires, backend):
+def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(
+    needlemap, typed, wire, wires, backend
+):
     judges = wires()
     judges.schedule(
         *("say:Score: 7", "echo:500", "echo:200", "401", "echo:400", "spell:200", "spell:400") * 20
     )
     wire.schedule(*ERRORS, cycle=True)
     judge = f"judge_options={{base_url: '{judges.base_url}', key_env: JUDGE_KEY}}"
-    chosen = ("--model", f"{backend}/m", "--base-url", wire.root if backend == "anthropic" else wire.base_url)
+    chosen = (
+        "--model",
+        f"{backend}/m",
+        "--base-url",
+        wire.root if backend == "anthropic" else wire.base_url,
+    )
     flags = (*chosen, "--tokenizer", "cl100k_base", "--max-answer-tokens", "40", "-o", "r", *GRID)
     scorer = ("--scorer", "judge", "--scorer-options", judge, "--scorer-options", "model=openai/j")
     for _ in range(2):  # a refused key ends a run at once
@@ -85,7 +115,10 @@ def test_whatever_a_server_says_back_no_key_is_in_any_file_or_output(needlemap, 
     assert [row for row in needlemap.records() if "[hidden]" in json.dumps(row)]
     for file in ("page.html", "trials.csv", "map.svg"):
         typed("report", "r", "-o", file, "--format", "trials" if file.endswith("csv") else "cells")
-    shown = (typed("report", "r"), typed("replay", "r", "--length", "200", "--depth", "0", code=None))
+    shown = (
+        typed("report", "r"),
+        typed("replay", "r", "--length", "200", "--depth", "0", code=None),
+    )
     for each in shown:
         clean("report", (each.stdout + each.stderr).encode())
     all_clean(needlemap.folder)
@@ -99,7 +132,10 @@ def test_replicas_get_their_keys_by_no_argument_that_other_users_could_list(need
         seen |= arguments()
         time.sleep(0.02)
     out, err = process.communicate()
-    assert sum(b"needlemap" in each for each in seen) >= 3, (out, err)  # the command and its replicas
+    assert sum(b"needlemap" in each for each in seen) >= 3, (
+        out,
+        err,
+    )  # the command and its replicas
     clean("arguments", b"\n".join(seen))
     clean("output", (out + err).encode())
     all_clean(needlemap.folder)
@@ -156,7 +192,16 @@ def address(process: Popen[str]) -> str:
 def test_a_key_in_a_setting_is_refused_before_it_is_written_anywhere(typed, wire, tmp_path, flag):
     name, value = flag
     key = f"sk-{TAG}-elsewhere-0123"
-    server = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base", "-o", "r")
+    server = (
+        "--model",
+        "openai/m",
+        "--base-url",
+        wire.base_url,
+        "--tokenizer",
+        "cl100k_base",
+        "-o",
+        "r",
+    )
     ended = typed("run", *server, "--scorer", "judge", *GRID, name, value.format(key=key), code=2)
     clean("run", (ended.stdout + ended.stderr).encode())
     for file in tmp_path.rglob("*"):

@@ -17,7 +17,9 @@ TRIALS = int(os.environ.get("NEEDLEMAP_SOAK", "800"))
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from Linux' /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="memory is read from Linux' /proc"
+)
 @pytest.mark.timeout(900)
 def test_memory_stays_flat_and_no_descriptor_stays_open():
     command = [sys.executable, str(SOAK), "--trials", str(TRIALS)]

@@ -38,8 +38,16 @@ def a_map(
 ) -> Map:
     """A map of records that come to these cells."""
     records = [record for each in cells for record in records_of(each)]
-    rows = [[each.length_tokens, each.depth, list(range(each.n + each.missing or 1))] for each in cells]
-    names = {"model": model, "task": task, "tokenizer": "cl100k_base", "scorer": "levenshtein", "mode": mode}
+    rows = [
+        [each.length_tokens, each.depth, list(range(each.n + each.missing or 1))] for each in cells
+    ]
+    names = {
+        "model": model,
+        "task": task,
+        "tokenizer": "cl100k_base",
+        "scorer": "levenshtein",
+        "mode": mode,
+    }
     return map_of_records(prompts_of(records, rows), **names)
 
 
@@ -53,11 +61,19 @@ def records_of(cell: CellScore) -> list[Record]:
     ]
 
 
-def record(length_tokens: int, depth: float, repeat: int, score: float | None, failure: str | None) -> Record:
+def record(
+    length_tokens: int, depth: float, repeat: int, score: float | None, failure: str | None
+) -> Record:
     """One trial."""
     name = f"{length_tokens} {depth} {repeat}"
     prompt = PromptRecord(sha256=name, tokens=length_tokens, haystack_tokens=length_tokens)
-    asked = {"length_tokens": length_tokens, "depth": depth, "repeat": repeat, "seed": 0, "prompt": prompt}
+    asked = {
+        "length_tokens": length_tokens,
+        "depth": depth,
+        "repeat": repeat,
+        "seed": 0,
+        "prompt": prompt,
+    }
     return Record(key=name, task="single", model="a-model", score=score, failure=failure, **asked)
 
 
@@ -110,15 +126,24 @@ def mixed() -> Map:
 
 @pytest.fixture
 def loaded() -> Loaded:
-    """A run of 2 lengths x 2 depths x 6 repeats: right at 1k, 10 of 12 right at 4k, one trial timed out."""
+    """A run of 2 lengths x 2 depths x 6 repeats: right at 1k, 10 of 12 right at 4k, one trial timed
+    out."""
     outcomes = [
         (length, depth, repeat, 1.0 if length == 1000 or repeat else 0.0)
         for length in (1000, 4000)
         for depth in (0.0, 1.0)
         for repeat in range(6)
     ]
-    records = [record(length, depth, repeat, score, None) for length, depth, repeat, score in outcomes]
-    used = {"answer": "an answer", "usd": 0.25, "prompt_tokens": 100, "cached_tokens": 40, "latency_s": 2.0}
+    records = [
+        record(length, depth, repeat, score, None) for length, depth, repeat, score in outcomes
+    ]
+    used = {
+        "answer": "an answer",
+        "usd": 0.25,
+        "prompt_tokens": 100,
+        "cached_tokens": 40,
+        "latency_s": 2.0,
+    }
     records = [each.model_copy(update=used) for each in records]
     records[5] = record(1000, 0.0, 5, None, "timed out")
     about = {
@@ -133,6 +158,6 @@ def loaded() -> Loaded:
         "tokenizer": {"name": "cl100k_base", "fingerprint": "abc"},
         "scorer": {"name": "exact", "options": {}},
         "haystacks": [{"name": "prose", "sha256": "0123456789abcdef"}],
-        "cells": [[length, depth, list(range(6))] for length in (1000, 4000) for depth in (0.0, 1.0)],
+        "cells": [[length, depth, list(range(6))] for length in (1000, 4000) for depth in (0.0, 1.0)],  # noqa: E501
     }  # fmt: skip
     return Loaded("runs/r", about, tuple(records))

@@ -29,7 +29,7 @@ def doubled(low: float, high: float, count: int) -> list[int]:
 @pytest.mark.parametrize(
     ("values", "kind"),
     [([1000, 2000, 4000, 8000], "log"), (spaced(1000, 200_000, 35), "linear"),
-     (doubled(1000, 128_000, 15), "log"), ([1000, 100_000, 100_001], "even"), ([1000], "even"), ([], "even")],
+     (doubled(1000, 128_000, 15), "log"), ([1000, 100_000, 100_001], "even"), ([1000], "even"), ([], "even")],  # noqa: E501
 )  # fmt: skip
 def test_lengths_lie_as_they_are_spaced(values: list[int], kind: str) -> None:
     assert make_axis(values, BOTH).kind == kind
@@ -57,11 +57,13 @@ def test_cells_on_a_logarithmic_axis_are_as_wide_as_their_ratios() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [spaced(1000, 32_000, 35), doubled(1000, 128_000, 35), spaced(1000, 9000, 200), [1000, 2000, 4000, 8000],
+    [spaced(1000, 32_000, 35), doubled(1000, 128_000, 35), spaced(1000, 9000, 200), [1000, 2000, 4000, 8000],  # noqa: E501
      doubled(128, 1_000_000, 40)],
 )  # fmt: skip
 @pytest.mark.parametrize("width", [0.02, 0.1, 0.3])
-def test_first_and_last_length_are_labelled_and_at_most_eight(values: list[int], width: float) -> None:
+def test_first_and_last_length_are_labelled_and_at_most_eight(
+    values: list[int], width: float
+) -> None:
     ticks = length_ticks(make_axis(values, BOTH), room(width))
     assert 2 <= len(ticks) <= MOST_TICKS
     assert [ticks[0][1], ticks[-1][1]] == [_label(values[0]), _label(values[-1])]
@@ -69,7 +71,13 @@ def test_first_and_last_length_are_labelled_and_at_most_eight(values: list[int],
 
 
 def _label(length: int) -> str:
-    return f"{length / 1e6:g}M" if length >= 1e6 else f"{length / 1000:g}k" if length >= 1000 else str(length)
+    return (
+        f"{length / 1e6:g}M"
+        if length >= 1e6
+        else f"{length / 1000:g}k"
+        if length >= 1000
+        else str(length)
+    )
 
 
 def test_labels_between_are_round() -> None:
@@ -81,7 +89,12 @@ def test_labels_between_are_round() -> None:
 
 def test_where_lengths_fit_no_scale_they_lie_side_by_side_with_labels_of_their_own() -> None:
     axis = make_axis([1000, 100_000, 100_001, 100_002], BOTH)
-    assert [label for _, label in length_ticks(axis, room(0.2))] == ["1k", "100k", "100.001k", "100.002k"]
+    assert [label for _, label in length_ticks(axis, room(0.2))] == [
+        "1k",
+        "100k",
+        "100.001k",
+        "100.002k",
+    ]
 
 
 def shown(axis: Axis, width: float) -> list[str]:
@@ -97,7 +110,13 @@ def test_many_depths_are_labelled_by_quarters_with_both_ends() -> None:
 
 
 def test_few_depths_are_labelled_each() -> None:
-    assert shown(make_axis([0, 0.1, 0.2, 0.5, 1], LINEAR), 0.05) == ["0%", "10%", "20%", "50%", "100%"]
+    assert shown(make_axis([0, 0.1, 0.2, 0.5, 1], LINEAR), 0.05) == [
+        "0%",
+        "10%",
+        "20%",
+        "50%",
+        "100%",
+    ]
 
 
 def test_depths_of_a_steep_curve_lie_side_by_side() -> None:

@@ -26,7 +26,13 @@ def run(name: str, right: Sequence[int]) -> Loaded:
             repeat, depth = at % REPEATS, DEPTHS[at // REPEATS]
             key = f"{length} {depth} {repeat}"
             prompt = PromptRecord(sha256=key, tokens=9, haystack_tokens=5)
-            asked = {"length_tokens": length, "depth": depth, "repeat": repeat, "seed": 0, "prompt": prompt}
+            asked = {
+                "length_tokens": length,
+                "depth": depth,
+                "repeat": repeat,
+                "seed": 0,
+                "prompt": prompt,
+            }
             records.append(Record(key=key, task="t", model=name, score=float(at < good), **asked))  # type: ignore[arg-type]
     about = {
         "settings": {"model": name, "task": "t", "mode": "exact"},
@@ -85,7 +91,9 @@ def test_a_suite_has_a_line_a_family_and_one_for_their_mean() -> None:
     assert [mean.score for mean in plot.curves[2].means.values()] == [1.0, 1.0, 0.75, 0.5]
 
 
-def test_several_suites_have_a_plot_a_family_they_share_after_one_of_the_mean_with_one_legend() -> None:
+def test_several_suites_have_a_plot_a_family_they_share_after_one_of_the_mean_with_one_legend() -> (
+    None
+):
     first = {"one": run("one", GOOD), "two": run("two", WEAK), "own": run("own", GOOD)}
     second = {"one": run("one", WEAK), "two": run("two", NONE)}
     plots = plots_of([("A", first), ("B", second)], RULE)

@@ -18,7 +18,17 @@ from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page import summary, tables
 from needlemap.reports.terminal import terminal_map
 
-FLAGS = ("--lengths", "800,1000", "--depths", "50", "--repeats", "2", "--max-answer-tokens", "32", "--quiet")
+FLAGS = (
+    "--lengths",
+    "800,1000",
+    "--depths",
+    "50",
+    "--repeats",
+    "2",
+    "--max-answer-tokens",
+    "32",
+    "--quiet",
+)
 
 
 @pytest.fixture
@@ -36,8 +46,18 @@ def whole(make_map, make_cell) -> Map:
 def test_a_runs_own_file_says_so_and_those_of_other_tasks_do_not(run, typed):
     assert run.about["depthless"] is True
     assert run.map.depthless
-    options = ("--task-options", "times=6", "--task-options", "words=3", "--task-options", "within=0.2")
-    for name, flags in {"near": ("--task", "count-common", *options), "magic": ("--task", "magic")}.items():
+    options = (
+        "--task-options",
+        "times=6",
+        "--task-options",
+        "words=3",
+        "--task-options",
+        "within=0.2",
+    )
+    for name, flags in {
+        "near": ("--task", "count-common", *options),
+        "magic": ("--task", "magic"),
+    }.items():
         typed("run", "--model", "baseline/bm25", *flags, *FLAGS, "-o", name)
         assert "depthless" not in json.loads(Path(name, "run.json").read_text("utf-8"))
         assert not load_run(name).map.depthless

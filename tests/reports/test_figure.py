@@ -60,7 +60,9 @@ def test_a_pdf_is_exactly_as_wide_as_asked_with_its_fonts_in_it(
     assert fonts
     for font in fonts:
         (inner,) = font["/DescendantFonts"]
-        assert {"/FontFile2", "/FontFile3"} & set(inner.get_object()["/FontDescriptor"].get_object())
+        assert {"/FontFile2", "/FontFile3"} & set(
+            inner.get_object()["/FontDescriptor"].get_object()
+        )
 
 
 def test_a_printed_png_has_360_dots_to_the_inch_and_says_so(mixed: Map) -> None:
@@ -81,7 +83,9 @@ def test_printed_letters_are_7_and_8_points_and_none_lies_on_another(
 ) -> None:
     root = ElementTree.fromstring(draw(one(make_grid(*shape)), 234.0).as_file(".svg"))
     left, _, wide, high = map(float, root.attrib["viewBox"].split())
-    assert float(root.attrib["width"].removesuffix("pt")) == wide  # drawn at its size, not scaled down
+    assert (
+        float(root.attrib["width"].removesuffix("pt")) == wide
+    )  # drawn at its size, not scaled down
     sizes = {text.attrib["font-size"] for text in root.iter(f"{SVG}text")}
     assert sizes <= {f"{TITLE:g}", f"{TEXT:g}"}
     boxes = [box for box in labels(root) if box]
@@ -110,7 +114,9 @@ def walk(element: ElementTree.Element, x: float, y: float, found: list[Box]) -> 
         size = float(element.attrib["font-size"])
         wide = 0.52 * size * len(element.text or "")
         x, y = x + float(element.attrib["x"]), y + float(element.attrib["y"])
-        start = {"end": x - wide, "middle": x - wide / 2}.get(element.attrib.get("text-anchor", ""), x)
+        start = {"end": x - wide, "middle": x - wide / 2}.get(
+            element.attrib.get("text-anchor", ""), x
+        )
         found.append((start, y - 0.75 * size, start + wide, y))
     for child in element:
         walk(child, x, y, found)
@@ -128,9 +134,13 @@ def test_svg_is_xml_with_the_title_and_hatched_cells(mixed: Map) -> None:
 
 
 @pytest.mark.parametrize("width", [None, 234.0])
-def test_a_name_is_text_whatever_is_in_it(make_map: Any, make_cell: Any, width: float | None) -> None:
+def test_a_name_is_text_whatever_is_in_it(
+    make_map: Any, make_cell: Any, width: float | None
+) -> None:
     name = '</text><script>alert(1)</script> & "x" {{datum}}'
-    content = draw(one(make_map([make_cell(1000, 0.0, 1.0)], model=name)), width).as_file(".svg").decode()
+    content = (
+        draw(one(make_map([make_cell(1000, 0.0, 1.0)], model=name)), width).as_file(".svg").decode()
+    )
     root = ElementTree.fromstring(content)
     assert not list(root.iter(f"{SVG}script"))
     said = " ".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
@@ -144,7 +154,9 @@ def test_chinese_names_stay_text_in_svg(make_map: Any, make_cell: Any) -> None:
 
 
 @pytest.mark.parametrize("length", [40, 400])
-def test_a_long_chinese_name_is_wrapped_into_the_width(make_map: Any, make_cell: Any, length: int) -> None:
+def test_a_long_chinese_name_is_wrapped_into_the_width(
+    make_map: Any, make_cell: Any, length: int
+) -> None:
     map = make_map([make_cell(1000, 0.0, 1.0)], model="浦" * length)
     found = page(draw(one(map), 234.0).as_file(".pdf"))
     assert float(found.mediabox.width) == 234
@@ -177,7 +189,9 @@ def test_all_formats_have_one_font(mixed: Map) -> None:
 def test_a_texts_width_is_what_the_font_makes_of_it(words: str, bold: bool) -> None:
     """Measured on a picture: the last dark column."""
     width, end = ink_end(Drawing((text(0, 20, words, 20, bold=bold),), 800, 30, printed=True).png)
-    assert 0.9 * wide(words, 20, bold=bold) < 800 * end / width < 1.05 * wide(words, 20, bold=bold) + 1
+    assert (
+        0.9 * wide(words, 20, bold=bold) < 800 * end / width < 1.05 * wide(words, 20, bold=bold) + 1
+    )
 
 
 def ink_end(png: bytes) -> tuple[int, int]:
@@ -186,7 +200,9 @@ def ink_end(png: bytes) -> tuple[int, int]:
     width, height = struct.unpack(">II", png[16:24])
     at = png.index(b"IDAT")
     length = int.from_bytes(png[at - 4 : at], "big")
-    rows = numpy.frombuffer(zlib.decompress(png[at + 4 : at + 4 + length]), numpy.uint8).reshape(height, -1)
+    rows = numpy.frombuffer(zlib.decompress(png[at + 4 : at + 4 + length]), numpy.uint8).reshape(
+        height, -1
+    )
     assert set(rows[:, 0]) <= {1}  # each pixel less its left neighbour
     pixels = rows[:, 1:].reshape(height, width, 4).cumsum(axis=1, dtype=numpy.uint8)
     return width, int(numpy.flatnonzero((pixels[..., 0] < 128).any(axis=0)).max())

@@ -25,7 +25,12 @@ def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
     data = junit_xml("check", cases)
     suite = ElementTree.fromstring(data).find("testsuite")
     assert suite is not None
-    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == [
+        "4",
+        "1",
+        "1",
+        "1",
+    ]
     found = cases_of(data)
     assert {case.get("classname") for case in found.values()} == {"needlemap.check"}
     assert list(found["comb"]) == []

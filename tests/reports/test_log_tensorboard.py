@@ -27,7 +27,9 @@ PNG = bytes.fromhex(  # 2 x 1 pixels
 @pytest.fixture
 def told(loaded) -> Logged:
     scalars = {"score/overall": 91.3, "score/n": 23.0}
-    return Logged("back/end@r", {"repeats": 6, "model": "a-model"}, scalars, PNG, cells_table([loaded]))
+    return Logged(
+        "back/end@r", {"repeats": 6, "model": "a-model"}, scalars, PNG, cells_table([loaded])
+    )
 
 
 def read(folder: Path) -> Any:
@@ -47,9 +49,9 @@ def test_scalars_figure_and_tables_are_read_back(told, tmp_path):
     assert log_tensorboard([told], str(folder), 1000) == [f"tensorboard --logdir '{folder}'"]
     events = read(folder)
     scalars = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
-    assert {tag: [(event.step, event.value) for event in found] for tag, found in scalars.items()} == {
-        tag: [(1000, pytest.approx(value, rel=1e-6))] for tag, value in told.scalars.items()
-    }
+    assert {
+        tag: [(event.step, event.value) for event in found] for tag, found in scalars.items()
+    } == {tag: [(1000, pytest.approx(value, rel=1e-6))] for tag, value in told.scalars.items()}
     (image,) = events.Images("map")
     assert image.encoded_image_string == told.figure
     assert (image.width, image.height) == (2, 1)

@@ -39,7 +39,9 @@ def root(map: Map, width: float | None = None, **more: Any) -> ElementTree.Eleme
 
 def boxes(map: Map, width: float | None = None) -> list[ElementTree.Element]:
     """Cells: the rectangles that say what they are."""
-    return [box for box in root(map, width).iter(f"{SVG}rect") if box.find(f"{SVG}title") is not None]
+    return [
+        box for box in root(map, width).iter(f"{SVG}rect") if box.find(f"{SVG}title") is not None
+    ]
 
 
 def texts(map: Map, width: float | None = None) -> list[str]:
@@ -50,7 +52,9 @@ def test_colours_stand_for_0_to_100_whatever_the_data(make_map: Any, make_cell: 
     found = panel(make_map([make_cell(1000, 0.0, 0.9)])).scale
     assert (found.domain, found.colours) == ((0, 100), PALETTES["viridis"])
     assert (found.colour(0), found.colour(100)) == ("#440154", "#FDE725")
-    assert panel(make_map([make_cell(1000, 0.0, 0.9)]), palette="amber").scale.colour(50) == "#EBB839"
+    assert (
+        panel(make_map([make_cell(1000, 0.0, 0.9)]), palette="amber").scale.colour(50) == "#EBB839"
+    )
 
 
 def test_depth_0_is_on_top(mixed: Map) -> None:
@@ -76,7 +80,9 @@ def test_a_partly_missing_cell_keeps_its_score_and_gets_a_corner(mixed: Map) -> 
 def test_a_cell_of_one_trial_is_smaller_than_one_of_ten(make_map: Any, make_cell: Any) -> None:
     lone, firm = make_cell(1000, 0.0, 1.0, n=1), make_cell(2000, 0.0, 1.0, n=10)
     small, full = boxes(make_map([lone, firm]))
-    assert float(small.attrib["width"]) / float(full.attrib["width"]) == pytest.approx(LONE, abs=0.02)
+    assert float(small.attrib["width"]) / float(full.attrib["width"]) == pytest.approx(
+        LONE, abs=0.02
+    )
     assert "one trial" in texts(make_map([lone, firm]))
     assert "one trial" not in texts(make_map([firm]))
 
@@ -84,14 +90,16 @@ def test_a_cell_of_one_trial_is_smaller_than_one_of_ten(make_map: Any, make_cell
 def test_score_by_length_and_by_depth_stand_beside_the_map_on_axes_of_their_own(mixed: Map) -> None:
     found, margins = panel(mixed), mixed.margins.values()
     assert [(mean.value, mean.low, mean.high) for mean in found.by_length] == [
-        tuple(round(100 * (value or 0), 6) for value in (each.score, each.low, each.high)) for each in margins
+        tuple(round(100 * (value or 0), 6) for value in (each.score, each.low, each.high))
+        for each in margins
     ]
     depths = [row.mean.score for row in mixed.by_depth]
     assert [mean.value for mean in found.by_depth] == [round(100 * score, 6) for score in depths]
     cells = boxes(mixed)
     top, right = min(float(box.attrib["y"]) for box in cells), max(_right(box) for box in cells)
     marks = [
-        (float(mark.attrib["cx"]), float(mark.attrib["cy"])) for mark in root(mixed).iter(f"{SVG}circle")
+        (float(mark.attrib["cx"]), float(mark.attrib["cy"]))
+        for mark in root(mixed).iter(f"{SVG}circle")
     ]
     assert len(marks) == len(found.by_length) + len(found.by_depth)
     assert all(x > right or y < top for x, y in marks)
@@ -104,7 +112,8 @@ def _right(box: ElementTree.Element) -> float:
 def test_a_cell_tells_n_interval_and_failures_by_kind(mixed: Map) -> None:
     tips = [cell.tip for cell in panel(mixed).cells]
     assert tips[5] == (
-        "4,000 tokens, depth 100 %, realised 100 %: not measured, n=0, missing 4 (3 timed out, 1 not asked)"
+        "4,000 tokens, depth 100 %, realised 100 %: not measured, n=0, missing 4 (3 timed out, 1 "
+        "not asked)"
     )
     assert tips[0] == "1,000 tokens, depth 0 %, realised 0 %: score 100.0 % [51.0, 100.0], n=4"
 
@@ -140,13 +149,17 @@ def test_every_axis_has_a_unit(mixed: Map) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (0, 9)])
 @pytest.mark.parametrize("width", [None, 234.0])
-def test_any_shape_makes_a_picture(make_grid: Any, shape: tuple[int, int], width: float | None) -> None:
+def test_any_shape_makes_a_picture(
+    make_grid: Any, shape: tuple[int, int], width: float | None
+) -> None:
     assert len(boxes(make_grid(*shape), width)) == shape[0] * shape[1]
 
 
 def test_lattice_cells_reach_half_way_to_their_neighbours(make_map: Any, make_cell: Any) -> None:
     cells = [
-        make_cell(length, place / length, 1.0) for length in range(10, 20) for place in range(0, length, 3)
+        make_cell(length, place / length, 1.0)
+        for length in range(10, 20)
+        for place in range(0, length, 3)
     ]
     bands = [(cell.top, cell.bottom) for cell in panel(make_map(cells)).cells if cell.length == 10]
     assert [tuple(round(100 * edge) for edge in band) for band in bands] == [
@@ -169,7 +182,9 @@ def test_ticks_of_realised_depths_are_in_bins_alone(make_map: Any, make_cell: An
 
 def test_means_of_nobody_knows_how_many_answers_have_no_n_and_no_band(mixed: Map) -> None:
     margins = {length: replace(mean, low=None, high=None) for length, mean in mixed.margins.items()}
-    depths = tuple(replace(row, mean=replace(row.mean, low=None, high=None)) for row in mixed.by_depth)
+    depths = tuple(
+        replace(row, mean=replace(row.mean, low=None, high=None)) for row in mixed.by_depth
+    )
     total = replace(mixed.total, low=None, high=None)
     means = replace(mixed, counted=False, margins=margins, total=total, by_depth=depths)
     assert "n not told (26 cells, each a mean)" in words(means)

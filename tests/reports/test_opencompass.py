@@ -22,7 +22,9 @@ def read_columns(path: Path, make_map: Any, make_cell: Any) -> dict[str, Map]:
     return {
         model: make_map(
             [
-                make_cell(length, depth / 100, None if row[place] == "-" else float(row[place]) / 100)
+                make_cell(
+                    length, depth / 100, None if row[place] == "-" else float(row[place]) / 100
+                )
                 for (length, depth), row in zip(places, rows, strict=True)
             ]
         )
@@ -31,7 +33,9 @@ def read_columns(path: Path, make_map: Any, make_cell: Any) -> dict[str, Map]:
 
 
 @pytest.mark.parametrize("name", ["summary_20231216_161457.csv", "viz_input_cdme8k.csv"])
-def test_equals_what_opencompass_wrote(shared: Path, make_map: Any, make_cell: Any, name: str) -> None:
+def test_equals_what_opencompass_wrote(
+    shared: Path, make_map: Any, make_cell: Any, name: str
+) -> None:
     path = shared / "vectors" / "opencompass" / "summary_example" / name
     columns = read_columns(path, make_map, make_cell)
     assert summary_csv(columns, version="fd5822") == path.read_text()
@@ -46,14 +50,18 @@ def test_rows_are_the_cells_and_missing_is_a_dash(mixed: Map) -> None:
     assert rows[4].endswith(",-")
 
 
-def test_a_cell_that_only_one_model_has_is_missing_for_the_other(make_map: Any, make_cell: Any) -> None:
+def test_a_cell_that_only_one_model_has_is_missing_for_the_other(
+    make_map: Any, make_cell: Any
+) -> None:
     one = make_map([make_cell(1000, 0.0, 1.0), make_cell(2000, 0.0, 1.0)])
     two = make_map([make_cell(1000, 0.0, 0.5)])
     lines = summary_csv({"one": one, "two": two}, version="000000").splitlines()
     assert [line.split(",")[4:] for line in lines[1:]] == [["100.00", "50.00"], ["100.00", "-"]]
 
 
-@pytest.mark.parametrize(("depth", "name"), [(0.29, "29"), (0.57, "57"), (0.58, "58"), (0.0294, "2")])
+@pytest.mark.parametrize(
+    ("depth", "name"), [(0.29, "29"), (0.57, "57"), (0.58, "58"), (0.0294, "2")]
+)
 def test_depths_are_cut_to_whole_percents_without_binary_noise(
     make_map: Any, make_cell: Any, depth: float, name: str
 ) -> None:
@@ -62,7 +70,9 @@ def test_depths_are_cut_to_whole_percents_without_binary_noise(
 
 def test_depths_that_would_share_a_name_keep_their_decimals(make_map: Any, make_cell: Any) -> None:
     """A sigmoid grid cut to whole percents gives two rows one name, and the plot averages them."""
-    table = summary_csv({"m": make_map([make_cell(1000, 0.01273, 1.0), make_cell(1000, 0.01604, 0.0)])})
+    table = summary_csv(
+        {"m": make_map([make_cell(1000, 0.01273, 1.0), make_cell(1000, 0.01604, 0.0)])}
+    )
     assert "Depth1.273," in table
     assert "Depth1.604," in table
 
@@ -71,7 +81,8 @@ def test_the_version_names_the_test_not_the_model(make_map: Any, make_cell: Any)
     cells = [make_cell(1000, 0.0, 1.0)]
     same, other = make_map(cells, model="b"), make_map(cells, task="multi")
     versions = [
-        summary_csv({"m": each}).splitlines()[1].split(",")[1] for each in (make_map(cells), same, other)
+        summary_csv({"m": each}).splitlines()[1].split(",")[1]
+        for each in (make_map(cells), same, other)
     ]
     assert versions[0] == versions[1] != versions[2]
 
@@ -82,7 +93,9 @@ def test_maps_of_different_tests_do_not_share_a_table(make_map: Any, make_cell: 
         summary_csv({"a": make_map(cells), "b": make_map(cells, task="multi")})
 
 
-def test_the_text_equals_what_opencompass_wrote(shared: Path, make_map: Any, make_cell: Any) -> None:
+def test_the_text_equals_what_opencompass_wrote(
+    shared: Path, make_map: Any, make_cell: Any
+) -> None:
     """All three tables of its summary .txt, to the byte."""
     folder = shared / "vectors" / "opencompass" / "summary_example"
     text = (folder / "summary_20231216_161457.txt").read_text()
@@ -90,7 +103,8 @@ def test_the_text_equals_what_opencompass_wrote(shared: Path, make_map: Any, mak
     for model, lines in re.findall(r"Model: (\S+)\n((?:CDME.*\n)+)", text):
         rows = re.findall(r"Length(\d+)Depth(\d+): \{(?:'score': (.*))?\}", lines)
         cells = [
-            make_cell(int(n), int(d) / 100, float(score) / 100 if score else None) for n, d, score in rows
+            make_cell(int(n), int(d) / 100, float(score) / 100 if score else None)
+            for n, d, score in rows
         ]
         maps[model] = make_map(cells)
     made = datetime(2023, 12, 16, 16, 14, 57)
@@ -110,14 +124,17 @@ def test_the_text_equals_what_opencompass_wrote(shared: Path, make_map: Any, mak
     ],
 )
 def test_a_models_name_may_be_part_of_a_files_name(model: str, label: str, name: str) -> None:
-    """OpenCompass's plotting script ended with FileNotFoundError: a slash stood in the column's name."""
+    """OpenCompass's plotting script ended with FileNotFoundError: a slash stood in the column's
+    name."""
     assert column_names([{"model": model, "label": label}], ["runs/r"]) == [name]
 
 
 def test_no_two_columns_have_one_name() -> None:
     same = [{"model": "openai/m"}, {"model": "hf/x/m"}, {"model": "hf/x/m"}]
     assert column_names(same, ["a/r", "b/r", "c"]) == ["m@a_r", "m@b_r", "m@c"]
-    assert column_names([{"model": "a", "label": "x:y"}, {"model": "b", "label": "x|y"}], ["r", "r"]) == [
+    assert column_names(
+        [{"model": "a", "label": "x:y"}, {"model": "b", "label": "x|y"}], ["r", "r"]
+    ) == [
         "x_y@r",
         "x_y@r-2",
     ]

@@ -23,9 +23,9 @@ LENGTHS, DEPTHS = (1_000, 4_000), (0.0, 0.5)
 def records(wrong: set[tuple[int, float]], **fields: Any) -> list[Record]:
     return [
         Record(
-            key=f"{repeat} {length} {depth}", task="t", model="m", length_tokens=length, depth=depth,
+            key=f"{repeat} {length} {depth}", task="t", model="m", length_tokens=length, depth=depth,  # noqa: E501
             repeat=repeat, seed=0, score=float((length, depth) not in wrong),
-            prompt=PromptRecord(sha256=f"{repeat} {length} {depth}", tokens=9, haystack_tokens=5), **fields,
+            prompt=PromptRecord(sha256=f"{repeat} {length} {depth}", tokens=9, haystack_tokens=5), **fields,  # noqa: E501
         )
         for repeat in range(6) for length in LENGTHS for depth in DEPTHS
     ]  # fmt: skip
@@ -52,7 +52,9 @@ def texts(figure: Figure, width: float | None = None) -> list[str]:
     return [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_every_run_has_a_panel_with_its_model_n_and_mode_on_one_scale(shown: Any, mixed: Map) -> None:
+def test_every_run_has_a_panel_with_its_model_n_and_mode_on_one_scale(
+    shown: Any, mixed: Map
+) -> None:
     panels, common = panels_of(Figure((shown("a"), shown("b"), Shown(mixed))))
     assert [panel.title.split(" ")[0] for panel in panels] == ["a", "b", "a-model"]
     assert "n = 26" in panels[2].lines[0]
@@ -64,7 +66,8 @@ def test_every_run_has_a_panel_with_its_model_n_and_mode_on_one_scale(shown: Any
 def test_what_all_runs_have_in_common_is_said_once(shown: Any, mixed: Map) -> None:
     _, common = panels_of(Figure((shown("a"), shown("b"))))
     assert common == [
-        "single, 1k–4k tokens, 6 trials a cell, mode exact, tokenizer cl100k_base, scorer levenshtein"
+        "single, 1k–4k tokens, 6 trials a cell, mode exact, tokenizer cl100k_base, scorer "
+        "levenshtein"
     ]
     panels, common = panels_of(Figure((shown("a"), Shown(replace(mixed, mode="bins")))))
     assert common == ["single, tokenizer cl100k_base, scorer levenshtein"]
@@ -73,7 +76,16 @@ def test_what_all_runs_have_in_common_is_said_once(shown: Any, mixed: Map) -> No
 
 @pytest.mark.parametrize(
     ("runs", "width", "side_by_side"),
-    [(1, 234, 1), (3, 234, 1), (3, 486, 3), (4, 486, 4), (12, 486, 4), (5, 486, 3), (8, 900, 8), (6, 486, 3)],
+    [
+        (1, 234, 1),
+        (3, 234, 1),
+        (3, 486, 3),
+        (4, 486, 4),
+        (12, 486, 4),
+        (5, 486, 3),
+        (8, 900, 8),
+        (6, 486, 3),
+    ],
 )
 def test_panels_stand_side_by_side_where_there_is_room_and_fill_their_rows(
     runs: int, width: float, side_by_side: int
@@ -83,7 +95,11 @@ def test_panels_stand_side_by_side_where_there_is_room_and_fill_their_rows(
 
 def test_one_legend_and_shared_axes_are_drawn_once(shown: Any, mixed: Map) -> None:
     same = texts(Figure((shown("a"),) * 4), 486.0)
-    assert (same.count("Depth"), same.count("Length (tokens)"), same.count("95 % interval")) == (1, 4, 1)
+    assert (same.count("Depth"), same.count("Length (tokens)"), same.count("95 % interval")) == (
+        1,
+        4,
+        1,
+    )
     other = texts(Figure((shown("a"), Shown(mixed))), 486.0)
     assert other.count("Depth") == 2
 
@@ -116,7 +132,9 @@ def test_a_loss_is_told_from_a_gain_without_colours(shown: Any) -> None:
 
 
 def test_small_differences_have_a_scale_of_their_own(shown: Any) -> None:
-    second = [each.model_copy(update={"score": (each.score or 0) - 0.04}) for each in records(set())]
+    second = [
+        each.model_copy(update={"score": (each.score or 0) - 0.04}) for each in records(set())
+    ]
     panels, _ = panels_of(Figure((shown("a"), shown("b")), compared(second)))
     assert panels[-1].scale.domain == (-5, 5)
 

@@ -43,14 +43,18 @@ def test_each_column_has_its_kind_and_says_what_it_means_even_without_rows(parqu
 @pytest.mark.usefixtures("parquet")
 def test_pandas_reads_it():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = pandas.read_parquet(io.BytesIO(parquet_bytes(Table(COLUMNS, (("x", 1, 0.5), ("y", None, None))))))
+    frame = pandas.read_parquet(
+        io.BytesIO(parquet_bytes(Table(COLUMNS, (("x", 1, 0.5), ("y", None, None)))))
+    )
     assert list(frame.columns) == ["a", "b", "c"]
     assert frame["c"].isna().tolist() == [False, True]
 
 
 @pytest.mark.usefixtures("parquet")
 def test_a_seed_beyond_64_bits_is_said():
-    with pytest.raises(NeedlemapError, match=r"too large for Parquet\. Give a name that ends in \.csv"):
+    with pytest.raises(
+        NeedlemapError, match=r"too large for Parquet\. Give a name that ends in \.csv"
+    ):
         parquet_bytes(Table(COLUMNS, (("x", 2**64, 0.5),)))
 
 

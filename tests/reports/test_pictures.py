@@ -23,19 +23,28 @@ image = pytest.importorskip("PIL.Image", reason="pip install '.[test]'")
 numpy = pytest.importorskip("numpy")
 KEPT = Path(__file__).parent / "pictures"
 ACROSS = 240  # pixels
-TOLERANCE = 0.02  # of the distance from black to white, on the whole; an unlike palette is above 0.1
+TOLERANCE = (
+    0.02  # of the distance from black to white, on the whole; an unlike palette is above 0.1
+)
 COLUMN, PAGE = 234.0, 486.0
 
 
-def falling(make_map: Any, make_cell: Any, lengths: list[int], depths: int, n: int, **names: str) -> Map:
-    """Scores that fall with the length, sooner in the middle; every ninth cell is short of a trial."""
+def falling(
+    make_map: Any, make_cell: Any, lengths: list[int], depths: int, n: int, **names: str
+) -> Map:
+    """Scores that fall with the length, sooner in the middle; every ninth cell is short of a
+    trial."""
     cells = []
     for at, length in enumerate(lengths):
         for row in range(depths):
             depth = row / (depths - 1)
             share = 1 / (1 + exp(9 * (at / len(lengths) - 0.6) + 3 * depth * (1 - depth)))
             short = n > 1 and (at + row) % 9 == 4
-            scored = {"n": n - short, "missing": int(short), "failures": {"timed out": 1} if short else {}}
+            scored = {
+                "n": n - short,
+                "missing": int(short),
+                "failures": {"timed out": 1} if short else {},
+            }
             cells.append(make_cell(length, depth, round(share * n) / n, **scored))
     return make_map(cells, **names)
 
@@ -59,7 +68,9 @@ def drawn(make_map: Any, make_cell: Any) -> Callable[[str], Drawing]:
 
 def small(drawing: Drawing) -> Any:
     picture = image.open(io.BytesIO(drawing.png)).convert("RGB")
-    return picture.resize((ACROSS, round(ACROSS * picture.height / picture.width)), image.Resampling.BOX)
+    return picture.resize(
+        (ACROSS, round(ACROSS * picture.height / picture.width)), image.Resampling.BOX
+    )
 
 
 def apart(one: Any, other: Any) -> float:

@@ -7,12 +7,19 @@ from itertools import pairwise
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports import CHANGES, DARK_CHANGES, PALETTES, colour_of, palette_colours, parse_width
+from needlemap.reports import (
+    CHANGES,
+    DARK_CHANGES,
+    PALETTES,
+    colour_of,
+    palette_colours,
+    parse_width,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "points"),
-    [("3.25in", 234), ("8.4cm", 8.4 / 2.54 * 72), ("84 mm", 84 / 25.4 * 72), ("300pt", 300), ("column", 234),
+    [("3.25in", 234), ("8.4cm", 8.4 / 2.54 * 72), ("84 mm", 84 / 25.4 * 72), ("300pt", 300), ("column", 234),  # noqa: E501
      ("text", 396), ("page", 486)],
 )  # fmt: skip
 def test_a_width_has_a_unit_or_a_name(text, points):
@@ -36,8 +43,12 @@ def test_a_figure_that_nobody_could_read_or_print_is_refused(text):
 def lightness(colour: tuple[int, int, int]) -> float:
     """Relative luminance (WCAG 2.2): what a grey print keeps of a colour."""
     shares = [channel / 255 for channel in colour]
-    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
-    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    linear = [
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares
+    ]
+    return sum(
+        weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
 
 
 def ramp(colours: tuple[str, ...]) -> list[float]:

@@ -14,10 +14,12 @@ from needlemap.reports.summary import summary_lines
 
 
 def cube(repeats: int, wrong_from: int = 10**9, missing: int = 0) -> Cube:
-    """Three lengths by two depths; wrong at wrong_from tokens and more, except in repeat 0 at depth 0."""
+    """Three lengths by two depths; wrong at wrong_from tokens and more, except in repeat 0 at depth
+    0."""
     places = [(r, n, d) for r in range(repeats) for n in (1_000, 4_000, 16_000) for d in (0.0, 0.5)]
     scores = {
-        place: float(place[1] < wrong_from or place == (0, place[1], 0.0)) for place in places[missing:]
+        place: float(place[1] < wrong_from or place == (0, place[1], 0.0))
+        for place in places[missing:]
     }
     return cube_of(scores, set(places))
 
@@ -32,7 +34,9 @@ def test_nothing_measured_says_nothing():
 
 
 def test_every_rule_has_its_value_and_interval():
-    found = line(summary_lines(cube(8, wrong_from=16_000), (*RULES, "worst-depth:85")), "effective length:")
+    found = line(
+        summary_lines(cube(8, wrong_from=16_000), (*RULES, "worst-depth:85")), "effective length:"
+    )
     assert found.startswith("effective length: absolute:85 5k [<1k, 16k] ")
     assert "worst-depth:85 [<1k, 16k]" in found  # no point, of so few haystacks
     assert "auc 76.6 [" in found
@@ -66,7 +70,8 @@ def test_what_is_missing_may_be_right_or_wrong_and_a_length_without_a_score_is_n
 def test_few_haystacks_say_so():
     lines = summary_lines(cube(2))
     assert lines[0] == (
-        "2 repeats cannot tell how haystacks differ: intervals are wide, effective lengths have none, a "
+        "2 repeats cannot tell how haystacks differ: intervals are wide, effective lengths have "
+        "none, a "
         "comparison is about these only. --repeats 5 tells: 18 more prompts, 126k tokens"
     )
     assert "(n=12, 2 haystacks: prompts of one are taken to correlate by 0.05)" in lines[1]
@@ -95,15 +100,21 @@ def test_prompts_asked_again_give_the_noise_floor():
     """GPT-4's published map: 25 of its 105 repeated cells scored otherwise."""
     noisy = replace(cube(8), again=((1.0, 1.0),) * 80 + ((1.0, 0.0),) * 15 + ((0.0, 1.0),) * 10)
     found = line(summary_lines(noisy), "asked again:")
-    assert found.startswith("asked again: 25 of 105 prompts scored otherwise the second time (23.8 % [")
+    assert found.startswith(
+        "asked again: 25 of 105 prompts scored otherwise the second time (23.8 % ["
+    )
     assert (
         f"differ by up to {100 * 1.96 * (25 / 105 / 48) ** 0.5:.1f} points 95 times in 100" in found
     )  # a mean of 48
-    part = line(summary_lines(replace(noisy, again_at=(4_000,) * 40 + (16_000,) * 65)), "asked again:")
+    part = line(
+        summary_lines(replace(noisy, again_at=(4_000,) * 40 + (16_000,) * 65)), "asked again:"
+    )
     assert part.endswith("; seen at 2 of 3 lengths, 4k to 16k: others may be more or less noisy")
     calm = replace(noisy, again=((1.0, 1.0),) * 3)
     silent = line(summary_lines(calm), "asked again:")
-    assert silent == "asked again: 0 of 3 prompts scored otherwise the second time (0.0 % [0.0, 56.1])"
+    assert (
+        silent == "asked again: 0 of 3 prompts scored otherwise the second time (0.0 % [0.0, 56.1])"
+    )
 
 
 def test_repeats_of_one_haystack_say_so():
@@ -115,14 +126,19 @@ def test_repeats_of_one_haystack_say_so():
 
 def test_means_of_nobody_knows_how_many_answers_have_no_interval_and_no_power():
     lines = summary_lines(replace(cube(8, wrong_from=16_000), counted=False, one_haystack=True))
-    assert lines[0] == ("all cells: 68.8 (48 means of nobody knows how many answers: no n, no interval)")
+    assert lines[0] == (
+        "all cells: 68.8 (48 means of nobody knows how many answers: no n, no interval)"
+    )
     assert not [each for each in lines if "[" in each or "n=" in each or each.startswith("power:")]
 
 
 def test_where_lengths_have_depths_of_their_own_the_lowest_is_a_part_of_the_haystack():
-    """A depth that one length has alone holds one prompt: the lowest of many such is always wrong."""
+    """A depth that one length has alone holds one prompt: the lowest of many such is always
+    wrong."""
     places = {
-        (0, 1_000 * row, column / row): float(column != 3) for row in range(1, 9) for column in range(row)
+        (0, 1_000 * row, column / row): float(column != 3)
+        for row in range(1, 9)
+        for column in range(row)
     }
     found = line(summary_lines(cube_of(places, set(places))), "by depth:")
     assert found.startswith("by depth: lowest at 40–50% ")

@@ -48,7 +48,10 @@ def a_run(*records: Record, path: str = "r", asked: int = 1) -> Loaded:
 
 def test_one_row_per_cell_in_percent():
     run = a_run(
-        *(a_record(1000, 0.5, repeat, score=score) for repeat, score in enumerate([1, 1, 0.5, 0.5])),
+        *(
+            a_record(1000, 0.5, repeat, score=score)
+            for repeat, score in enumerate([1, 1, 0.5, 0.5])
+        ),
         a_record(1000, 0.29, score=1),
         asked=4,
     )
@@ -78,7 +81,9 @@ def test_missing_is_empty_and_zero_is_zero():
 
 def test_a_prompt_that_two_depths_share_is_in_both_rows():
     same = PromptRecord(sha256="one", tokens=9, haystack_tokens=9)
-    run = a_run(a_record(depth=0.1, score=1, prompt=same), a_record(depth=0.2, score=1, prompt=same))
+    run = a_run(
+        a_record(depth=0.1, score=1, prompt=same), a_record(depth=0.2, score=1, prompt=same)
+    )
     assert [(row["n"], row["score"]) for row in rows(cells_table([run]))] == [(1, 100), (1, 100)]
 
 
@@ -93,7 +98,7 @@ def test_several_runs_are_told_by_their_folder():
 
 def test_a_trial_row_holds_what_happened():
     record = a_record(
-        answer='He said "eat",\nthen left.', score=0.285, keywords=("a", "b"), shared_tokens=12, usd=0.5,
+        answer='He said "eat",\nthen left.', score=0.285, keywords=("a", "b"), shared_tokens=12, usd=0.5,  # noqa: E501
         scorer=ScorerRecord(name="exact", scale=(0, 10), native=2.85), latency_s=1.5, attempts=2,
         needles=(NeedleRecord(meant=0.29, realised=0.3, byte=1),),
     )  # fmt: skip
@@ -104,7 +109,7 @@ def test_a_trial_row_holds_what_happened():
         "realised_depth_percent": 30, "repeat": 0, "seed": 7, "score": 28.5, "native_score": 2.85,
         "scorer": "exact", "outcome": "scored", "keywords": "a; b",
         "answer": 'He said "eat",\nthen left.', "planned_tokens": 12, "usd": 0.5, "judge_usd": 0.0,
-        "latency_s": 1.5, "attempts": 2, "prompt_sha256": "sha of 1000 0.29 0", "key": "key of 1000 0.29 0",
+        "latency_s": 1.5, "attempts": 2, "prompt_sha256": "sha of 1000 0.29 0", "key": "key of 1000 0.29 0",  # noqa: E501
     }  # fmt: skip
     assert parsed(trials_table([a_run(record)]))[0]["answer"] == record.answer
 
@@ -130,14 +135,20 @@ def test_text_that_a_spreadsheet_would_run_is_disarmed(text):
     run = a_run(a_record(answer=text, model=text, error=text), path=text)
     (row,) = parsed(trials_table([run]))
     assert {row[name] for name in ("answer", "run", "model", "error")} == {f"'{text}"}
-    assert rows(trials_table([run]))[0]["answer"] == text  # Parquet runs nothing, so it is kept there
+    assert (
+        rows(trials_table([run]))[0]["answer"] == text
+    )  # Parquet runs nothing, so it is kept there
 
 
-@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize(
+    "end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"]
+)
 def test_no_line_of_an_answer_is_a_row_or_a_formula(end):
     """A carriage return was not quoted: spreadsheets began a row there, with a formula."""
     said = f"4711{end}=1+1{end}"
-    text = csv_text(trials_table([a_run(a_record(answer=said), a_record(2000, answer=f"{end}=1+1"))]))
+    text = csv_text(
+        trials_table([a_run(a_record(answer=said), a_record(2000, answer=f"{end}=1+1"))])
+    )
     first, second = csv.DictReader(io.StringIO(text, newline=""))
     assert (first["answer"], second["answer"]) == (said, f"'{end}=1+1")
     assert f'"{said}"' in text

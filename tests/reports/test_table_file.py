@@ -23,7 +23,9 @@ def test_folders_are_made_and_lines_end_alike_everywhere(loaded, tmp_path):
 
 
 def test_opencompass_has_a_column_a_run_and_is_a_csv(loaded):
-    assert table_bytes([loaded], ".csv", "opencompass").startswith(b"dataset,version,metric,mode,a-model\n")
+    assert table_bytes([loaded], ".csv", "opencompass").startswith(
+        b"dataset,version,metric,mode,a-model\n"
+    )
     with pytest.raises(SettingsError, match=r"ends in \.csv"):
         table_bytes([loaded], ".parquet", "opencompass")
 

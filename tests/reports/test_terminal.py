@@ -83,7 +83,9 @@ def test_depth_rows_can_be_limited_for_a_live_view(make_grid: Any) -> None:
 
 def test_lattice_cells_stand_at_their_depth(make_map: Any, make_cell: Any) -> None:
     cells = [
-        make_cell(length, place / length, 1.0) for length in range(10, 20) for place in range(0, length, 3)
+        make_cell(length, place / length, 1.0)
+        for length in range(10, 20)
+        for place in range(0, length, 3)
     ]
     lines = printed(make_map(cells))
     assert len(lines) == 20 + 4
@@ -109,7 +111,9 @@ def test_plain_summary_has_a_line_a_length_and_one_a_depth(mixed: Map) -> None:
 
 
 def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
-    lines = printed(replace(make_grid(2, 2), model="a model with quite a few words in its name"), width=24)
+    lines = printed(
+        replace(make_grid(2, 2), model="a model with quite a few words in its name"), width=24
+    )
     assert lines[:4] == [
         "a model with quite a few",
         "  words in its name ·",
@@ -117,10 +121,15 @@ def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
         "       1k    2k",
     ]
     assert max(map(len, lines)) <= 24
-    assert broken("  indented words go on here, too", 25) == ["  indented words go on", "    here, too"]
+    assert broken("  indented words go on here, too", 25) == [
+        "  indented words go on",
+        "    here, too",
+    ]
 
 
-def test_signs_of_what_is_missing_are_explained_where_something_is(mixed: Map, make_grid: Any) -> None:
+def test_signs_of_what_is_missing_are_explained_where_something_is(
+    mixed: Map, make_grid: Any
+) -> None:
     assert "not asked" in printed(mixed)[-1]
     assert "failed" in printed(mixed)[-1]
     assert not {"not asked", "failed"} & set(" ".join(printed(make_grid(2, 2))).split("  "))

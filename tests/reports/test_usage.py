@@ -33,7 +33,9 @@ def test_cached_tokens_stand_beside_the_promise():
 
 
 def test_modes_that_share_nothing_promise_nothing():
-    assert said(record(1000, 1000, 0), record(1000, 1000, 5)) == ["cached: 5 of 2,000 prompt tokens"]
+    assert said(record(1000, 1000, 0), record(1000, 1000, 5)) == [
+        "cached: 5 of 2,000 prompt tokens"
+    ]
 
 
 def test_an_answer_that_was_scored_anew_was_counted_once():
@@ -65,10 +67,13 @@ def test_a_server_that_does_not_report_cached_tokens_is_not_believed_to_have_any
 
 def test_a_server_that_reports_no_usage_is_said_to():
     assert said(record(), record(shared=900)) == [
-        "the server reports no usage: nobody knows how many tokens it counted, and whether the planned 900 "
+        "the server reports no usage: nobody knows how many tokens it counted, and whether the "
+        "planned 900 "
         "came from its cache"
     ]
-    assert said(record()) == ["the server reports no usage: nobody knows how many tokens it counted"]
+    assert said(record()) == [
+        "the server reports no usage: nobody knows how many tokens it counted"
+    ]
 
 
 def test_nothing_is_said_of_models_in_this_process_that_count_nothing():
@@ -82,7 +87,8 @@ def test_up_to_two_percent_off_is_not_worth_a_word():
 def test_the_same_surplus_at_every_length_is_the_chat_template():
     rows = [record(100, 108, 0), record(200, 209, 0), record(2000, 2008, 0)]
     assert said(*rows)[1] == (
-        "warning: the server counted 108 tokens where 100 were asked; 2 of 3 prompts are off by more than "
+        "warning: the server counted 108 tokens where 100 were asked; 2 of 3 prompts are off by "
+        "more than "
         "2%. Its chat template adds as many to each: use --framing-tokens 8."
     )
 
@@ -96,7 +102,10 @@ def test_framing_tokens_are_part_of_what_was_asked():
 def test_a_surplus_that_grows_is_another_tokenizer():
     rows = [record(100, 171, 0), record(1000, 1690, 0)]
     assert "counted 171 tokens where 100 were asked; 2 of 2" in said(*rows)[1]
-    assert "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json" in said(*rows)[1]
+    assert (
+        "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json"
+        in said(*rows)[1]
+    )
     assert "Its tokenizer is another one" in said(record(500, 843, 0))[1]
 
 
@@ -107,7 +116,10 @@ def test_a_count_that_stops_growing_is_a_prompt_cut_off():
 
 
 def test_claude_has_no_tokenizer_to_be_named():
-    rows = [row.model_copy(update={"model": "anthropic/c"}) for row in (record(100, 171), record(1000, 1690))]
+    rows = [
+        row.model_copy(update={"model": "anthropic/c"})
+        for row in (record(100, 171), record(1000, 1690))
+    ]
     (warning,) = said(*rows)
     assert "--tokenizer" not in warning
     assert warning.endswith("one you chose: each record keeps the server's own count.")

@@ -93,7 +93,9 @@ class Told(Scorer):
 
 def tool() -> Any:
     """tools/scorer_corpus.py."""
-    spec = importlib.util.spec_from_file_location("scorer_corpus", ROOT / "tools" / "scorer_corpus.py")
+    spec = importlib.util.spec_from_file_location(
+        "scorer_corpus", ROOT / "tools" / "scorer_corpus.py"
+    )
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -104,19 +106,27 @@ def tool() -> Any:
 def test_no_score_moves_without_its_rules_number():
     made = tool()
     frozen = json.loads(made.FILE.read_text("utf-8"))
-    assert made.moved(frozen) == {}, "raise the `rule` of these scorers, then python tools/scorer_corpus.py"
-    assert made.text_of(made.corpus()) == made.FILE.read_text("utf-8"), "python tools/scorer_corpus.py"
+    assert made.moved(frozen) == {}, (
+        "raise the `rule` of these scorers, then python tools/scorer_corpus.py"
+    )
+    assert made.text_of(made.corpus()) == made.FILE.read_text("utf-8"), (
+        "python tools/scorer_corpus.py"
+    )
 
 
 def test_the_frozen_answers_are_many_and_of_all_scorers():
     made = tool()
     frozen = json.loads(made.FILE.read_text("utf-8"))
-    ours = {name for name, point in installed("scorers").items() if point.value.startswith("needlemap.")}
+    ours = {
+        name for name, point in installed("scorers").items() if point.value.startswith("needlemap.")
+    }
     assert set(frozen["rules"]) == ours
     assert len(frozen["answers"]) > 1000
     shares = zip(*(row[2].split() for row in frozen["answers"]), strict=True)
     for variant, column in zip(frozen["variants"], shares, strict=True):
-        assert len(set(column) - {"-"}) > 1, variant  # a scorer that says one thing of all is not watched
+        assert len(set(column) - {"-"}) > 1, (
+            variant
+        )  # a scorer that says one thing of all is not watched
 
 
 def test_a_score_that_moves_is_seen(monkeypatch):

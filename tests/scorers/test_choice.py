@@ -217,7 +217,9 @@ def test_a_correction_holds_and_what_only_looks_like_one_does_not(answer, said):
     assert (letter(answer) or "") == said
 
 
-@pytest.mark.parametrize("answer", ["b", "(b)", "b.", "**b**", " [b]\n", r"\boxed{b}", r"\boxed{b) green}"])
+@pytest.mark.parametrize(
+    "answer", ["b", "(b)", "b.", "**b**", " [b]\n", r"\boxed{b}", r"\boxed{b) green}"]
+)
 def test_a_small_letter_that_is_the_whole_answer_is_one(answer):
     assert letter(answer) == "B"
 
@@ -238,7 +240,9 @@ def test_what_is_said_in_no_form_that_is_asked_for_is_unreadable_rather_than_gue
     assert (score.share, score.why, score.unreadable) == (0, {"said": None}, True)
 
 
-@pytest.mark.parametrize("answer", ["(B) green", "(B) Green.", r"\boxed{(B) green}", "**(B) green**"])
+@pytest.mark.parametrize(
+    "answer", ["(B) green", "(B) Green.", r"\boxed{(B) green}", "**(B) green**"]
+)
 def test_a_letter_in_brackets_may_stand_before_its_choice_as_the_question_has_it(answer):
     assert letter(answer, "Which?\n\n(A) red\n(B) green") == "B"
     assert letter(answer, "Which?\n\n(A) red\n(B) blue") is None

@@ -30,7 +30,11 @@ def test_single_scores_equal_opencompass_to_the_last_digit(shared):
             case["prediction"], case["reference"], case["options"]["use_trim"]
         )
         detail = case["detail"]
-        assert (said, wanted, distance) == (detail["pred"], detail["answer"], detail["edit_distance"])
+        assert (said, wanted, distance) == (
+            detail["pred"],
+            detail["answer"],
+            detail["edit_distance"],
+        )
         assert score == detail["score"] == case["score"]
 
 

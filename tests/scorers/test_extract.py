@@ -46,7 +46,9 @@ def test_a_pattern_finds_its_right_examples_and_none_of_its_wrong_ones(language,
 
 
 def test_all_languages_have_the_same_patterns_and_few_alternatives():
-    assert {frozenset(patterns(language)) for language in LANGUAGES} == {frozenset([*NAMES, "numbers"])}
+    assert {frozenset(patterns(language)) for language in LANGUAGES} == {
+        frozenset([*NAMES, "numbers"])
+    }
     written = [patterns(language)[name]["pattern"] for language in LANGUAGES for name in NAMES]
     assert sum(1 + text.count("|") for text in written) <= MOST_ALTERNATIVES
 

@@ -57,7 +57,9 @@ CHINESE = Reference(
     question="词表中出现次数最多的3个词是哪些？",
     like=Values("word", 0, "chinese").like,
 )
-COUNTS = Reference("", ("7884", "3437", "1234"), question="How many gulls?", like=Values("number", 4).like)
+COUNTS = Reference(
+    "", ("7884", "3437", "1234"), question="How many gulls?", like=Values("number", 4).like
+)
 NAMES = Reference("", ("MAB22", "DUP13", "KEB41"), question="Which have 48213?", decoys=("XYZ99",))
 
 
@@ -139,7 +141,8 @@ def test_a_coded_word_of_the_text_and_one_that_is_made_up_cost_precision(answer,
         "Rash\u2011Plough (30), Rocky\u2013Waffle (30), Calm-Lantern (30)",
         "- rash plough: 30\n- rocky waffle: 30\n- calm lantern: 30",
         "Based on the list, the 3 words are: rash-plough, rocky-waffle, calm-lantern",
-        "Sure, the words:\n\n* **rash-plough**\n* **rocky-waffle**\n* **calm-lantern**\n\nLet me know!",
+        "Sure, the words:\n\n* **rash-plough**\n* **rocky-waffle**\n* **calm-lantern**\n\nLet me "
+        "know!",
         "The most-frequent words, in no order, are rash-plough, rocky-waffle and calm-lantern.",
     ],
 )
@@ -148,13 +151,22 @@ def test_words_of_two_parts_may_have_a_space_and_prose_around_them(answer):
 
 
 def test_the_order_is_told_however_the_words_are_written():
-    for answer in ("calm-lantern, rash-plough, rocky-waffle", "calm lantern, rash plough, rocky waffle"):
+    for answer in (
+        "calm-lantern, rash-plough, rocky-waffle",
+        "calm lantern, rash plough, rocky waffle",
+    ):
         assert asyncio.run(F1().score(answer, COMMON)).why["ordered"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    ["green-elbow", "green elbow", "foggy-bottom", "and perhaps also green-elbow", "green-elbow (29 times)"],
+    [
+        "green-elbow",
+        "green elbow",
+        "foggy-bottom",
+        "and perhaps also green-elbow",
+        "green-elbow (29 times)",
+    ],
 )
 def test_another_word_of_two_parts_is_wrong_whether_or_not_the_text_has_it(wrong):
     answer = f"rash-plough, rocky-waffle, calm-lantern, {wrong}"
@@ -203,7 +215,12 @@ def test_numbers_may_have_thousands_and_prose_around_them(answer):
 
 @pytest.mark.parametrize(
     "answer",
-    ["7884, 3437, 1234, 9999", "7,884, 3,437, 1,234, 9,999", "7884 3437 1234 9999", "7884, 12, 3437, 1234"],
+    [
+        "7884, 3437, 1234, 9999",
+        "7,884, 3,437, 1,234, 9,999",
+        "7884 3437 1234 9999",
+        "7884, 12, 3437, 1234",
+    ],
 )
 def test_another_number_is_wrong(answer):
     assert share(answer, COUNTS) == pytest.approx(6 / 7)
@@ -227,14 +244,18 @@ def test_a_names_number_may_stand_apart(answer):
 
 
 def test_who_lists_everything_gains_nothing_by_writing_it_otherwise():
-    """As 'rash plough' is found, every pair of words must count, where an answer writes pairs so."""
+    """As 'rash plough' is found, every pair of words must count, where an answer writes pairs
+    so."""
     everything = "rash-plough green-elbow rocky-waffle amber-anchor calm-lantern"
     for answer in (everything, everything.replace("-", " "), everything.replace("-", "_")):
         assert share(answer, COMMON) == pytest.approx(0.75)
     listed = scored("MAB 22, DUP 13, XYZ 99", item=r"\b[a-z]{3}[0-9]{2}\b", decoys=("XYZ99",))
     assert listed.why["wrong"] == ["xyz99"]
     words = Reference("", ("red-fox", "shy-cat"))
-    assert [share(each, words) for each in ("red fox, shy cat", "red fox (3)\nshy cat (2)")] == [1, 1]
+    assert [share(each, words) for each in ("red fox, shy cat", "red fox (3)\nshy cat (2)")] == [
+        1,
+        1,
+    ]
     for answer in ("red fox sad dog shy cat", "red-fox sad-dog shy-cat"):
         assert share(answer, words) == pytest.approx(0.8)
 
@@ -282,7 +303,8 @@ def test_items_of_a_list_in_any_style():
 
 @pytest.mark.parametrize("filling", [" ", "_", ": ", "*", "-", "a ", "x_", "fig ", "1,234,", "\n"])
 def test_a_long_answer_takes_no_longer_than_its_length(filling):
-    """16,000 blanks once took 12 s. So many, so, would take half an hour: pytest's limit would end it."""
+    """16,000 blanks once took 12 s. So many, so, would take half an hour: pytest's limit would end
+    it."""
     answer = f"AAAAA{filling * (200_000 // len(filling))}b"
     assert scored(answer, decoys=("date",)).why["recall"] <= 1 / 3
 

@@ -58,7 +58,10 @@ def test_the_first_of_its_kind_is_compared(answer, wanted, share):
 
 def test_an_answer_may_repeat_the_question():
     """A model that names the asked key before its value once scored 0."""
-    assert scored(f"The value of {OTHER} is {UUID}.", UUID, f"What is the value of {OTHER}?").share == 1
+    assert (
+        scored(f"The value of {OTHER} is {UUID}.", UUID, f"What is the value of {OTHER}?").share
+        == 1
+    )
     assert scored("Ann Lee: New York", "New York", "Where does Ann Lee live?").share == 1
 
 
@@ -100,7 +103,8 @@ def test_prose_dates_and_parts_are_no_uuid(said):
     ],
 )
 def test_a_slightly_wrong_uuid_is_taken_as_the_answer(said, similarity):
-    """Else a second try behind it would count, and no slip would be told from an answer in other words."""
+    """Else a second try behind it would count, and no slip would be told from an answer in other
+    words."""
     score = scored(f"It is {said}. No: {UUID}", UUID)
     assert score.share == (similarity == 1)
     assert score.why["similarity"] == pytest.approx(similarity, abs=0.01)
@@ -110,7 +114,10 @@ def test_a_slightly_wrong_uuid_is_taken_as_the_answer(said, similarity):
     ("said", "share"),
     [
         (f"The value of {KEY} is {SHORT}.", 1),
-        (f"On 2024-01-05 a dead beef was added. {SHORT}", 1),  # 'on' was once taken: there is no hyphen
+        (
+            f"On 2024-01-05 a dead beef was added. {SHORT}",
+            1,
+        ),  # 'on' was once taken: there is no hyphen
         (f"{KEY}-{KEY} is {SHORT}", 1),
         (f"It is {SHORT[:-1]}, or {SHORT}", 0),
         (f"It is {SHORT}0, or {SHORT}", 0),
@@ -150,7 +157,8 @@ def test_how_near_a_wrong_answer_came_is_kept():
     ],
 )
 def test_an_answer_may_tell_the_way_to_the_last_of_a_chain(answer, share):
-    """Where the way begins with what the text has on it, the last counts; else the first, as ever."""
+    """Where the way begins with what the text has on it, the last counts; else the first, as
+    ever."""
     question = f"Look up the key {KEY_ASKED}, and so on."
     reference = Reference(UUID, question=question, decoys=(OTHER,))
     assert asyncio.run(First(chain=True).score(answer, reference)).share == share

@@ -13,7 +13,9 @@ from needlemap.scorers.stated import Label
 from needlemap.tasks import Reference
 from needlemap.tasks.values import lexicon
 
-REFERENCE = Reference("barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar"))
+REFERENCE = Reference(
+    "barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar")
+)
 
 
 def asked(language: str, place: str, question: str) -> Reference:
@@ -22,7 +24,9 @@ def asked(language: str, place: str, question: str) -> Reference:
     return Reference(place, question=question, decoys=tuple(one for one in places if one != place))
 
 
-ENGLISH = asked("english", "dairy", "Where is the bracelet at the end? Answer with the place alone.")
+ENGLISH = asked(
+    "english", "dairy", "Where is the bracelet at the end? Answer with the place alone."
+)
 CHINESE = asked("chinese", "书房", "在文中最后，手镯在哪里？只回答地点。")
 
 
@@ -32,7 +36,14 @@ def scored(answer: str, reference: Reference = REFERENCE) -> Score:
 
 @pytest.mark.parametrize(
     "answer",
-    ["barn", "Barn.", "She is in the barn.", "\n\n The **barn**!", "The barn. Not the attic.", "barn\nattic"],
+    [
+        "barn",
+        "Barn.",
+        "She is in the barn.",
+        "\n\n The **barn**!",
+        "The barn. Not the attic.",
+        "barn\nattic",
+    ],
 )
 def test_the_right_label_alone_is_right(answer):
     assert scored(answer).share == 1
@@ -59,7 +70,8 @@ def test_the_right_label_alone_is_right(answer):
         "Sure! The bracelet is in the dairy.",
         "Jasper Rookshaw has it. He is in the dairy.",
         "The bracelet is in the **dairy**. It was in the barn earlier.",
-        "In the dairy\n\nExplanation: Jasper walked from the barn to the kitchen, then to the dairy.",
+        "In the dairy\n\nExplanation: Jasper walked from the barn to the kitchen, then to the "
+        "dairy.",
         "If I'm not mistaken, it is in the dairy.",
     ],
 )
@@ -183,7 +195,13 @@ def test_a_wrong_answer_in_chinese(answer):
 
 @pytest.mark.parametrize(
     "answer",
-    ["It has not left the dairy.", "It was not taken from the dairy", "Not the dairy", "I don't know.", ""],
+    [
+        "It has not left the dairy.",
+        "It was not taken from the dairy",
+        "Not the dairy",
+        "I don't know.",
+        "",
+    ],
 )
 def test_an_answer_that_names_no_label_or_only_denies_one_is_unreadable(answer):
     score = scored(answer, ENGLISH)
@@ -230,7 +248,9 @@ def test_a_task_without_other_labels_is_refused():
         scored("barn", Reference("barn"))
 
 
-@pytest.mark.parametrize("piece", ["not ", "not the ", "not. ", "neither in the barn or ", "不在", "\n", "x"])
+@pytest.mark.parametrize(
+    "piece", ["not ", "not the ", "not. ", "neither in the barn or ", "不在", "\n", "x"]
+)
 def test_a_long_answer_is_read_once(piece):
     begun = time.process_time()
     scored(piece * (100_000 // len(piece)), ENGLISH)

@@ -67,7 +67,7 @@ def test_where_there_is_nothing_only_denying_is_right(answer, share):
 
 NEAR_MISS = Reference(
     "none",
-    question="Which number does the text say is assigned to green-elbow? Answer with that number alone. "
+    question="Which number does the text say is assigned to green-elbow? Answer with that number alone. "  # noqa: E501
     "If the text does not say, answer: none.",
     decoys=("7672901", "1234567"),
     none="none",
@@ -104,7 +104,8 @@ NEAR_MISS_ZH = Reference(
     ],
 )
 def test_a_denial_in_other_words_is_one(answer):
-    """In Chinese any of them counted, as '没有' is in most; in English the bare word alone once did."""
+    """In Chinese any of them counted, as '没有' is in most; in English the bare word alone once
+    did."""
     assert scored(answer, NEAR_MISS).share == 1
 
 
@@ -219,7 +220,10 @@ def test_who_goes_on_with_a_guess_denies_nothing(answer, reference):
         ("It is not stated. It is not in the text.", NEAR_MISS),
         ("I read it all, but it does not say.", NEAR_MISS),
         ("None. The text speaks of swimming, but Mandy is not named.", NEAR_MISS),
-        ("The text does not mention green-elbow, but it gives 7672901 for greedy-notebook.", NEAR_MISS),
+        (
+            "The text does not mention green-elbow, but it gives 7672901 for greedy-notebook.",
+            NEAR_MISS,
+        ),
         ("The text does not mention green-elbow, but greedy-notebook: 7672901.", NEAR_MISS),
         ("None (greedy-notebook: 7672901)", NEAR_MISS),
         ("The text does not say which; it is never mentioned.", NEAR_MISS),
@@ -285,7 +289,8 @@ def test_a_denial_on_the_condition_that_the_text_does_not_say_is_none(answer, sh
     "piece", ["none, but it is ", "if the text ", "not ", "没有，但", "\n", "--", "''", "x"]
 )
 def test_a_long_answer_is_read_once(piece):
-    """The time grows with the length: a search that begins anew at every piece would take minutes."""
+    """The time grows with the length: a search that begins anew at every piece would take
+    minutes."""
     begun = time.process_time()
     scored("none. " + piece * (100_000 // len(piece)), NEAR_MISS)
     assert time.process_time() - begun < 5
@@ -311,7 +316,9 @@ def test_why_says_whether_it_was_there_and_whether_the_answer_denies_it():
     assert "present" not in scored("Ann", ANN).why
 
 
-NUMBER = Reference("none", question="Which of 4711?", decoys=("1234567",), none="none", like=number(7))
+NUMBER = Reference(
+    "none", question="Which of 4711?", decoys=("1234567",), none="none", like=number(7)
+)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +345,12 @@ def test_of_people_another_name_of_those_that_there_are_is_made_up():
     names = any_of(["Ann", "Bob", "Cleo"])
     reference = Reference("none", question="Who is Ann?", decoys=("Bob",), none="none", like=names)
     answers = ("none; Cleo, I guess", "none for Ann", "None. Cleopatra?", "None, not Bob")
-    assert [scored(answer, reference).why["invented"] for answer in answers] == [["cleo"], [], [], []]
+    assert [scored(answer, reference).why["invented"] for answer in answers] == [
+        ["cleo"],
+        [],
+        [],
+        [],
+    ]
     assert [scored(answer, reference).share for answer in answers] == [0, 1, 1, 0]
 
 
@@ -353,12 +365,16 @@ def test_a_kind_that_is_no_pattern_is_said():
 
 
 def test_what_the_question_says_is_no_decoy():
-    reference = Reference("Ann", ("Ann",), question="Who is taller than Bob?", decoys=("Bob", "Cleo"))
+    reference = Reference(
+        "Ann", ("Ann",), question="Who is taller than Bob?", decoys=("Bob", "Cleo")
+    )
     assert scored("Ann is taller than Bob.", reference).share == 1
 
 
 def test_chinese_needs_no_ends_of_words():
-    reference = Reference("没有", question="谁会游泳？", decoys=("柯以宁",), none="没有", like="李.")
+    reference = Reference(
+        "没有", question="谁会游泳？", decoys=("柯以宁",), none="没有", like="李."
+    )
     assert scored("文中没有提到。", reference).share == 1
     assert scored("柯以宁会游泳。", reference).share == 0
 
@@ -371,7 +387,11 @@ def test_a_task_without_keywords_is_refused():
 @pytest.mark.parametrize(
     "answer",
     [
-        *("The text is not provided.", "You did not provide a text.", "You didn't give me the text."),
+        *(
+            "The text is not provided.",
+            "You did not provide a text.",
+            "You didn't give me the text.",
+        ),
         *("There is no text.", 'The answer is not "none".'),
         *("没有提供文本", "我没有看到文档", "并非没有", "有没有呢?"),
     ],

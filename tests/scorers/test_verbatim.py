@@ -54,7 +54,8 @@ def test_without_the_code_in_front_nothing_counts_but_what_was_picked_is_still_t
     ],
 )
 def test_marks_around_the_code_cost_nothing_but_in_mrcr(answer):
-    """An answer of which all else was right once scored 0 for two stars; OpenAI's rule does so still."""
+    """An answer of which all else was right once scored 0 for two stars; OpenAI's rule does so
+    still."""
     assert scored(answer).why["perfect"]
     strict = scored(answer, bare=True)
     assert strict.share == (strict.share if answer.startswith("x7Kq") else 0)
@@ -102,13 +103,20 @@ def test_another_of_the_texts_is_named_by_its_number():
 
 
 def test_an_answer_that_is_like_none_picks_none():
-    assert scored("").why["picked"] == scored("x7Kq").why["picked"] == scored("x7Kq 中").why["picked"] == 0
+    assert (
+        scored("").why["picked"]
+        == scored("x7Kq").why["picked"]
+        == scored("x7Kq 中").why["picked"]
+        == 0
+    )
     assert scored("").share == scored("x7Kq").share == 0
 
 
 def test_noise_is_what_a_text_chosen_at_random_would_score():
     noise = scored("").why["noise"]
-    assert noise == pytest.approx(sum(scored(f"x7Kq {one}").share for one in (FIRST, SECOND, THIRD)) / 3)
+    assert noise == pytest.approx(
+        sum(scored(f"x7Kq {one}").share for one in (FIRST, SECOND, THIRD)) / 3
+    )
     assert 1 / 3 < noise < 0.7
 
 

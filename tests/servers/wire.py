@@ -1,11 +1,13 @@
-"""A real HTTP server process that speaks the OpenAI and Anthropic wire formats, for tests and benchmarks.
+"""A real HTTP server process that speaks the OpenAI and Anthropic wire formats, for tests and
+benchmarks.
 
     python tests/servers/wire.py --port 0        prints its port as its first line
 
-It reads the prompt and answers with the sentence that best fits the last question. What can go wrong, and how
-to ask for it, is in `wire_faults.py`. GET /log tells what was asked, POST /reset forgets it, POST /schedule
-takes {"faults": [...], "cycle": false}. Streaming is not spoken. `--instant` answers POSTs without reading.
-`--limit` keeps rate limits (see `wire_limits.py`); POST /limit takes such limits, {} for none.
+It reads the prompt and answers with the sentence that best fits the last question. What can go
+wrong, and how to ask for it, is in `wire_faults.py`. GET /log tells what was asked, POST /reset
+forgets it, POST /schedule takes {"faults": [...], "cycle": false}. Streaming is not spoken.
+`--instant` answers POSTs without reading. `--limit` keeps rate limits (see `wire_limits.py`); POST
+/limit takes such limits, {} for none.
 """
 
 from __future__ import annotations
@@ -127,11 +129,15 @@ async def model(state: State, request: Request) -> Response:
 
 
 def made(reply: dict[str, Any]) -> Response:
-    """A reply in all its parts: status, headers, body, and how many MB of blanks to pack behind it (gzip)."""
+    """A reply in all its parts: status, headers, body, and how many MB of blanks to pack behind it
+    (gzip)."""
     data, headers = reply.get("body", "").encode(), reply.get("headers", {})
     if "packed_mb" in reply:
         packer = zlib.compressobj(9, wbits=31)
-        pieces = [packer.compress(data), *(packer.compress(b" " * 2**20) for _ in range(reply["packed_mb"]))]
+        pieces = [
+            packer.compress(data),
+            *(packer.compress(b" " * 2**20) for _ in range(reply["packed_mb"])),
+        ]
         data, headers = b"".join([*pieces, packer.flush()]), headers | {"content-encoding": "gzip"}
     return Response(reply.get("status", 200), data, headers)
 
@@ -140,25 +146,35 @@ def echo(request: Request, status: int) -> Response:
     """Say all headers of a request back, in words and in headers, as a proxy's debug page does."""
     said = f"You sent {request.method} {request.path} with {json.dumps(request.headers)}"
     parts = {"type": "text", "text": said, "message": said, "content": said}
-    whole = {"error": parts} if status != 200 else {"choices": [{"message": parts}], "content": [parts]}
-    return as_json(whole, status, {f"x-sent-{name}": value for name, value in request.headers.items()})
+    whole = (
+        {"error": parts} if status != 200 else {"choices": [{"message": parts}], "content": [parts]}
+    )
+    return as_json(
+        whole, status, {f"x-sent-{name}": value for name, value in request.headers.items()}
+    )
 
 
 def spell(request: Request, status: int) -> Response:
-    """Say all secrets of a request back, each in many spellings: in words, in usage and as the model."""
+    """Say all secrets of a request back, each in many spellings: in words, in usage and as the
+    model."""
     ways = []
     for sent in {request.key, *request.headers.values()} - {""}:
         data = sent.encode()
-        ways += ["".join(f"\\u{byte:04x}" for byte in data), "".join(f"\\u{byte:04X}" for byte in data)]
-        ways += [json.dumps(each)[1:-1] for each in (sent, quote(sent, safe=""), sent[:-5], sent[5:])]
+        ways += [
+            "".join(f"\\u{byte:04x}" for byte in data),
+            "".join(f"\\u{byte:04X}" for byte in data),
+        ]
+        ways += [
+            json.dumps(each)[1:-1] for each in (sent, quote(sent, safe=""), sent[:-5], sent[5:])
+        ]
         ways += [sent.replace("/", "\\/").replace('"', ""), b64encode(data).decode()]
         ways += [b64encode(b"Bearer " + data).decode(), f"\\\\u0073{json.dumps(sent)[1:-1]}"]
     text = " ".join(ways)
     parts = f'{{"type": "text", "text": "{text}", "message": "{text}", "content": "{text}"}}'
-    beside = f'"model": "{text}", "usage": {{"{text}": "{text}", "prompt_tokens": 5, "input_tokens": 5}}'
-    whole = (
-        f'{{"choices": [{{"message": {parts}, "finish_reason": "{text}"}}], "content": [{parts}], {beside}}}'
+    beside = (
+        f'"model": "{text}", "usage": {{"{text}": "{text}", "prompt_tokens": 5, "input_tokens": 5}}'
     )
+    whole = f'{{"choices": [{{"message": {parts}, "finish_reason": "{text}"}}], "content": [{parts}], {beside}}}'  # noqa: E501
     return as_json(whole if status == 200 else f'{{"error": {parts}}}', status)
 
 
@@ -206,7 +222,12 @@ def read(state: State, prompt: str) -> str:
 
 
 def note(
-    state: State, request: Request, asked: dict[str, Any], prompt: str, fault: str, taken: bool = True
+    state: State,
+    request: Request,
+    asked: dict[str, Any],
+    prompt: str,
+    fault: str,
+    taken: bool = True,
 ) -> None:
     """Write down what was asked, without the key."""
     state.log.append(
@@ -278,7 +299,9 @@ class Connection(asyncio.Protocol):
         response = await respond(self.state, request)
         if response.reset:
             linger = struct.pack("ii", 1, 0)  # close with RST, as a crashed server does
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, linger
+            )
             self.transport.abort()
             if response.down_s:
                 self.state.down.put_nowait(response.down_s)
@@ -288,12 +311,20 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
 
-USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "input_tokens": 1, "output_tokens": 1}
+USAGE = {
+    "prompt_tokens": 1,
+    "completion_tokens": 1,
+    "total_tokens": 2,
+    "input_tokens": 1,
+    "output_tokens": 1,
+}
 INSTANT = as_json(
     {
         "id": "x-1",
         "model": "wire",
-        "choices": [{"index": 0, "message": {"content": "ok"}, "text": "ok", "finish_reason": "stop"}],
+        "choices": [
+            {"index": 0, "message": {"content": "ok"}, "text": "ok", "finish_reason": "stop"}
+        ],
         "content": [{"type": "text", "text": "ok"}],
         "stop_reason": "end_turn",
         "usage": USAGE,
@@ -307,7 +338,9 @@ async def serve(options: argparse.Namespace) -> None:
     state.limits = Limits(json.loads(options.limit))
     loop, port = asyncio.get_running_loop(), options.port
     while True:
-        server = await loop.create_server(lambda: Connection(state), "127.0.0.1", port, backlog=1024)
+        server = await loop.create_server(
+            lambda: Connection(state), "127.0.0.1", port, backlog=1024
+        )
         if port != (port := server.sockets[0].getsockname()[1]):
             print(port, flush=True)
         down_s = await state.down.get()
@@ -318,12 +351,20 @@ async def serve(options: argparse.Namespace) -> None:
 def main() -> None:
     """Parse and serve."""
     parser = argparse.ArgumentParser(description="A test server for model clients.")
-    parser.add_argument("--port", type=int, default=0, help="0: any free port, printed as the first line")
+    parser.add_argument(
+        "--port", type=int, default=0, help="0: any free port, printed as the first line"
+    )
     parser.add_argument("--answer", help="answer everything with this text")
     parser.add_argument("--schedule", default="[]", help="JSON list of faults, one a request")
-    parser.add_argument("--cycle", action="store_true", help="begin the schedule again when it ends")
-    parser.add_argument("--max-context", type=int, default=0, help="refuse longer prompts, in words")
-    parser.add_argument("--forgets", type=float, default=0, help="share of prompts it finds nothing in")
+    parser.add_argument(
+        "--cycle", action="store_true", help="begin the schedule again when it ends"
+    )
+    parser.add_argument(
+        "--max-context", type=int, default=0, help="refuse longer prompts, in words"
+    )
+    parser.add_argument(
+        "--forgets", type=float, default=0, help="share of prompts it finds nothing in"
+    )
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")
     parser.add_argument("--instant", action="store_true", help="answer without reading")
     asyncio.run(serve(parser.parse_args()))

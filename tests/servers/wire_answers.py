@@ -1,4 +1,5 @@
-"""What the test server knows: to find the sentence that answers a question, and what it has read before."""
+"""What the test server knows: to find the sentence that answers a question, and what it has read
+before."""
 
 from __future__ import annotations
 

@@ -31,12 +31,16 @@ def prompt_of(path: str, request: dict[str, Any]) -> str:
         prompt = request["prompt"]
         return prompt if isinstance(prompt, str) else "".join(prompt)
     system = [{"content": request.get("system", "")}]
-    return "\n\n".join(filter(None, (flat(message["content"]) for message in system + request["messages"])))
+    return "\n\n".join(
+        filter(None, (flat(message["content"]) for message in system + request["messages"]))
+    )
 
 
 def flat(content: Any) -> str:
     """A message's text, from a string or blocks."""
-    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    return (
+        content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+    )
 
 
 def cut(answer: str, request: dict[str, Any]) -> tuple[str, str]:
@@ -55,7 +59,8 @@ STYLES = ("reasoning", "reasoning-openrouter", "reasoning-parts", "think-inline"
 
 
 def thoughts(fault: str, reply: Reply, request: dict[str, Any]) -> None:
-    """Let a reply think before it answers, in one of the `STYLES`; `STYLE-spent`: and do nothing else."""
+    """Let a reply think before it answers, in one of the `STYLES`; `STYLE-spent`: and do nothing
+    else."""
     style = fault.removesuffix("-spent")
     if style not in STYLES:
         return
@@ -73,13 +78,18 @@ def thoughts(fault: str, reply: Reply, request: dict[str, Any]) -> None:
         reply.thinking_field = "reasoning" if style.endswith("openrouter") else "reasoning_content"
         if style == "reasoning-parts":
             reply.thinking_field = "parts"
-        part = "completion_tokens_details" if written == "completion_tokens" else "output_tokens_details"
+        part = (
+            "completion_tokens_details"
+            if written == "completion_tokens"
+            else "output_tokens_details"
+        )
         name = "reasoning_tokens" if written == "completion_tokens" else "thinking_tokens"
         reply.usage[part] = {name: words(thought)}
 
 
 def unwanted(fault: str, request: dict[str, Any]) -> str:
-    """The refusal of `wants:FIELD` for a request whose budget stands in the other field, else ''."""
+    """The refusal of `wants:FIELD` for a request whose budget stands in the other field, else
+    ''."""
     name, _, field = fault.partition(":")
     fields = {"max_tokens", "max_completion_tokens"}
     if name == "wants" and not fields & {field} & set(request):
@@ -96,7 +106,9 @@ def openai_usage(cache: Cache, prompt: str, answer: str) -> dict[str, Any]:
     return usage | {"prompt_tokens_details": {"cached_tokens": cached}}
 
 
-def anthropic_usage(cache: Cache, request: dict[str, Any], prompt: str, answer: str) -> dict[str, Any]:
+def anthropic_usage(
+    cache: Cache, request: dict[str, Any], prompt: str, answer: str
+) -> dict[str, Any]:
     """Usage with the prefixes that end at a cache_control block, read or written."""
     prefixes = _marked(request)
     read = cache.longest(prefixes)
@@ -128,7 +140,12 @@ def body(path: str, reply: Reply) -> dict[str, Any]:
             thought = {"type": "thinking", "thinking": reply.thinking, "signature": "x"}
             content = [thought, *(content or [])]
         frame = {"id": "msg_1", "type": "message", "role": "assistant", "stop_sequence": None}
-        return frame | {"model": reply.model, "content": content, "stop_reason": stop, "usage": reply.usage}
+        return frame | {
+            "model": reply.model,
+            "content": content,
+            "stop_reason": stop,
+            "usage": reply.usage,
+        }
     choice: dict[str, Any] = {"index": 0, "finish_reason": reply.finish, "logprobs": None}
     if path == CHAT:
         said = {"role": "assistant", "content": reply.text, "refusal": reply.refusal}
@@ -137,7 +154,10 @@ def body(path: str, reply: Reply) -> dict[str, Any]:
             said[reply.thinking_field] = reply.thinking
         elif reply.thinking:
             thought = {"type": "thinking", "thinking": [{"type": "text", "text": reply.thinking}]}
-            said["content"] = [thought, *([{"type": "text", "text": reply.text}] if reply.text else [])]
+            said["content"] = [
+                thought,
+                *([{"type": "text", "text": reply.text}] if reply.text else []),
+            ]
     else:
         choice["text"] = reply.text
     kind = "chat.completion" if path == CHAT else "text_completion"
@@ -153,7 +173,9 @@ def odd(fault: str, reply: dict[str, Any]) -> Any:
     if name == "array":
         return [reply]
     if name == "error-200":
-        return {"error": {"code": int(argument), "message": "The server behind this gateway failed."}}
+        return {
+            "error": {"code": int(argument), "message": "The server behind this gateway failed."}
+        }
     whole = json.loads(json.dumps(reply))
     if name == "empty-choices":
         whole["choices"] = []

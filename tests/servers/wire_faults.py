@@ -1,13 +1,16 @@
 """What can go wrong, by name. A fault is `name` or `name:argument`.
 
-STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals. Others: ok,
-slow:SECONDS, say:TEXT, raw:BODY (sent as it is), reply:JSON (see `wire.made`), half-character (in the
-answer), large:BYTES (of answer), reset, down:SECONDS (reset, and nobody can connect), cut, invalid-json,
-wrong-length:BYTES (more or fewer than are sent), wrong-shape, array, empty-choices, null-content, no-usage,
-empty-answer, refusal, filtered, thinking (cut off before the first word), unwritten (LMDeploy's refusal),
-echo:STATUS (all headers said back), spell:STATUS (in many spellings), error-200:STATUS (an error in a reply
-of status 200, as gateways send them), and the ways to think of `wire_dialects.STYLES`.
-`wants:max_completion_tokens` refuses a request whose budget stands in the other field.
+STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals.
+Others: ok, slow:SECONDS, say:TEXT, raw:BODY (sent as it is), reply:JSON (see `wire.made`),
+half-character (in the answer), large:BYTES (of answer), reset, down:SECONDS (reset, and nobody can
+connect), cut, invalid-json, wrong-length:BYTES (more or fewer than are sent), wrong-shape, array,
+empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the
+first word), unwritten
+(LMDeploy's refusal), echo:STATUS (all headers said back), spell:STATUS (in many spellings),
+error-200:STATUS
+(an error in a reply of status 200, as gateways send them), and the ways to think of
+`wire_dialects.STYLES`. `wants:max_completion_tokens` refuses a request whose budget stands in the
+other field.
 """
 
 from __future__ import annotations
@@ -39,7 +42,11 @@ STATUS: dict[str, tuple[int, str, str]] = {
     "529": (529, "overloaded_error", "Overloaded"),
     "408": (408, "timeout", "Request timed out at the gateway."),
     "409": (409, "conflict", "The resource is locked."),
-    "401": (401, "invalid_api_key", "Incorrect API key provided: {key}. Find yours at the dashboard."),
+    "401": (
+        401,
+        "invalid_api_key",
+        "Incorrect API key provided: {key}. Find yours at the dashboard.",
+    ),
     "403": (403, "permission_error", "You are not allowed to use this model."),
     "404": (404, "model_not_found", "The model `{model}` does not exist."),
     "400": (400, "invalid_request_error", "Unsupported value: 'temperature' does not support 0."),
@@ -48,7 +55,8 @@ TOO_LONG = json.loads((Path(__file__).parent / "too_long.json").read_text(encodi
 
 
 class Schedule:
-    """Which fault the next request meets: by its model's name (`fault-429x2`: twice), else in turn."""
+    """Which fault the next request meets: by its model's name (`fault-429x2`: twice), else in
+    turn."""
 
     def __init__(self, faults: list[str] | None = None, cycle: bool = False) -> None:
         self.faults, self.cycle = deque(faults or []), cycle
@@ -78,8 +86,15 @@ def refusal(fault: str, model: str, key: str) -> tuple[int, Any, dict[str, str]]
         return TOO_LONG[argument]["status"], TOO_LONG[argument]["body"], {}
     if name == "unwanted":
         other = "max_completion_tokens" if argument == "max_tokens" else "max_tokens"
-        said = f"Unsupported parameter: '{argument}' is not supported with this model. Use '{other}' instead."
-        return 400, {"error": {"message": said, "type": "invalid_request_error", "param": argument}}, {}
+        said = (
+            f"Unsupported parameter: '{argument}' is not supported with this model. Use '{other}' "
+            f"instead."
+        )
+        return (
+            400,
+            {"error": {"message": said, "type": "invalid_request_error", "param": argument}},
+            {},
+        )
     if name not in STATUS:
         return None
     status, kind, message = STATUS[name]

@@ -1,8 +1,9 @@
 """Rate limits of the test server, as providers keep them: buckets that refill, or windows that end.
 
---limit takes JSON: requests_per_minute, tokens_per_minute (prompt words and the answer's budget), burst (a
-full allowance as a share of a minute's; 1 by default), window_s (a fixed window instead of a bucket),
-headers ("openai", "anthropic" or "none"), retry_after (true, false, or "seconds" for whole ones).
+--limit takes JSON: requests_per_minute, tokens_per_minute (prompt words and the answer's budget),
+burst (a full allowance as a share of a minute's; 1 by default), window_s (a fixed window instead of
+a bucket), headers ("openai", "anthropic" or "none"), retry_after (true, false, or "seconds" for
+whole ones).
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class Limits:
     """What the server still takes. refused: how often it said 429."""
 
     def __init__(self, said: dict[str, Any]) -> None:
-        self.headers, self.retry_after = said.get("headers", "openai"), said.get("retry_after", True)
+        self.headers, self.retry_after = (
+            said.get("headers", "openai"),
+            said.get("retry_after", True),
+        )
         self.refused = 0
         window_s = said.get("window_s", 0.0)
         self.kept = {}

@@ -1,4 +1,5 @@
-"""A real Slurm: `.ci/slurm start FOLDER` makes one on this machine. Without one these tests are skipped."""
+"""A real Slurm: `.ci/slurm start FOLDER` makes one on this machine. Without one these tests are
+skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ class Cluster:
 
     def __call__(self, *command: object) -> str:
         """What a command prints."""
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(
+            [*map(str, command)], capture_output=True, text=True, timeout=30, check=True
+        )
         return done.stdout
 
     def jobs(self) -> dict[str, str]:
@@ -38,7 +41,8 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def slurm() -> Cluster:
-    """The cluster that SLURM_CONF names, and it must be one of our own making: tests take its nodes down."""
+    """The cluster that SLURM_CONF names, and it must be one of our own making: tests take its nodes
+    down."""
     pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
     if not os.environ.get("SLURM_CONF") or not shutil.which("sbatch"):
         pytest.skip('needs a Slurm for tests: eval "$(bash .ci/slurm start FOLDER)"')

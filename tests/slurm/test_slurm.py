@@ -1,4 +1,5 @@
-"""`needlemap run --slurm` on a real Slurm: whatever becomes of jobs, nothing scored is lost or repeated."""
+"""`needlemap run --slurm` on a real Slurm: whatever becomes of jobs, nothing scored is lost or
+repeated."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def test_four_replicas_of_which_one_is_killed_record_what_one_process_does(needl
     grid = ("--lengths", "256:768:5", "--depths", "0:100:8", "--max-answer-tokens", "24")
     chosen = ("--model", "hf/./tiny", "--scorer", "levenshtein", *grid)
     typed("run", *chosen, "-o", "one")  # torch is here already
-    process = needlemap.start("run", *chosen, "-o", "r", *ON, "-q", "high", "--max-num-workers", "4")
+    process = needlemap.start(
+        "run", *chosen, "-o", "r", *ON, "-q", "high", "--max-num-workers", "4"
+    )
     until(lambda: len(needlemap.records()) > 4, 120)
     _, pid = needlemap.replicas().popitem()
     os.kill(pid, signal.SIGKILL)
@@ -92,7 +95,9 @@ def test_four_replicas_of_which_one_is_killed_record_what_one_process_does(needl
 def test_a_replica_that_is_gone_is_asked_for_anew(needlemap, wire, slurm, until, how):
     process = started(needlemap, wire, until, "--max-num-workers", "2", slow=1)
     gone = slurm.running()[0]
-    slurm("scancel", gone) if how == "scancel" else os.kill(needlemap.replicas()[gone], signal.SIGKILL)
+    slurm("scancel", gone) if how == "scancel" else os.kill(
+        needlemap.replicas()[gone], signal.SIGKILL
+    )
     until(lambda: len(set(needlemap.replicas()) - {gone}) == 2)
     wire.schedule()
     err = ended(process)
@@ -122,7 +127,9 @@ def test_a_lost_node_costs_the_answers_in_flight(needlemap, wire, slurm, until):
     assert repeated(needlemap, wire) <= 4
 
 
-def test_the_asking_process_killed_its_jobs_end_and_the_same_command_goes_on(needlemap, wire, slurm, until):
+def test_the_asking_process_killed_its_jobs_end_and_the_same_command_goes_on(
+    needlemap, wire, slurm, until
+):
     process = started(needlemap, wire, until, "--max-num-workers", "2", slow=1)
     process.kill()
     process.wait()
@@ -134,7 +141,9 @@ def test_the_asking_process_killed_its_jobs_end_and_the_same_command_goes_on(nee
     scored_once(needlemap, 40)
 
 
-def test_jobs_that_wait_are_told_in_slurms_words_and_an_interrupt_cancels_them(needlemap, wire, slurm):
+def test_jobs_that_wait_are_told_in_slurms_words_and_an_interrupt_cancels_them(
+    needlemap, wire, slurm
+):
     chosen = ("--slurm", "-p", "closed", "--max-num-workers", "3")
     process = needlemap.start("run", *needlemap.asking(wire), *GRID, *chosen)
     read_until(process, "replicas: 3 pending (PartitionDown)")
@@ -155,14 +164,19 @@ def test_jobs_that_wait_are_told_in_slurms_words_and_an_interrupt_cancels_them(n
             "Invalid partition name specified. Partitions here: main (default), closed (down).",
         ),
         (("-q", "nosuch"), "Invalid qos specification. QOS that you may use: high, low, normal."),
-        (("-q", "forbidden"), "Invalid qos specification. QOS that you may use: high, low, normal."),
+        (
+            ("-q", "forbidden"),
+            "Invalid qos specification. QOS that you may use: high, low, normal.",
+        ),
         (("--gpus-per-worker", "9"), "Requested node configuration is not available"),
         (("--time", "2:00:00"), "time limit"),
         (("--slurm-arg", "partitoin=main"), "Did you mean 'partition'?"),
         (("--slurm-arg", "=5"), "--slurm-arg takes KEY=VALUE, an option of sbatch, got '=5'."),
     ],
 )
-def test_what_slurm_refuses_is_said_in_its_words_with_what_there_is(needlemap, typed, wire, flags, words):
+def test_what_slurm_refuses_is_said_in_its_words_with_what_there_is(
+    needlemap, typed, wire, flags, words
+):
     refused = typed("run", *needlemap.asking(wire), *GRID, "--slurm", *flags, code=2)
     assert words in refused.stderr.splitlines()[-1]
     assert not wire.log()
@@ -182,7 +196,15 @@ def test_qos_auto_leaves_the_choice_to_the_site_and_any_other_is_kept(typed, slu
 
 def test_a_dry_run_prints_a_script_that_slurm_takes_and_starts_nothing(needlemap, typed, slurm):
     chosen = ("--slurm", "-p", "main", "-q", "low", "--gpus-per-worker", "1", "--time", "30")
-    more = ("--slurm-arg", "mem=1G", "--slurm-arg", "exclusive", "--max-num-workers", "3", "--dry-run")
+    more = (
+        "--slurm-arg",
+        "mem=1G",
+        "--slurm-arg",
+        "exclusive",
+        "--max-num-workers",
+        "3",
+        "--dry-run",
+    )
     dry = typed("run", "demo", "-o", "r", *chosen, *more)
     for name in (
         "array=0-2",
@@ -206,8 +228,17 @@ def test_each_replica_has_the_gpus_that_slurm_gave_it(needlemap):
         "    time.sleep(0.1)\n"
         "    return os.environ['CUDA_VISIBLE_DEVICES']\n"
     )
-    model = ("--model", "python/seen:answer", "--tokenizer", "cl100k_base", "--max-answer-tokens", "40")
-    needlemap("run", *model, *GRID, "-o", "r", *ON, "--max-num-workers", "2", "--gpus-per-worker", "1")
+    model = (
+        "--model",
+        "python/seen:answer",
+        "--tokenizer",
+        "cl100k_base",
+        "--max-answer-tokens",
+        "40",
+    )
+    needlemap(
+        "run", *model, *GRID, "-o", "r", *ON, "--max-num-workers", "2", "--gpus-per-worker", "1"
+    )
     assert {row["answer"] for row in needlemap.records()} <= {"0", "1"}  # the node has both
 
 

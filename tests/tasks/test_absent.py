@@ -80,7 +80,8 @@ def test_a_near_miss_is_one_digit_from_a_hidden_key(task, kind):
 
 @pytest.mark.parametrize("task", MAGIC)
 def test_a_near_miss_of_words_is_one_of_the_two_with_another_and_never_a_slip_of_the_pen(task):
-    """`gaeedy-notebook` for greedy-notebook once read as a typing error, which a careful reader answers."""
+    """`gaeedy-notebook` for greedy-notebook once read as a typing error, which a careful reader
+    answers."""
     adjectives, nouns = map(set, words("english"))
     for item in items(task, absent=1, near=1, key="word"):
         hidden = {tuple(key.split("-")) for key in hidden_keys(item)}
@@ -102,7 +103,9 @@ def test_in_chinese_too():
 @pytest.mark.parametrize("task", MAGIC)
 def test_what_is_missing_is_not_near(task):
     for item in items(task, absent=1, near=0, key="uuid"):
-        distances = [Levenshtein.distance(a, b) for a in keys_in(item.question) for b in hidden_keys(item)]
+        distances = [
+            Levenshtein.distance(a, b) for a in keys_in(item.question) for b in hidden_keys(item)
+        ]
         assert min(distances) > 10
 
 
@@ -130,7 +133,9 @@ def only(item: Item, answer: str) -> Score:
 @pytest.mark.parametrize("task", MAGIC)
 @pytest.mark.parametrize("kind", ["word", "number", "uuid"])
 @pytest.mark.parametrize("language", ["english", "chinese"])
-def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(task, kind, language):
+def test_a_denial_with_a_value_of_the_kind_that_is_asked_for_is_a_false_answer(
+    task, kind, language
+):
     for item in absent(items(task, value=kind, key=kind, uuid_digits=16, language=language))[:8]:
         made_up = Values(kind, {"word": 0, "number": 7, "uuid": 16}[kind], language).draw(Random(1))
         for said in {made_up, made_up.replace("-", " ") if kind == "word" else made_up}:
@@ -222,7 +227,10 @@ def test_chinese_questions_allow_it_in_chinese():
 
 def test_one_edit_changes_one_place_to_what_nobody_has():
     random, taken = Random(1), {"11", "22"}
-    found = [one_edit("12", Values("number", 2), random, taken, lambda text: text == "32") for _ in range(8)]
+    found = [
+        one_edit("12", Values("number", 2), random, taken, lambda text: text == "32")
+        for _ in range(8)
+    ]
     assert len(set(found)) == 8
     assert not {"11", "22", "32", "12"} & set(found)
     assert all(Levenshtein.distance("12", each) == 1 for each in found)
@@ -242,7 +250,8 @@ def test_prompts_share_as_much_as_without_it():
     factors = []
     for share in (0.0, 0.5):
         prompts = [
-            t.prompt for t in made(task="magic", task_options={"absent": share, "fresh": "repeat"}).trials
+            t.prompt
+            for t in made(task="magic", task_options={"absent": share, "fresh": "repeat"}).trials
         ]
         walk = [prompts[place] for place in walk_order(prompts)]
         asked = sum(prompt.tokens for prompt in walk)
@@ -252,7 +261,8 @@ def test_prompts_share_as_much_as_without_it():
 
 def test_no_asked_key_stands_in_the_haystack():
     experiment = made(
-        task="multikey", task_options={"absent": 1, "haystack": "needles", "key": "number", "digits": 4}
+        task="multikey",
+        task_options={"absent": 1, "haystack": "needles", "key": "number", "digits": 4},
     )
     for trial in experiment.trials:
         (key,) = keys_in(trial.item.question)

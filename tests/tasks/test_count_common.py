@@ -19,7 +19,12 @@ from needlemap.tasks.count_words import CommonWords, Words
 from needlemap.tasks.values import Values
 from needlemap.trials.build import Experiment, prepare
 
-SMALL = {"task": "count-common", "max_answer_tokens": 64, "tokenizer": "cl100k_base", "depths": [50]}
+SMALL = {
+    "task": "count-common",
+    "max_answer_tokens": 64,
+    "tokenizer": "cl100k_base",
+    "depths": [50],
+}
 
 
 def made(**given: Any) -> Experiment:
@@ -38,7 +43,9 @@ def test_ten_words_come_thirty_times_and_all_others_three_times_at_any_length(le
     often = counts.most_common(10)
     assert {word for word, _ in often} == set(trial.item.reference.keywords)
     assert {times for _, times in often} == {30}
-    rest = Counter(times for word, times in counts.items() if word not in trial.item.reference.keywords)
+    rest = Counter(
+        times for word, times in counts.items() if word not in trial.item.reference.keywords
+    )
     assert set(rest) <= {1, 2, 3}
     assert length == 4096 or rest[3] > rest[1] + rest[2] - 400
     assert length - 64 - 12 <= trial.prompt.tokens <= length - 64
@@ -47,7 +54,11 @@ def test_ten_words_come_thirty_times_and_all_others_three_times_at_any_length(le
 def test_words_and_their_order_are_the_trials_own_while_the_rest_of_the_list_is_the_repeats():
     first, second = made(repeats=2).trials
     orders = [
-        [line for line in trial.prompt.context_text.split() if line in trial.item.reference.keywords]
+        [
+            line
+            for line in trial.prompt.context_text.split()
+            if line in trial.item.reference.keywords
+        ]
         for trial in (first, second)
     ]
     places = [
@@ -58,14 +69,19 @@ def test_words_and_their_order_are_the_trials_own_while_the_rest_of_the_list_is_
     assert not set(first.item.reference.keywords) & set(second.item.reference.keywords)
     shorter, longer = made(lengths=[4000, 5000]).trials
     rest = [
-        [line for line in trial.prompt.context_text.split() if line not in trial.item.reference.keywords]
+        [
+            line
+            for line in trial.prompt.context_text.split()
+            if line not in trial.item.reference.keywords
+        ]
         for trial in (shorter, longer)
     ]
     assert rest[0] == rest[1][: len(rest[0])]
 
 
 def test_the_asked_words_stand_all_over_the_list():
-    """Kolmogorov and Smirnov: 300 places, no larger gap to the uniform distribution than 1 in 100 has."""
+    """Kolmogorov and Smirnov: 300 places, no larger gap to the uniform distribution than 1 in 100
+    has."""
     (trial,) = made(lengths=[16_000]).trials
     realised = sorted(needle.realised for needle in trial.prompt.needles)
     n = len(realised)
@@ -96,9 +112,9 @@ def test_an_example_is_solved_right_is_the_repeats_and_shares_no_word_with_the_l
     shown, _, rest = text.partition("Now the list that is asked about:\n")
     listed, _, solved = shown.partition("Which 3 words")
     answer = re.findall("Answer: (.+)", solved)[0].split(", ")
-    assert dict(Counter(re.findall("^[a-z]+-[a-z]+$", listed, re.MULTILINE)).most_common(3)) == dict.fromkeys(
-        answer, 5
-    )
+    assert dict(
+        Counter(re.findall("^[a-z]+-[a-z]+$", listed, re.MULTILINE)).most_common(3)
+    ) == dict.fromkeys(answer, 5)
     assert not [word for word in re.findall("[a-z]+-[a-z]+", shown) if f"\n{word}\n" in rest]
     assert "Which 10 words" in rest
     assert other.prompt.messages[-1].content.startswith(shown)
@@ -108,7 +124,9 @@ def test_what_is_missing_and_what_is_wrong_both_cost():
     experiment = made()
     (trial,) = experiment.trials
     asked, other = trial.item.reference.keywords, "green-elbow"
-    score = asyncio.run(experiment.scorer.score(", ".join([*asked[:5], other]), trial.item.reference))
+    score = asyncio.run(
+        experiment.scorer.score(", ".join([*asked[:5], other]), trial.item.reference)
+    )
     assert (score.why["recall"], score.why["precision"]) == (0.5, pytest.approx(5 / 6))
     assert score.why["missing"] == list(asked[5:])
 
@@ -128,7 +146,9 @@ def test_a_record_keeps_the_places_of_all_needles_and_the_surroundings_of_the_fi
     from needlemap import run
 
     given = {"lengths": [4000], "depths": [50], "max_answer_tokens": 64, "quiet": True}
-    (record,) = run(out=tmp_path / "r", model="baseline/bm25", task="count-common", **given).records()
+    (record,) = run(
+        out=tmp_path / "r", model="baseline/bm25", task="count-common", **given
+    ).records()
     assert len(record.needles) == 300
     assert [bool(needle.text) for needle in record.needles] == [True] * 32 + [False] * 268
     assert all(needle.before and needle.after for needle in record.needles[:32])
@@ -137,7 +157,9 @@ def test_a_record_keeps_the_places_of_all_needles_and_the_surroundings_of_the_fi
 
 def test_every_line_of_the_background_comes_its_times_not_far_apart():
     source = Words(Values("word", 0), 3, "0:0")
-    lines = [line for document in islice(source.documents(), 100) for line in document.text.splitlines()]
+    lines = [
+        line for document in islice(source.documents(), 100) for line in document.text.splitlines()
+    ]
     assert set(Counter(lines[:3000]).values()) <= {1, 2, 3}
     early = Counter(lines[:1000])
     assert all(lines.count(word) == 3 for word in list(early)[:50])
@@ -147,7 +169,9 @@ def test_every_line_of_the_background_comes_its_times_not_far_apart():
 def test_in_chinese():
     (trial,) = made(language="chinese", lengths=[6000], task_options={"shots": 1}).trials
     listed = trial.prompt.context_text.split()
-    assert {word for word, _ in Counter(listed).most_common(10)} == set(trial.item.reference.keywords)
+    assert {word for word, _ in Counter(listed).most_common(10)} == set(
+        trial.item.reference.keywords
+    )
     assert trial.item.question.startswith("词表中出现次数最多的10个词")
 
 

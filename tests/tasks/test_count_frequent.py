@@ -19,7 +19,12 @@ from needlemap.tasks import Draw
 from needlemap.tasks.count_words import Coded, FrequentWords
 from needlemap.trials.build import Experiment, prepare
 
-SMALL = {"task": "count-frequent", "max_answer_tokens": 64, "tokenizer": "cl100k_base", "depths": [50]}
+SMALL = {
+    "task": "count-frequent",
+    "max_answer_tokens": 64,
+    "tokenizer": "cl100k_base",
+    "depths": [50],
+}
 
 
 def made(**given: Any) -> Experiment:
@@ -77,7 +82,9 @@ def test_frequencies_are_zetas():
 
 
 def test_all_lengths_of_a_repeat_are_one_text_and_have_one_answer():
-    prompts = [trial.prompt for trial in made(lengths=[1000, 2000, 4000, 8000], mode="exact").trials]
+    prompts = [
+        trial.prompt for trial in made(lengths=[1000, 2000, 4000, 8000], mode="exact").trials
+    ]
     walk = [prompts[place] for place in walk_order(prompts)]
     asked, shared = sum(prompt.tokens for prompt in walk), sum(reused(walk))
     assert asked - shared < 1.1 * 8000
@@ -103,7 +110,9 @@ def test_the_other_words_of_the_text_are_known_as_wrong_but_for_a_few_that_come_
     for trial in made(lengths=[1000, 4000, 20_000]).trials:
         known = {"...", *trial.item.reference.keywords, *trial.item.reference.decoys}
         unknown = [
-            often for word, often in Counter(trial.prompt.context_text.split()).items() if word not in known
+            often
+            for word, often in Counter(trial.prompt.context_text.split()).items()
+            if word not in known
         ]
         assert len(unknown) <= 0.1 * len(known)
         assert set(unknown) <= {1}
@@ -120,7 +129,9 @@ def test_every_plan_mode_and_a_base_model_get_it():
 def test_depths_and_texts_that_settle_nothing_are_refused():
     with pytest.raises(SettingsError, match=r"--depths 50 --repeats 2$"):
         made(depths=[0, 100])
-    with pytest.raises(SettingsError, match="Use lengths of 742 or more, or fewer: --task-options words=1"):
+    with pytest.raises(
+        SettingsError, match="Use lengths of 742 or more, or fewer: --task-options words=1"
+    ):
         made(lengths=[700])
     assert made(lengths=[700], task_options={"words": 1}).trials
 

@@ -41,7 +41,12 @@ def test_32_different_numbers_stand_evenly_spaced_from_the_cells_depth_on():
 def test_numbers_are_fresh_in_every_trial_and_in_no_haystack():
     lists = [item(depth, repeat).reference.keywords for depth in (0.0, 0.5) for repeat in range(5)]
     assert len(set(lists)) == 10
-    given = {"task": "count-scattered", "lengths": [4000, 30_000], "depths": [0], "tokenizer": "cl100k_base"}
+    given = {
+        "task": "count-scattered",
+        "lengths": [4000, 30_000],
+        "depths": [0],
+        "tokenizer": "cl100k_base",
+    }
     for trial in prepare(configure(None, given | {"max_answer_tokens": 64})).trials:
         text = trial.prompt.context_text
         places = [text.index(number) for number in trial.item.reference.keywords]
@@ -55,9 +60,14 @@ def test_words_around_the_list_and_thousands_cost_nothing_and_a_wrong_number_doe
     made = item(numbers=4)
     listed = ", ".join(f"{int(number):,}" for number in made.reference.keywords)
     assert (
-        scored(f"In the order in which they stand, the 4 counts, all told, were {listed}.", made).share == 1
+        scored(
+            f"In the order in which they stand, the 4 counts, all told, were {listed}.", made
+        ).share
+        == 1
     )
-    assert scored(f"The counts were {listed}, and 1 more of 9,999 gulls.", made).share == pytest.approx(8 / 9)
+    assert scored(
+        f"The counts were {listed}, and 1 more of 9,999 gulls.", made
+    ).share == pytest.approx(8 / 9)
 
 
 def test_of_a_corrected_count_only_the_second_number_is_right():
@@ -66,7 +76,8 @@ def test_of_a_corrected_count_only_the_second_number_is_right():
     assert not set(wanted) & set(wrong)
     for needle, number, other in zip(made.needles, wanted, wrong, strict=True):
         assert needle.text == (
-            f"The lighthouse keeper counted {other} gulls, saw a mistake, counted again and now had {number}."
+            f"The lighthouse keeper counted {other} gulls, saw a mistake, counted again and now "
+            f"had {number}."
         )
     assert "only the corrected one" in made.question
     assert "corrected" not in item().question

@@ -42,7 +42,10 @@ def test_a_thing_is_where_its_box_is_and_a_box_where_its_carrier_is():
 @pytest.mark.parametrize("support", [1, 2, 3])
 def test_so_many_facts_lead_from_what_is_asked_to_the_place(support):
     told = Cast(
-        CAST.people, CAST.places, CAST.things if support > 1 else (), CAST.boxes if support > 2 else ()
+        CAST.people,
+        CAST.places,
+        CAST.things if support > 1 else (),
+        CAST.boxes if support > 2 else (),
     )
     for seed in range(20):
         chain = supporting(Random(seed), told, [], support)
@@ -66,7 +69,9 @@ def test_nothing_that_is_settled_changes_and_everything_said_changes_something()
 
 @pytest.mark.parametrize("support", [1, 2, 3])
 @pytest.mark.parametrize("depth", [0.0, 0.4, 1.0])
-def test_the_first_supporting_fact_stands_at_the_cells_depth_and_the_others_behind_it(support, depth):
+def test_the_first_supporting_fact_stands_at_the_cells_depth_and_the_others_behind_it(
+    support, depth
+):
     made = item(depth, support=support, places=4)
     texts = made.reference.needle.split("\n")
     behind = made.needles[: support + 3]
@@ -79,7 +84,9 @@ def test_the_first_supporting_fact_stands_at_the_cells_depth_and_the_others_behi
 
 def walks(made: Item) -> list[str]:
     """The places to which people go, as the text has them."""
-    said = "\n".join(needle.text for needle in sorted(made.needles, key=lambda needle: needle.depth))
+    said = "\n".join(
+        needle.text for needle in sorted(made.needles, key=lambda needle: needle.depth)
+    )
     pattern = r"(?:went|walked over|moved on|is) (?:to|in) the (\w+)(?: now)?\.$"
     return re.findall(r"in the (\w+)", made.prologue) + re.findall(pattern, said, re.MULTILINE)
 
@@ -115,7 +122,9 @@ def read(support: int, depth: float) -> list[tuple[list[str], str]]:
     """Places named, and the right one."""
     made = [item(depth, repeat, support=support) for repeat in range(READ)]
     known = set(lexicon("world", "english")["places"])
-    return [([place for place in walks(one) if place in known], one.reference.answer) for one in made]
+    return [
+        ([place for place in walks(one) if place in known], one.reference.answer) for one in made
+    ]
 
 
 READ = 250  # items for each guess
@@ -130,7 +139,9 @@ def test_no_place_is_a_better_guess_than_another(depth, support, shortcut):
     At depth 0 that named first was, before the text began with where people are.
     """
     random, chance = Random(shortcut), 1 / 6
-    hits = sum(SHORTCUTS[shortcut](places, random) == right for places, right in read(support, depth))
+    hits = sum(
+        SHORTCUTS[shortcut](places, random) == right for places, right in read(support, depth)
+    )
     assert hits / READ <= chance + 3.5 * sqrt(chance * (1 - chance) / READ)
 
 
@@ -165,7 +176,9 @@ def test_what_stands_before_the_first_supporting_fact_is_the_same_at_all_depths_
 
 def test_all_places_are_as_likely():
     """So chance is one in as many as there are."""
-    found = Counter(item(repeat=repeat, places=4, fresh="trial").reference.answer for repeat in range(600))
+    found = Counter(
+        item(repeat=repeat, places=4, fresh="trial").reference.answer for repeat in range(600)
+    )
     assert len(found) == len(lexicon("world", "english")["places"])  # other four in every repeat
     assert max(found.values()) < 3 * min(found.values())
 
@@ -182,7 +195,9 @@ def test_no_word_of_the_world_is_part_of_another(language):
     words = lexicon("world", language)
     for kind in ("places", "things", "boxes"):
         assert len(set(words[kind])) == len(words[kind])
-        assert not [(one, two) for one in words[kind] for two in words[kind] if one != two and one in two]
+        assert not [
+            (one, two) for one in words[kind] for two in words[kind] if one != two and one in two
+        ]
 
 
 def test_names_that_the_haystack_holds_are_drawn_again():

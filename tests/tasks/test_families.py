@@ -1,6 +1,8 @@
-"""What every family promises, whatever it hides: tested on all of them with readers that know its format.
+"""What every family promises, whatever it hides: tested on all of them with readers that know its
+format.
 
-A family is a row of FAMILIES: settings, an oracle that reads the prompt alone, what a guesser chooses from.
+A family is a row of FAMILIES: settings, an oracle that reads the prompt alone, what a guesser
+chooses from.
 """
 
 from __future__ import annotations
@@ -103,7 +105,12 @@ def latent_oracle(text: str, question: str) -> list[str]:
 
 
 def latent_choices(text: str, _question: str) -> list[str]:
-    return [name for language in ("english", "chinese") for name in knowledge(language).names if name in text]
+    return [
+        name
+        for language in ("english", "chinese")
+        for name in knowledge(language).names
+        if name in text
+    ]
 
 
 def latent(**given: Any) -> Family:
@@ -175,7 +182,7 @@ def thread_oracle(text: str, question: str) -> list[str]:
 def any_of(language: str, *kinds: str) -> str:
     """A pattern for one of a world's words of each kind, one after the other, as one group."""
     between = " " if language == "english" else ""
-    return f"({between.join('(?:' + '|'.join(lexicon('world', language)[kind]) + ')' for kind in kinds)})"
+    return f"({between.join('(?:' + '|'.join(lexicon('world', language)[kind]) + ')' for kind in kinds)})"  # noqa: E501
 
 
 def said_patterns() -> dict[str, tuple[int, int]]:
@@ -245,7 +252,9 @@ KIN = {  # which of the two is the child
 def parents(text: str) -> dict[str, str]:
     """Each child's parent."""
     matches = [
-        (match.groups(), child) for pattern, child in KIN.items() for match in re.finditer(pattern, text)
+        (match.groups(), child)
+        for pattern, child in KIN.items()
+        for match in re.finditer(pattern, text)
     ]
     found = {names[child]: names[1 - child] for names, child in matches}
     assert len(found) == len(matches) == len(set(found.values()))
@@ -279,7 +288,13 @@ FAMILIES = {
     "multikey-2": magic(task="multikey", task_options={"haystack": "needles", "keys": 1}),
     "multikey-3": magic(
         task="multikey",
-        task_options={"haystack": "needles", "keys": 2, "key": "uuid", "value": "uuid", "uuid_digits": 16},
+        task_options={
+            "haystack": "needles",
+            "keys": 2,
+            "key": "uuid",
+            "value": "uuid",
+            "uuid_digits": 16,
+        },
     ),
     "multivalue": magic(task="multivalue"),
     "multiquery": magic(task="multiquery", task_options={"keys": 6, "values": 2}),
@@ -293,18 +308,27 @@ FAMILIES = {
     "kv-chinese": Family({"task": "kv", "language": "chinese"}, kv_oracle, kv_choices),
     "passkey": Family({"task": "passkey"}, passkey_oracle, passkey_oracle),
     "number-string": Family(
-        {"task": "passkey", "task_options": {"digits": 10, "doubled": 5}}, passkey_oracle, passkey_oracle
+        {"task": "passkey", "task_options": {"digits": 10, "doubled": 5}},
+        passkey_oracle,
+        passkey_oracle,
     ),
     "ordinal": Family(
-        {"task": "ordinal", "task_options": {"requests": 3, "sentences": 3}}, ordinal_oracle, ordinal_choices
+        {"task": "ordinal", "task_options": {"requests": 3, "sentences": 3}},
+        ordinal_oracle,
+        ordinal_choices,
     ),
     "count-common": Family(
-        {"task": "count-common", "task_options": {"words": 4, "times": 5, "others": 2, "within": 0.3}},
+        {
+            "task": "count-common",
+            "task_options": {"words": 4, "times": 5, "others": 2, "within": 0.3},
+        },
         common_oracle,
         lambda text, _: list(dict.fromkeys(common_words(text))),
     ),
     "count-scattered": Family(
-        {"task": "count-scattered", "task_options": {"numbers": 6}}, scattered_oracle, scattered_choices
+        {"task": "count-scattered", "task_options": {"numbers": 6}},
+        scattered_oracle,
+        scattered_choices,
     ),
     "count-corrected": Family(
         {"task": "count-scattered", "task_options": {"numbers": 5, "corrected": True}},
@@ -337,9 +361,13 @@ FAMILIES = {
         thread_oracle,
         kv_choices,
     ),
-    "facts-1": Family({"task": "facts", "task_options": {"support": 1}}, facts_oracle, facts_choices),
+    "facts-1": Family(
+        {"task": "facts", "task_options": {"support": 1}}, facts_oracle, facts_choices
+    ),
     "facts-2": Family({"task": "facts"}, facts_oracle, facts_choices),
-    "facts-3": Family({"task": "facts", "task_options": {"support": 3}}, facts_oracle, facts_choices),
+    "facts-3": Family(
+        {"task": "facts", "task_options": {"support": 3}}, facts_oracle, facts_choices
+    ),
     "facts-chinese": Family(
         {"task": "facts", "language": "chinese", "task_options": {"support": 3, "facts": 9}},
         facts_oracle,
@@ -347,7 +375,10 @@ FAMILIES = {
     ),
     "kinship": Family({"task": "kinship"}, kinship_oracle, kinship_choices),
     "kinship-families": Family(
-        {"task": "kinship", "task_options": {"haystack": "families", "facts": 6, "ask": "descendant"}},
+        {
+            "task": "kinship",
+            "task_options": {"haystack": "families", "facts": 6, "ask": "descendant"},
+        },
         kinship_oracle,
         kinship_choices,
     ),
@@ -360,7 +391,9 @@ FAMILIES = {
     "latent-distractors": latent(task_options={"distractors": 2, "hops": 2}),
     "latent-chinese": latent(language="chinese", task_options={"distractors": 1}),
     "absent-magic": magic(task="magic", task_options={"absent": 0.5}),
-    "absent-multiquery": magic(task="multiquery", task_options={"absent": 0.5, "haystack": "needles"}),
+    "absent-multiquery": magic(
+        task="multiquery", task_options={"absent": 0.5, "haystack": "needles"}
+    ),
     "absent-latent": latent(language="chinese", task_options={"absent": 0.5, "distractors": 1}),
 }
 every_family = pytest.mark.parametrize("name", FAMILIES)
@@ -405,7 +438,8 @@ def test_an_oracle_that_reads_the_prompt_is_always_right_and_silence_never(name)
 # a choice of a reply scores its noise rate: test_ordinal.py
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "ordinal"])
 def test_a_guess_is_right_as_often_as_its_chance_says(name):
-    """Chance: of n values in the prompt, m are wanted; m of them guessed hit m / n of the wanted ones.
+    """Chance: of n values in the prompt, m are wanted; m of them guessed hit m / n of the wanted
+    ones.
 
     Where none is wanted, a guess names one all the same, and is wrong.
     """
@@ -434,7 +468,13 @@ def test_a_guess_is_right_as_often_as_its_chance_says(name):
 def test_needles_stand_where_they_are_said_to_and_no_prompt_is_longer_than_asked(
     name, length, depth, seed, vocabulary
 ):
-    given = {"lengths": [length], "depths": [depth], "repeats": 1, "seed": seed, "tokenizer": vocabulary}
+    given = {
+        "lengths": [length],
+        "depths": [depth],
+        "repeats": 1,
+        "seed": seed,
+        "tokenizer": vocabulary,
+    }
     (trial,) = made(name, **given).trials
     prompt, item, context = trial.prompt, trial.item, trial.prompt.context_text.encode()
     for needle, placed in zip(item.needles, prompt.needles, strict=True):
@@ -453,7 +493,10 @@ def test_needles_stand_where_they_are_said_to_and_no_prompt_is_longer_than_asked
 def has_lines(name: str) -> bool:
     given = FAMILIES[name].given
     lines = ("kv", "thread", "ordinal", "count-common")
-    return given["task"] in lines or given.get("task_options", {}).get("haystack") in ("needles", "families")
+    return given["task"] in lines or given.get("task_options", {}).get("haystack") in (
+        "needles",
+        "families",
+    )
 
 
 def between(trial: Trial, ends: tuple[str, ...], spaces: str = " ") -> bool:
@@ -473,7 +516,11 @@ def test_needles_stand_between_two_sentences_or_lines(name):
 # Several needles in places that depend on the depth part the prompts earlier.
 PARTED = ("count-common", "multivalue", "latent-distractors", "latent-chinese", "absent-latent")
 TOLD = {  # tasks whose texts are given
-    "single": {"task": "single", "needle": "Ann has 48132 figs.", "question": "How many figs has Ann?"},
+    "single": {
+        "task": "single",
+        "needle": "Ann has 48132 figs.",
+        "question": "How many figs has Ann?",
+    },
     "multi": {
         "task": "multi",
         "needles": ["Ann has 48132 figs.", "安有73519个无花果。"],
@@ -485,8 +532,11 @@ TOLD = {  # tasks whose texts are given
 
 @pytest.mark.parametrize("language", ["english", "chinese"])
 @pytest.mark.parametrize("name", [*(name for name in FAMILIES if not has_lines(name)), *TOLD])
-def test_in_short_prompts_of_either_language_needles_stand_between_two_sentences_too(name, language):
-    """Where no sentence ended for 50 tokens, they once stood inside one; at depth 100 behind half of one."""
+def test_in_short_prompts_of_either_language_needles_stand_between_two_sentences_too(
+    name, language
+):
+    """Where no sentence ended for 50 tokens, they once stood inside one; at depth 100 behind half
+    of one."""
     given = {**(FAMILIES[name].given if name in FAMILIES else TOLD[name]), "language": language}
     grid = {"lengths": [600, 1000], "depths": "0:100:11", "max_answer_tokens": 20}
     for mode in ("exact", "bins", "lattice") if name in (*TOLD, *PARTED) else ("exact",):
@@ -513,7 +563,9 @@ def test_keys_and_values_are_fresh_in_every_trial(name):
     trials = made(name, lengths=[1200, _LONGEST], depths="0:100:5", repeats=3).trials
     lead = [trial.item.needles[0].text for trial in trials]
     assert len(lead) == 30
-    assert len(set(lead)) >= (27 if name.startswith("facts") else 30)  # of a small world not much can be said
+    assert len(set(lead)) >= (
+        27 if name.startswith("facts") else 30
+    )  # of a small world not much can be said
     assert not [trial for trial in trials if trial.collisions]
 
 
@@ -525,7 +577,9 @@ def test_no_value_of_a_prompt_stands_in_it_twice(name):
 
 
 # The last family of each task. `exact` is above, with all families, and `single` asks what it does.
-@pytest.mark.parametrize("name", {family.given["task"]: name for name, family in FAMILIES.items()}.values())
+@pytest.mark.parametrize(
+    "name", {family.given["task"]: name for name, family in FAMILIES.items()}.values()
+)
 @pytest.mark.parametrize("mode", ["bins", "lattice", "cold"])
 def test_every_plan_mode_asks_what_the_oracle_can_answer(name, mode):
     experiment, family = made(name, lengths=[900, _LONGEST], mode=mode, repeats=1), FAMILIES[name]
@@ -535,7 +589,9 @@ def test_every_plan_mode_asks_what_the_oracle_can_answer(name, mode):
         assert score(experiment, trial, answer(trial, said)) == 1
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "kv-shots"])  # its question is first
+@pytest.mark.parametrize(
+    "name", [name for name in FAMILIES if name != "kv-shots"]
+)  # its question is first
 def test_prompts_of_neighbouring_depths_share_their_beginnings(name):
     prompts = [trial.prompt for trial in made(name, depths="0:100:11", repeats=1).trials]
     walk = [prompts[place] for place in walk_order(prompts)]
@@ -545,11 +601,17 @@ def test_prompts_of_neighbouring_depths_share_their_beginnings(name):
 
 @every_family
 def test_a_base_model_gets_one_text_and_any_model_its_answers_beginning(name):
-    base = made(name, model="openai/x", model_options={"api": "completions"}, tokenizer="cl100k_base")
+    base = made(
+        name, model="openai/x", model_options={"api": "completions"}, tokenizer="cl100k_base"
+    )
     assert {len(trial.prompt.messages) for trial in base.trials} == {1}
     begun = made(name, answer_prefix="{task}")
     for trial in begun.trials:
-        assert trial.prompt.messages[-1].content == trial.item.answer_prefix == trial.prompt.answer_prefix
+        assert (
+            trial.prompt.messages[-1].content
+            == trial.item.answer_prefix
+            == trial.prompt.answer_prefix
+        )
         assert trial.prompt.tokens <= _LONGEST - 64
 
 
@@ -557,16 +619,27 @@ def test_a_base_model_gets_one_text_and_any_model_its_answers_beginning(name):
 def test_a_longer_grid_leaves_the_trials_of_shorter_lengths_as_they_are(name):
     """A key was once drawn again because it stood in haystack that only longer prompts hold."""
     vocabulary = {"task_options": FAMILIES[name].given.get("task_options", {}) | {"uuid_digits": 4}}
-    given = vocabulary if "uuid" in str(FAMILIES[name].given) or FAMILIES[name].given["task"] == "kv" else {}
+    given = (
+        vocabulary
+        if "uuid" in str(FAMILIES[name].given) or FAMILIES[name].given["task"] == "kv"
+        else {}
+    )
     short = made(name, lengths=[900], repeats=3, **given).trials
     longer = made(name, lengths=[900, 12_000], repeats=3, **given).trials
     assert {trial.key for trial in short} < {trial.key for trial in longer}
 
 
-# What a retriever without any understanding gets, in percent: one sentence, the best match to the question.
+# What a retriever without any understanding gets, in percent: one sentence, the best match to the
+# question.
 BM25 = {"multivalue": 25, "multiquery": 100 / 12, "chinese": 100, "kv-shots": None}
 BM25 |= {"ordinal": 0, "count-common": 0, "count-scattered": None, "count-corrected": None}
-BM25 |= {"trace": None, "trace-noise": 100 / 3, "trace-chinese": 100 / 3, "thread": 0, "thread-all": 50}
+BM25 |= {
+    "trace": None,
+    "trace-noise": 100 / 3,
+    "trace-chinese": 100 / 3,
+    "thread": 0,
+    "thread-all": 50,
+}
 BM25 |= {"trace-shots": None}  # it may take a line of an example
 BM25 |= {f"facts-{which}": None for which in (1, 2, 3, "chinese")}  # a place by luck
 BM25 |= {"kinship": 0, "kinship-families": 0, "kinship-chinese": 0}  # it draws no box
@@ -578,7 +651,12 @@ BM25 |= {"absent-magic": None, "absent-multiquery": None, "absent-latent": 0}  #
 def test_a_run_of_the_bm25_baseline_measures_all_of_it(name, tmp_path):
     from needlemap import run
 
-    small = {"lengths": [900, _LONGEST], "depths": [0, 50, 100], "max_answer_tokens": 64, "quiet": True}
+    small = {
+        "lengths": [900, _LONGEST],
+        "depths": [0, 50, 100],
+        "max_answer_tokens": 64,
+        "quiet": True,
+    }
     done = run(out=tmp_path / "r", model="baseline/bm25", **small, **FAMILIES[name].given)
     records = done.records()
     assert len(records) == 6
@@ -627,14 +705,18 @@ def test_equal_seeds_give_equal_bytes_in_two_processes_and_others_do_not():
 
 @pytest.mark.parametrize("name", ["multikey-1", "multivalue", "multiquery", "multikey-3"])
 def test_needles_beside_the_first_are_spread_uniformly(name):
-    """Kolmogorov and Smirnov: no larger gap to the uniform distribution than one of a hundred draws has."""
-    trials = made(name, lengths=list(range(1200, _LONGEST, 8)), depths=[50], repeats=1, seed=4).trials
+    """Kolmogorov and Smirnov: no larger gap to the uniform distribution than one of a hundred draws
+    has."""
+    trials = made(
+        name, lengths=list(range(1200, _LONGEST, 8)), depths=[50], repeats=1, seed=4
+    ).trials
     rows = [list(group) for _, group in groupby(trials, key=lambda trial: trial.cell.length_tokens)]
     realised = sorted(needle.realised for row in rows for needle in row[0].prompt.needles[1:])
     n = len(realised)
     unit = 60 / 1000  # a needle moves back to the end of a unit, by as much as this
     gap = max(
-        max((place + 1) / n - depth - unit, depth - place / n - 0.01) for place, depth in enumerate(realised)
+        max((place + 1) / n - depth - unit, depth - place / n - 0.01)
+        for place, depth in enumerate(realised)
     )
     assert n >= 50
     assert gap < 1.63 / sqrt(n)

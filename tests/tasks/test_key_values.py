@@ -41,7 +41,11 @@ def test_the_four_names_are_four_counts(task, needles, wanted, decoys):
 
 def test_keys_values_and_queries_are_the_difficulty_dial():
     made = item(keys=6, values=3, queries=2)
-    assert (len(made.needles), len(made.reference.keywords), len(made.reference.decoys)) == (18, 6, 12)
+    assert (len(made.needles), len(made.reference.keywords), len(made.reference.decoys)) == (
+        18,
+        6,
+        12,
+    )
     assert made.question.count("-") == 2  # two keys are named
     assert len({needle.text for needle in made.needles}) == 18
 
@@ -63,7 +67,12 @@ def test_what_stands_beside_the_asked_needle_is_the_same_at_all_depths_of_a_leng
     task = Multikey()
     rows = [
         task.item(Draw(Cell(length, depth), repeat)).needles
-        for length, depth, repeat in ((4000, 0.1, 0), (4000, 0.9, 0), (8000, 0.1, 0), (4000, 0.1, 1))
+        for length, depth, repeat in (
+            (4000, 0.1, 0),
+            (4000, 0.9, 0),
+            (8000, 0.1, 0),
+            (4000, 0.1, 1),
+        )
     ]
     assert rows[0][1:] == rows[1][1:]
     assert len({row[1:] for row in rows}) == 3
@@ -85,7 +94,9 @@ def test_fresh_says_how_often_the_asked_key_is_drawn(fresh, count):
 def test_haystacks_are_noise_prose_or_sentences_like_the_needles():
     assert Magic().background(0, 0) is None
     noise = Magic(haystack="repeat").background(0, 0)
-    assert noise == Magic(haystack="repeat").background(1, 5)  # read and tokenised once for all repeats
+    assert noise == Magic(haystack="repeat").background(
+        1, 5
+    )  # read and tokenised once for all repeats
     assert noise.unit == "sentence"
     lines = Magic(haystack="needles").background(0, 0)
     document = next(lines.source.documents()).text.splitlines()
@@ -128,7 +139,10 @@ def test_it_speaks_chinese():
         ({"keys": 0}, "'keys' of Magic must be at least 1, got 0"),
         ({"digits": 0}, "'digits' of Magic must be at least 1"),
         ({"uuid_digits": 2}, "'uuid_digits' of Magic must be at least 4"),
-        ({"keys": 2, "queries": 3}, "3 queries need as many keys, there are 2. Add --task-options keys=3"),
+        (
+            {"keys": 2, "queries": 3},
+            "3 queries need as many keys, there are 2. Add --task-options keys=3",
+        ),
         ({"haystack": "essay"}, "Option 'haystack' of Magic"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Lines of descent: who stands so many generations above or below, and how many there are between."""
+"""Lines of descent: who stands so many generations above or below, and how many there are
+between."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def facts_said(task: Kinship, draw: Draw) -> tuple[Item, list[tuple[str, str]]]:
     return made, [pair for one in said for pair in one.items()]
 
 
-def trials(mode: str = "exact", lengths: tuple[int, ...] = (2000,), **options: Any) -> tuple[Trial, ...]:
+def trials(
+    mode: str = "exact", lengths: tuple[int, ...] = (2000,), **options: Any
+) -> tuple[Trial, ...]:
     grid = {
         "lengths": list(lengths),
         "depths": "0:100:5",
@@ -85,7 +88,11 @@ def up(person: str, above: dict[str, str]) -> list[str]:
 
 
 def names(made: Item) -> list[str]:
-    return [name for name in re.findall(r"[A-Z]\w+ [A-Z]\w+", made.question) if not name.startswith("Who")]
+    return [
+        name
+        for name in re.findall(r"[A-Z]\w+ [A-Z]\w+", made.question)
+        if not name.startswith("Who")
+    ]
 
 
 SHORTCUTS: dict[str, Callable[[list[tuple[str, str]], str, Random], str]] = {
@@ -132,8 +139,11 @@ def read(ask: str, haystack: str, depth: float) -> list[tuple[Item, list[tuple[s
 @pytest.mark.parametrize("shortcut", SHORTCUTS)
 @pytest.mark.parametrize("haystack", ["prose", "none"])
 @pytest.mark.parametrize("ask", ["eldest", "ancestor", "descendant"])
-def test_no_shortcut_past_the_chain_is_right_more_often_than_the_guide_says(ask, haystack, shortcut):
-    """1 in families + 1 of the eldest, 1 in facts of others. Names said once were right 1 in 3, or always."""
+def test_no_shortcut_past_the_chain_is_right_more_often_than_the_guide_says(
+    ask, haystack, shortcut
+):
+    """1 in families + 1 of the eldest, 1 in facts of others. Names said once were right 1 in 3, or
+    always."""
     random, chance = Random(shortcut), 1 / 8
     for depth in (0.0, 0.5, 1.0):
         hits = sum(
@@ -145,12 +155,16 @@ def test_no_shortcut_past_the_chain_is_right_more_often_than_the_guide_says(ask,
 
 def test_steps_are_as_likely_each_so_that_no_distance_is_a_good_guess():
     task = Kinship(ask="distance", facts=6)
-    said = Counter(task.item(Draw(Cell(4000, 0.5), repeat)).reference.answer for repeat in range(1200))
+    said = Counter(
+        task.item(Draw(Cell(4000, 0.5), repeat)).reference.answer for repeat in range(1200)
+    )
     assert max(said.values()) < 200 + 3.5 * sqrt(1200 * 5 / 36)
 
 
 def test_the_eldest_of_one_line_alone_is_not_asked_for():
-    with pytest.raises(SettingsError, match=r"no step need be traced. Give families=3, or ask=ancestor"):
+    with pytest.raises(
+        SettingsError, match=r"no step need be traced. Give families=3, or ask=ancestor"
+    ):
         Kinship(families=0)
     assert len(item(families=0, ask="ancestor").needles) == 4
 
@@ -243,7 +257,9 @@ def test_steps_are_drawn_from_one_to_all_or_given():
     assert drawn == {"1", "2", "3", "4", "5"}
     assert "3 generations above" in item(ask="ancestor", facts=5, steps=3).question
     assert "1 generation above" in item(ask="ancestor", facts=5, steps=1).question
-    with pytest.raises(SettingsError, match=r"Length 600 has room for .* facts, steps are 100. Use longer"):
+    with pytest.raises(
+        SettingsError, match=r"Length 600 has room for .* facts, steps are 100. Use longer"
+    ):
         trials(lengths=(600,), haystack="families", facts="fit", ask="ancestor", steps=100)
 
 
@@ -286,21 +302,30 @@ def test_facts_stand_in_random_order_or_up_or_down_the_line():
 
 def test_words_agree_with_who_is_a_woman():
     ada, tom = Person("Ada", True), Person("Tom", False)
-    said = {link.said(Random(seed), "english") for seed in range(99) for link in links([ada, tom], up=True)}
+    said = {
+        link.said(Random(seed), "english")
+        for seed in range(99)
+        for link in links([ada, tom], up=True)
+    }
     assert {
         "Tom is the father of Ada.",
         "Ada is the daughter of Tom.",
         "Tom brought up his daughter Ada.",
     } < said
     assert len(said) == len(lexicon("kinship", "english")["sentences"])
-    said = {link.said(Random(seed), "chinese") for seed in range(99) for link in links([ada, tom], up=False)}
+    said = {
+        link.said(Random(seed), "chinese")
+        for seed in range(99)
+        for link in links([ada, tom], up=False)
+    }
     assert {"Ada是Tom的母亲。", "Tom是Ada的儿子。", "Ada把她的儿子Tom抚养成人。"} < said
 
 
 def test_a_haystack_of_families_holds_whole_families_that_share_nobody():
     source = Families(8, "english", "0:0")
     documents = [
-        document.text.splitlines() for document, _ in zip(source.documents(), range(3), strict=False)
+        document.text.splitlines()
+        for document, _ in zip(source.documents(), range(3), strict=False)
     ]
     above = parents([text for lines in documents for text in lines])
     eldest = set(above.values()) - set(above)
@@ -324,7 +349,9 @@ def test_when_everybody_is_known_that_is_said():
 def test_the_answers_beginning_opens_the_box():
     made = item()
     assert (
-        asyncio.run(Boxed().score(f"{made.answer_prefix}{made.reference.answer}}}", made.reference)).share
+        asyncio.run(
+            Boxed().score(f"{made.answer_prefix}{made.reference.answer}}}", made.reference)
+        ).share
         == 1
     )
     assert asyncio.run(Boxed().score(made.reference.answer, made.reference)).share == 0

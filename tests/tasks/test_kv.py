@@ -23,7 +23,12 @@ DRAW = Draw(Cell(4000, 0.5))
 
 
 def trials(**given: Any) -> tuple[Trial, ...]:
-    small = {"task": "kv", "lengths": [3000], "depths": [0, 25, 50, 75, 100], "max_answer_tokens": 64}
+    small = {
+        "task": "kv",
+        "lengths": [3000],
+        "depths": [0, 25, 50, 75, 100],
+        "max_answer_tokens": 64,
+    }
     return prepare(configure(None, small | given)).trials
 
 
@@ -37,14 +42,18 @@ def test_the_object_is_valid_and_holds_the_answer(mode):
     for trial in trials(mode=mode):
         found = dict(pairs(trial))
         (wanted,) = trial.item.reference.keywords
-        assert [key for key, value in found.items() if value == wanted and key in trial.item.question]
+        assert [
+            key for key, value in found.items() if value == wanted and key in trial.item.question
+        ]
 
 
 def test_the_asked_pair_stands_at_its_depth_among_them():
     for trial in trials():
         found = pairs(trial)
         place = [value for _, value in found].index(trial.item.reference.answer)
-        assert abs(place - trial.cell.depth * (len(found) - 2)) <= 1.5  # the last pair is never asked for
+        assert (
+            abs(place - trial.cell.depth * (len(found) - 2)) <= 1.5
+        )  # the last pair is never asked for
 
 
 def test_as_many_pairs_as_fit_are_measured_not_reckoned():
@@ -86,8 +95,14 @@ def test_the_size_of_keys_and_values_is_the_difficulty_dial():
 def test_of_word_values_the_first_counts_and_not_the_right_one_somewhere(language):
     reference = KeyValue(key="word", value="word", language=language).item(DRAW).reference
     others = Values("word", 7, language)
-    wrong = next(one for seed in range(99) if (one := others.draw(Random(seed))) != reference.answer)
-    for answer, share in ((f"{reference.answer}", 1), (f"{wrong}, {reference.answer}", 0), (wrong, 0)):
+    wrong = next(
+        one for seed in range(99) if (one := others.draw(Random(seed))) != reference.answer
+    )
+    for answer, share in (
+        (f"{reference.answer}", 1),
+        (f"{wrong}, {reference.answer}", 0),
+        (wrong, 0),
+    ):
         assert asyncio.run(First().score(answer, reference)).share == share
 
 

@@ -80,7 +80,21 @@ FUNCTION = {
         "their",
         "them",
     ),
-    *("then", "there", "they", "this", "those", "to", "up", "was", "were", "what", "when", "where", "which"),
+    *(
+        "then",
+        "there",
+        "they",
+        "this",
+        "those",
+        "to",
+        "up",
+        "was",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+    ),
     *("who", "whom", "whose", "will", "with", "without"),
 }
 ENDINGS = re.compile(r"(ings?|ers?|ed|es|s|e|ly)$")
@@ -146,7 +160,8 @@ def test_there_are_enough_facts_of_many_kinds_over_one_and_two_hops(language):
 def test_the_name_comes_first_or_the_fact_does(language):
     for each in knowledge(language).associations:
         places = {
-            order: (text.index("{name}"), text.index(each.anchor)) for order, text in each.needles.items()
+            order: (text.index("{name}"), text.index(each.anchor))
+            for order, text in each.needles.items()
         }
         assert places["direct"][0] < places["direct"][1]
         assert places["inverted"][0] > places["inverted"][1]
@@ -165,15 +180,17 @@ def test_no_two_anchors_of_a_kind_lead_to_the_same_target(language):
 def test_where_one_kind_of_fact_could_answer_anothers_question_they_share_no_target(language):
     """Who paid a taxi, or bought something, in a country has been there."""
     found = {
-        relation: {each.target for each in knowledge(language).associations if each.relation == relation}
+        relation: {
+            each.target for each in knowledge(language).associations if each.relation == relation
+        }
         for relation in ("places", "fares")
     }
     assert not found["places"] & found["fares"]
 
 
-# By language: cities that the generated prose names, by country and what most people speak there; of a fact,
-# by its anchor, the country or language that would answer one of its questions; and in which of the countries
-# whose capitals are asked about an animal lives in the wild.
+# By language: cities that the generated prose names, by country and what most people speak there;
+# of a fact, by its anchor, the country or language that would answer one of its questions; and in
+# which of the countries whose capitals are asked about an animal lives in the wild.
 KNOWN = yaml.safe_load("""
 english:
   cities:
@@ -225,7 +242,7 @@ chinese:
   animals:
     {袋鼠: 堪培拉, 环尾狐猴: 塔那那利佛, 大熊猫: 无, 长颈鹿: 无, 犀牛: 无, 大象: 无, 北极熊: 无, 猎豹: 无,
      河狸: 无, 刺猬: 无}
-""")
+""")  # noqa: E501
 
 
 @every_language
@@ -259,10 +276,15 @@ def test_an_animal_of_a_country_that_is_asked_about_is_the_only_one_from_there(l
 
 @every_language
 def test_a_haystack_that_holds_any_step_of_a_fact_has_something_to_say_about_it(language):
-    """One that speaks of Thailand might answer who took a cab in the country whose capital is Bangkok."""
+    """One that speaks of Thailand might answer who took a cab in the country whose capital is
+    Bangkok."""
     facts = knowledge(language).associations
     for each in facts:
-        steps = {one.target for one in facts if (one.relation, one.anchor) == (each.relation, each.anchor)}
+        steps = {
+            one.target
+            for one in facts
+            if (one.relation, one.anchor) == (each.relation, each.anchor)
+        }
         assert {each.anchor, *steps} <= set(each.watch) or each.relation in ("moons", "dates")
     watched = {each.anchor: set(each.watch) for each in facts}
     if language == "english":
@@ -302,7 +324,8 @@ def test_no_needle_shares_a_character_of_meaning_with_its_question_in_chinese():
                     (han(needle) & han(question))
                     | (pairs(needle) & pairs(question))
                     | overlap(
-                        re.sub("[\u3400-\u9fff]+", " ", needle), re.sub("[\u3400-\u9fff]+", " ", question)
+                        re.sub("[\u3400-\u9fff]+", " ", needle),
+                        re.sub("[\u3400-\u9fff]+", " ", question),
                     )
                 )
                 assert not shared, (needle, question)
@@ -322,7 +345,9 @@ def test_names_are_in_no_question_and_in_no_grammar_of_the_generated_prose(langu
     said = (
         grammar
         + "".join(questions(language).values())
-        + "".join(text for each in knowledge(language).associations for text in each.needles.values())
+        + "".join(
+            text for each in knowledge(language).associations for text in each.needles.values()
+        )
     )
     assert len(set(names)) == len(names) >= 40
     assert not [name for name in names if name.lower() in said.lower()]
@@ -380,12 +405,16 @@ def test_distractors_are_of_the_same_kind_about_others_and_far_away(language):
 
 def test_all_facts_of_a_prompt_are_about_different_things():
     anchors = {
-        needle: each.anchor for each in knowledge("english").associations for needle in each.needles.values()
+        needle: each.anchor
+        for each in knowledge("english").associations
+        for needle in each.needles.values()
     }
     task = Latent(distractors=4, order="direct")
     for repeat in range(100):
         item = task.item(Draw(Cell(4000, 0.4), repeat))
-        names = [next(one for one in knowledge("english").names if one in n.text) for n in item.needles]
+        names = [
+            next(one for one in knowledge("english").names if one in n.text) for n in item.needles
+        ]
         texts = [n.text.replace(one, "{name}") for n, one in zip(item.needles, names, strict=True)]
         assert len(set(names)) == len({anchors[text] for text in texts}) == 5
 
@@ -426,12 +455,16 @@ def test_facts_and_names_that_the_haystack_knows_are_not_drawn():
 @every_language
 @pytest.mark.parametrize("order", ORDERS)
 def test_bm25_ranks_the_needle_as_it_would_any_sentence(language, order):
-    """Hardly ever first, and in the mean not among the best quarter of the sentences (ties count half)."""
+    """Hardly ever first, and in the mean not among the best quarter of the sentences (ties count
+    half)."""
     rows = trials(language=language, repeats=5, lengths=[2000], task_options={"order": order})
     first, ranks = 0, []
     for trial in rows:
         sentences = Sentences.of(trial.prompt.context_text.lower())
-        scores, name = rank(sentences, terms(trial.item.question)), trial.item.reference.answer.lower()
+        scores, name = (
+            rank(sentences, terms(trial.item.question)),
+            trial.item.reference.answer.lower(),
+        )
         place = next(place for place in range(len(sentences)) if name in sentences[place])
         first += bool(scores[place] == scores.max() > 0)
         ranks.append(float((scores > scores[place]).mean() + (scores == scores[place]).mean() / 2))

@@ -9,7 +9,12 @@ from needlemap.grid import Cell
 from needlemap.tasks import Draw
 from needlemap.tasks.single import Multi, spread_depths
 
-ITEM = {"needles": ["A.", "B.", "C."], "question": "Which?", "answer": "A, B and C", "keywords": ["A"]}
+ITEM = {
+    "needles": ["A.", "B.", "C."],
+    "question": "Which?",
+    "answer": "A, B and C",
+    "keywords": ["A"],
+}
 
 
 def depths(cell: Cell, **options) -> list[float]:
@@ -45,7 +50,15 @@ def test_placeholders_are_drawn_once_for_all():
         draw={"city": ["Oslo", "Lima"]},
     )
     item = task.item(Draw(Cell(1000, 0), 0, 0))
-    assert len({text.split()[0].strip("?") for text in (*[n.text for n in item.needles], item.question)}) == 1
+    assert (
+        len(
+            {
+                text.split()[0].strip("?")
+                for text in (*[n.text for n in item.needles], item.question)
+            }
+        )
+        == 1
+    )
 
 
 def test_key_words_score_it():
@@ -55,10 +68,16 @@ def test_key_words_score_it():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"needles": []}, r"needs --needles \(once for each\), none of them empty, and a --question"),
+        (
+            {"needles": []},
+            r"needs --needles \(once for each\), none of them empty, and a --question",
+        ),
         ({"needles": ["A", " "]}, "none of them empty"),
         ({"question": ""}, "and a --question"),
-        ({"spread": "evn"}, "'spread' of Multi must be 'chain', 'chain-as-coded' or 'even', got 'evn'"),
+        (
+            {"spread": "evn"},
+            "'spread' of Multi must be 'chain', 'chain-as-coded' or 'even', got 'evn'",
+        ),
         ({"dif": 1}, r"Unknown option 'dif' of Multi. Did you mean 'diff'\?"),
     ],
 )

@@ -66,9 +66,19 @@ def test_the_number_follows_from_the_depth_and_at_its_ends_is_the_first_and_the_
 
 
 def test_the_prompts_order_is_the_numbers_order_in_every_mode():
-    """Mode bins moves the asked exchange: were it to pass another one, the number would be a lie."""
-    given = {"task": "ordinal", "task_options": {"requests": 8, "sentences": 2}, "max_answer_tokens": 64}
-    grid = {"lengths": [1500, 2000, 3000], "depths": "0:100:9", "repeats": 2, "tokenizer": "cl100k_base"}
+    """Mode bins moves the asked exchange: were it to pass another one, the number would be a
+    lie."""
+    given = {
+        "task": "ordinal",
+        "task_options": {"requests": 8, "sentences": 2},
+        "max_answer_tokens": 64,
+    }
+    grid = {
+        "lengths": [1500, 2000, 3000],
+        "depths": "0:100:9",
+        "repeats": 2,
+        "tokenizer": "cl100k_base",
+    }
     for mode in ("exact", "bins", "lattice"):
         for trial in prepare(configure(None, given | grid | {"mode": mode})).trials:
             assert tuple(replies(trial)) == trial.item.reference.choices
@@ -77,11 +87,16 @@ def test_the_prompts_order_is_the_numbers_order_in_every_mode():
 def test_replies_and_codes_are_fresh_and_what_stands_beside_is_equal_at_all_depths():
     items = [item(depth, repeat) for depth in (0.1, 0.6, 0.9) for repeat in range(5)]
     assert (
-        len({made.answer_prefix for made in items}) == len({made.reference.keywords for made in items}) == 15
+        len({made.answer_prefix for made in items})
+        == len({made.reference.keywords for made in items})
+        == 15
     )
     assert [needle.still for needle in item().needles] == [False, True, True, True]
     assert item(0.1).needles[1:] == item(0.9).needles[1:] != item(0.1, length=8000).needles[1:]
-    assert item(0.1, fresh="repeat").needles[0].text == item(0.9, length=8000, fresh="repeat").needles[0].text
+    assert (
+        item(0.1, fresh="repeat").needles[0].text
+        == item(0.9, length=8000, fresh="repeat").needles[0].text
+    )
 
 
 def test_the_conversation_never_asks_the_asked_request_but_often_one_like_it():
@@ -114,7 +129,8 @@ def test_documents_do_not_depend_on_where_reading_starts():
     assert list(islice(source.documents(), 3))[2] == next(source.documents(2))
 
 
-# What a random reply to the asked request, repeated word for word, scores; docs/tasks.md prints the same.
+# What a random reply to the asked request, repeated word for word, scores; docs/tasks.md prints the
+# same.
 @pytest.mark.parametrize(("requests", "noise"), [(2, 54), (4, 31), (8, 20)])
 def test_the_noise_rate_is_what_the_docs_say(requests, noise):
     rates = []
@@ -141,7 +157,9 @@ def test_marks_around_the_code_cost_nothing():
         assert asyncio.run(each.score(answer, reference)).share == 1
 
 
-@pytest.mark.parametrize("options", [{"requests": 1}, {"sentences": 1}, {"code": 3}, {"language": "chinese"}])
+@pytest.mark.parametrize(
+    "options", [{"requests": 1}, {"sentences": 1}, {"code": 3}, {"language": "chinese"}]
+)
 def test_wrong_options_are_refused(options):
     with pytest.raises(SettingsError, match="Option"):
         Ordinal(**options)

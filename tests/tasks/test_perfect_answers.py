@@ -1,4 +1,5 @@
-"""A perfect answer, as a text states it or as people say it, scores 100 by the scorer that its task names."""
+"""A perfect answer, as a text states it or as people say it, scores 100 by the scorer that its task
+names."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ OWN = {  # settings of the two tasks that take a user's own texts
         "question": "Which tea?",
         "keywords": ["lotus tea"],
     },
-    "single, answer": {"needle": "The code is heron-42.", "question": "The code?", "answer": "heron-42"},
+    "single, answer": {
+        "needle": "The code is heron-42.",
+        "question": "The code?",
+        "answer": "heron-42",
+    },
     "single, zh words": {
         "needle": "信 藏在 旧灯塔 的 蓝色 盒子里。",
         "question": "信在哪里？",
@@ -81,7 +86,12 @@ def said(reference: Reference, scorer: str) -> list[str]:
 def draws():
     return [
         Draw(Cell(length, depth), repeat, tokens=lambda text: len(text) // 4, room_tokens=length)
-        for length, depth, repeat in ((2_000, 0.0, 0), (2_000, 0.5, 1), (4_000, 1.0, 2), (8_000, 0.25, 3))
+        for length, depth, repeat in (
+            (2_000, 0.0, 0),
+            (2_000, 0.5, 1),
+            (4_000, 1.0, 2),
+            (8_000, 0.25, 3),
+        )
     ]
 
 
@@ -96,7 +106,9 @@ def check(settings) -> str:
 
 def low_scores(scorer, reference: Reference):
     """Ways to say a perfect answer that score less."""
-    found = [(text, asyncio.run(scorer.score(text, reference))) for text in said(reference, scorer.name)]
+    found = [
+        (text, asyncio.run(scorer.score(text, reference))) for text in said(reference, scorer.name)
+    ]
     return [(text, score.share, score.why) for text, score in found if score.share < 1]
 
 
@@ -111,7 +123,10 @@ ROWS = {  # of the published sets' formats
         "answer": "x7KqThe sea is grey.\nThe sand is low.",
         "random_string_to_prepend": "x7Kq",
     },
-    "mrcr2": {"queries": "Prepend abcdefghijkl to the poem.", "answer": "abcdefghijklThe sea is grey."},
+    "mrcr2": {
+        "queries": "Prepend abcdefghijkl to the poem.",
+        "answer": "abcdefghijklThe sea is grey.",
+    },
     "babilong": {"input": "Ann went to the hall.", "question": "Where is Ann?", "target": "hall"},
     "longbench": {
         "context": "A text.",

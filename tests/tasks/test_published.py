@@ -23,7 +23,9 @@ from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
 
-PROSE = " ".join(document.text for document in islice(Generated(seed=3).documents(), 40)).replace("\n", " ")
+PROSE = " ".join(document.text for document in islice(Generated(seed=3).documents(), 40)).replace(
+    "\n", " "
+)
 SENTENCES = PROSE.split(". ")
 PLACES = ["kitchen", "garden", "office", "hallway"]
 
@@ -39,8 +41,15 @@ def ruler(count: int, sentences: int) -> list[dict[str, Any]]:
         value, told = str(random.randrange(10**6, 10**7)), prose(random, sentences)
         place = round(number / (count - 1) * sentences)
         told.insert(place, f"One of the special magic numbers for amber-{number} is: {value}")
-        question = f"What is the special magic number for amber-{number} mentioned in the provided text?"
-        row = {"index": number, "input": f"{'. '.join(told)}.\n{question}", "outputs": [value], "length": 900}
+        question = (
+            f"What is the special magic number for amber-{number} mentioned in the provided text?"
+        )
+        row = {
+            "index": number,
+            "input": f"{'. '.join(told)}.\n{question}",
+            "outputs": [value],
+            "length": 900,
+        }
         rows.append(row | {"answer_prefix": f" The special magic number for amber-{number} is"})
     return rows
 
@@ -49,7 +58,9 @@ def mrcr(count: int) -> list[dict[str, Any]]:
     random, rows = Random(2), []
     turns: list[dict[str, str]] = []
     for number in range(8):
-        turns += [{"role": "user", "content": f"Write a poem about {('tapirs', 'rocks')[number % 2]}"}]
+        turns += [
+            {"role": "user", "content": f"Write a poem about {('tapirs', 'rocks')[number % 2]}"}
+        ]
         turns += [{"role": "assistant", "content": ". ".join(prose(random, 6))}]
     for number in range(count):
         code, place = "".join(random.choices("abcXYZ123", k=10)), 4 * (number % 4)
@@ -58,7 +69,9 @@ def mrcr(count: int) -> list[dict[str, Any]]:
             "content": f"Prepend {code} to the {number % 4 + 1}. (1 indexed) poem about tapirs.",
         }
         row = {"prompt": json.dumps([*turns, asked]), "answer": code + turns[place + 1]["content"]}
-        rows.append(row | {"random_string_to_prepend": code, "n_needles": 4, "desired_msg_index": place + 1})
+        rows.append(
+            row | {"random_string_to_prepend": code, "n_needles": 4, "desired_msg_index": place + 1}
+        )
     return rows
 
 
@@ -77,7 +90,7 @@ def babilong(count: int) -> list[dict[str, Any]]:
     random = Random(3)
     return [
         {
-            "input": f"{'. '.join([*prose(random, 30), f'Mary went to the {place}', *prose(random, 10)])}.",
+            "input": f"{'. '.join([*prose(random, 30), f'Mary went to the {place}', *prose(random, 10)])}.",  # noqa: E501
             "question": "Where is Mary? ",
             "target": place,
         }
@@ -93,7 +106,12 @@ def longbench(count: int) -> list[dict[str, Any]]:
     random = Random(4)
     return [
         {"_id": f"x{number}", "question": "Which colour?", "answer": "ABCD"[number % 4], **choices}
-        | {"context": ". ".join(prose(random, 40)), "difficulty": "easy", "length": "short", "domain": "x"}
+        | {
+            "context": ". ".join(prose(random, 40)),
+            "difficulty": "easy",
+            "length": "short",
+            "domain": "x",
+        }
         for number in range(count)
     ]
 
@@ -127,7 +145,12 @@ every_set = pytest.mark.parametrize("name", SETS)
 def made(name: str, folder: Path, **given: Any) -> Experiment:
     file, maker = SETS[name]
     path = write(folder / file, maker(8))
-    small = {"lengths": [700, 1400], "depths": "0:100:5", "max_answer_tokens": 40, "task": "published"}
+    small = {
+        "lengths": [700, 1400],
+        "depths": "0:100:5",
+        "max_answer_tokens": 40,
+        "task": "published",
+    }
     return prepare(configure(None, small | {"task_options": {"path": str(path)}} | given))
 
 
@@ -144,7 +167,11 @@ def test_each_format_is_told_by_its_fields_and_has_the_scorer_that_fits(name, tm
     for trial in experiment.trials:
         right = trial.item.reference.answer
         assert (
-            score(experiment, trial, f"The correct answer is ({right})." if name == "longbench" else right)
+            score(
+                experiment,
+                trial,
+                f"The correct answer is ({right})." if name == "longbench" else right,
+            )
             == 1
         )
         assert score(experiment, trial, "") == 0
@@ -156,34 +183,54 @@ def test_an_output_that_stands_alone_is_one_answer(outputs, tmp_path):
     """A text was once taken apart into its letters, each of them an answer."""
     path = write(tmp_path / "a.jsonl", [row | {"outputs": outputs} for row in ruler(2, 20)])
     experiment = prepare(
-        configure(None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}})
+        configure(
+            None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}}
+        )
     )
     trial = experiment.trials[0]
     assert trial.item.reference.keywords == ("1234567",)
-    assert [score(experiment, trial, answer) for answer in ("It is 1234567.", "1 2 3 4 5 6 7")] == [1, 0]
+    assert [score(experiment, trial, answer) for answer in ("It is 1234567.", "1 2 3 4 5 6 7")] == [
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "change", "why"),
     [
-        ("ruler", {"outputs": "['1', '2']"}, r"row 2: .*outputs are a text, \['1', '2'\], not a list"),
+        (
+            "ruler",
+            {"outputs": "['1', '2']"},
+            r"row 2: .*outputs are a text, \['1', '2'\], not a list",
+        ),
         ("ruler", {"outputs": {"1": 2}}, "row 2: .*outputs are no list of texts"),
         ("ruler", {"outputs": None}, "row 2: .*outputs are no list of texts"),
         ("ruler", {"outputs": []}, "row 2: .*outputs are empty"),
-        ("mrcr", {"desired_msg_index": 99}, "row 2: .*desired_msg_index is 99, but there are 17 messages"),
+        (
+            "mrcr",
+            {"desired_msg_index": 99},
+            "row 2: .*desired_msg_index is 99, but there are 17 messages",
+        ),
         ("mrcr", {"desired_msg_index": -1}, "row 2: .*desired_msg_index is -1"),
     ],
 )
-def test_a_row_that_says_something_impossible_is_refused_with_its_number(name, change, why, tmp_path):
+def test_a_row_that_says_something_impossible_is_refused_with_its_number(
+    name, change, why, tmp_path
+):
     file, maker = SETS[name]
     rows = maker(3)
     path = write(tmp_path / file.replace("parquet", "jsonl"), [rows[0], rows[1] | change, rows[2]])
     with pytest.raises(SettingsError, match=why):
-        prepare(configure(None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}}))
+        prepare(
+            configure(
+                None, {"lengths": [700], "task": "published", "task_options": {"path": str(path)}}
+            )
+        )
 
 
 def test_each_sets_own_rule_is_in_force_whether_or_not_its_preset_is_named(tmp_path):
-    """OpenAI's MRCR wants its code bare; RULER finds a number in a longer one. So without a preset."""
+    """OpenAI's MRCR wants its code bare; RULER finds a number in a longer one. So without a
+    preset."""
     mrcr_set, ruler_set = made("mrcr", tmp_path), made("ruler", tmp_path)
     assert mrcr_set.scorer.options == {"bare": True}
     assert ruler_set.scorer.options == {"rule": "ruler"}
@@ -316,7 +363,17 @@ def test_a_resume_at_other_lengths_is_refused_as_prompts_would_move(typed):
 
 def test_a_prompt_is_rebuilt_and_answers_are_scored_anew(typed):
     write(typed.folder / "a.jsonl", ruler(6, 40))
-    typed("run", "published-ruler", "--task-options", "path=a.jsonl", "--lengths", 1000, "-o", "r", "--quiet")
+    typed(
+        "run",
+        "published-ruler",
+        "--task-options",
+        "path=a.jsonl",
+        "--lengths",
+        1000,
+        "-o",
+        "r",
+        "--quiet",
+    )
     cells = json.loads((typed.folder / "r" / "run.json").read_text())["cells"]
     depth = 100 * next(share for _, share, repeats in cells if 1 in repeats)
     shown = typed("replay", "r", "--length", 1000, "--depth", depth, "--repeat", 1)
@@ -330,8 +387,17 @@ def test_reports_say_where_depth_is_unknown(typed):
     said = "depth is unknown: the set does not tell where answers stand"
     for name, maker in (("told", ruler), ("untold", lambda count, _: babilong(count))):
         write(typed.folder / f"{name}.jsonl", maker(8, 40))
-        task = ("--task", "published", "--task-options", f"path={name}.jsonl", "--model", "baseline/bm25")
-        typed("run", *task, "--lengths", "700,1400", "--max-answer-tokens", 40, "-o", name, "--quiet")
+        task = (
+            "--task",
+            "published",
+            "--task-options",
+            f"path={name}.jsonl",
+            "--model",
+            "baseline/bm25",
+        )
+        typed(
+            "run", *task, "--lengths", "700,1400", "--max-answer-tokens", 40, "-o", name, "--quiet"
+        )
         assert (said in typed("report", name).stdout) == (name == "untold")
         page = typed.folder / f"{name}.html"
         typed("report", name, "-o", page)
@@ -403,8 +469,14 @@ def test_a_conversation_is_not_for_a_model_that_takes_one_text(tmp_path):
         ("[1]", "row 1: not a mapping"),
         ("{", "line 1: not JSON"),
         ("", "holds no rows"),
-        ('{"queries": "a", "answer": "012345678901 b"}', "the prompt does not ask for the 12 characters"),
-        ('{"prompt": "[", "answer": "b", "random_string_to_prepend": "a"}', "not of the format 'mrcr'"),
+        (
+            '{"queries": "a", "answer": "012345678901 b"}',
+            "the prompt does not ask for the 12 characters",
+        ),
+        (
+            '{"prompt": "[", "answer": "b", "random_string_to_prepend": "a"}',
+            "not of the format 'mrcr'",
+        ),
         (
             '{"prompt": "[]", "answer": "b", "random_string_to_prepend": "a"}',
             "does not begin with random_string",

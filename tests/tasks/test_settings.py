@@ -1,4 +1,5 @@
-"""How settings reach a task: its own options, the settings it names, and those it would not heed."""
+"""How settings reach a task: its own options, the settings it names, and those it would not
+heed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def test_the_settings_that_a_task_names_reach_it():
     (trial, *_) = made(task="magic", language="chinese").trials
     assert trial.item.question.startswith("文中说")
     (trial, *_) = made(task="single", needle="Ann eats figs.", question="What does Ann eat?").trials
-    assert (trial.item.needles[0].text, trial.item.question) == ("Ann eats figs.", "What does Ann eat?")
+    assert (trial.item.needles[0].text, trial.item.question) == (
+        "Ann eats figs.",
+        "What does Ann eat?",
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,10 @@ def test_the_settings_that_a_task_names_reach_it():
         ),
         ({"task": "passkey", "keywords": ["x"]}, "Task 'passkey' takes no --keywords"),
         ({"task": "magic", "question": "x"}, "Task 'magic' takes no --question"),
-        ({"task": "passkey", "task_options": {"noise": "Hum."}}, "Unknown option 'noise' of Passkey"),
+        (
+            {"task": "passkey", "task_options": {"noise": "Hum."}},
+            "Unknown option 'noise' of Passkey",
+        ),
         (
             {"task": "magic", "task_options": {"haystak": "repeat"}},
             r"'haystak' of Magic. Did you mean 'haystack'\?",
@@ -54,7 +61,10 @@ def test_the_settings_that_a_task_names_reach_it():
             {"task": "magic", "task_options": {"keys": "many"}},
             "'keys' of Magic must be a whole number, got 'many'",
         ),
-        ({"task": "kv", "haystack": "folder", "haystack_path": "."}, "brings its own haystack, 'json'"),
+        (
+            {"task": "kv", "haystack": "folder", "haystack_path": "."},
+            "brings its own haystack, 'json'",
+        ),
         ({"task": "passkey", "order": "listed"}, "own haystack, 'repeat': leave --order out"),
         ({"task": "kv", "placement": "token"}, "places its needles between two lines"),
     ],
@@ -66,7 +76,9 @@ def test_what_a_task_would_not_heed_is_refused(given, words):
 
 def test_an_option_that_changes_a_prompt_or_not_changes_every_key():
     plain, other = made(task="kv"), made(task="kv", task_options={"digits": 8})
-    assert [trial.prompt.sha256 for trial in plain.trials] == [trial.prompt.sha256 for trial in other.trials]
+    assert [trial.prompt.sha256 for trial in plain.trials] == [
+        trial.prompt.sha256 for trial in other.trials
+    ]
     assert not {trial.key for trial in plain.trials} & {trial.key for trial in other.trials}
 
 
@@ -91,9 +103,25 @@ def test_drawing_once_a_repeat_lets_bins_share_beyond_the_needle():
 
 
 def test_on_the_command_line(typed):
-    flags = ("--lengths", "900", "--depths", "50", "--max-answer-tokens", "64", "--model", "baseline/bm25")
+    flags = (
+        "--lengths",
+        "900",
+        "--depths",
+        "50",
+        "--max-answer-tokens",
+        "64",
+        "--model",
+        "baseline/bm25",
+    )
     done = typed(
-        "prompts", "--task", "kv", "--task-options", "shots=1", "--task-options", "uuid_digits=8", *flags
+        "prompts",
+        "--task",
+        "kv",
+        "--task-options",
+        "shots=1",
+        "--task-options",
+        "uuid_digits=8",
+        *flags,
     )
     assert "\\n}\\nWhich value does the JSON object hold" in done.stdout
     wrong = typed("prompts", "--task", "kv", "--task-options", "shot=1", *flags, code=2)
@@ -101,13 +129,23 @@ def test_on_the_command_line(typed):
 
 
 def test_answers_made_elsewhere_are_scored_with_all_that_the_task_knows(typed):
-    flags = ("--task", "multikey", "--lengths", "900", "--depths", "0,50", "--max-answer-tokens", "64")
+    flags = (
+        "--task",
+        "multikey",
+        "--lengths",
+        "900",
+        "--depths",
+        "0,50",
+        "--max-answer-tokens",
+        "64",
+    )
     typed("prompts", *flags, "--model", "baseline/bm25", "-o", "prompts.jsonl")
     rows = [json.loads(line) for line in (typed.folder / "prompts.jsonl").read_text().splitlines()]
     said = [row | {"answer": f"{row['keywords'][0]} or {row['decoys'][0]}"} for row in rows]
     (typed.folder / "answers.jsonl").write_text("\n".join(map(json.dumps, said)))
     scored = [
-        json.loads(line) for line in typed("score", "answers.jsonl", "--scorer", "f1").stdout.splitlines()
+        json.loads(line)
+        for line in typed("score", "answers.jsonl", "--scorer", "f1").stdout.splitlines()
     ]
     assert [row["why"]["wrong"] for row in scored] == [row["decoys"][:1] for row in rows]
     assert {round(row["score"], 1) for row in scored} == {66.7}

@@ -34,19 +34,28 @@ def test_the_same_values_stand_everywhere():
     item = TASK.item(Draw(Cell(1000, 0.5), 3, 9))
     (number,) = item.reference.keywords
     assert number in item.needles[0].text
-    assert item.needles[0].text.split(" is ")[0].endswith(item.question.removesuffix("?").split(" for ")[1])
+    assert (
+        item.needles[0]
+        .text.split(" is ")[0]
+        .endswith(item.question.removesuffix("?").split(" for ")[1])
+    )
 
 
 def test_a_repeat_draws_the_same_in_every_cell_and_another_draws_anew():
     texts = {TASK.item(Draw(Cell(length, 0.1), 0, 0)).needles[0].text for length in (1000, 2000)}
     assert len(texts) == 1
-    assert len({TASK.item(Draw(Cell(1000, 0), repeat, 0)).needles[0].text for repeat in range(20)}) == 20
+    assert (
+        len({TASK.item(Draw(Cell(1000, 0), repeat, 0)).needles[0].text for repeat in range(20)})
+        == 20
+    )
     assert TASK.item(Draw(Cell(1000, 0), 0, 0)) != TASK.item(Draw(Cell(1000, 0), 0, 1))
 
 
 def test_draws_are_pinned():
     assert (
-        drawn(DRAW, 0, 0) == drawn(dict(reversed(DRAW.items())), 0, 0) == {"city": "Lima", "number": "51328"}
+        drawn(DRAW, 0, 0)
+        == drawn(dict(reversed(DRAW.items())), 0, 0)
+        == {"city": "Lima", "number": "51328"}
     )
 
 

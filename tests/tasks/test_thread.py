@@ -25,7 +25,9 @@ def item(**options: Any) -> Item:
 
 def trials(**options: Any) -> tuple[Trial, ...]:
     small = {"task": "thread", "lengths": [1500], "depths": [0, 50, 100], "max_answer_tokens": 64}
-    return prepare(configure(None, {**small, "task_options": {"uuid_digits": 16, **options}})).trials
+    return prepare(
+        configure(None, {**small, "task_options": {"uuid_digits": 16, **options}})
+    ).trials
 
 
 def test_the_object_is_valid_json_whose_thread_ends_with_the_answer():
@@ -60,18 +62,32 @@ def test_other_threads_and_values_on_the_way_are_decoys_of_the_last():
 
 
 def test_an_answer_may_tell_the_thread_up_to_its_last_value():
-    experiment = prepare(configure(None, {"task": "thread", "lengths": [1500], "max_answer_tokens": 64}))
+    experiment = prepare(
+        configure(None, {"task": "thread", "lengths": [1500], "max_answer_tokens": 64})
+    )
     reference = experiment.trials[0].item.reference
     way = " -> ".join([*reference.decoys, reference.answer])
-    answers = (reference.answer, way, " -> ".join(reference.decoys), f"{way} -> {reference.decoys[0]}")
-    assert [asyncio.run(experiment.scorer.score(each, reference)).share for each in answers] == [1, 1, 0, 0]
+    answers = (
+        reference.answer,
+        way,
+        " -> ".join(reference.decoys),
+        f"{way} -> {reference.decoys[0]}",
+    )
+    assert [asyncio.run(experiment.scorer.score(each, reference)).share for each in answers] == [
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_words_around_a_list_of_all_values_cost_nothing_and_a_made_up_value_does():
     reference = item(ask="all", hops=4).reference
     listed = "\n".join(f"{n}. {value}" for n, value in enumerate(reference.keywords, 1))
     made_up = reference.keywords[0][::-1]
-    answers = {f"Sure, in that order, these are the values:\n\n{listed}\n\nThe last one is no key.": 1}
+    answers = {
+        f"Sure, in that order, these are the values:\n\n{listed}\n\nThe last one is no key.": 1
+    }
     answers |= {f"{listed}\n5. {made_up}": 8 / 9, f"{listed}\nPerhaps {made_up} is one too.": 8 / 9}
     for answer, share in answers.items():
         assert asyncio.run(F1().score(answer, reference)).share == pytest.approx(share)

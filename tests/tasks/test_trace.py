@@ -1,4 +1,5 @@
-"""Variables that get their value from one another: chains, their order in the text, and what is asked."""
+"""Variables that get their value from one another: chains, their order in the text, and what is
+asked."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ def test_a_chain_says_of_each_variable_where_its_value_comes_from():
 
 def test_all_variables_of_one_value_are_wanted_and_those_of_others_are_decoys():
     made = item(chains=3, hops=2)
-    assert (len(made.needles), len(made.reference.keywords), len(made.reference.decoys)) == (9, 3, 6)
+    assert (len(made.needles), len(made.reference.keywords), len(made.reference.decoys)) == (
+        9,
+        3,
+        6,
+    )
     value = re.search(r"\d+", made.question)
     assert value
     assert made.needles[0].text == f"Let {made.reference.keywords[0]} = {value[0]}."
@@ -85,12 +90,16 @@ def test_span_says_over_how_much_of_the_haystack_the_chain_goes_on():
 
 
 def test_the_lines_behind_the_first_are_spread_uniformly():
-    """Kolmogorov and Smirnov: no larger gap to the uniform distribution than one of a hundred draws has."""
+    """Kolmogorov and Smirnov: no larger gap to the uniform distribution than one of a hundred draws
+    has."""
     made = [item(Draw(CELL, repeat)) for repeat in range(60)]
     asked = sorted((needle.depth - 0.3) / 0.7 for one in made for needle in one.needles[1:5])
     others = sorted(needle.depth for one in made for needle in one.needles[5:])
     for depths in (asked, others):
-        gaps = [max((n + 1) / len(depths) - depth, depth - n / len(depths)) for n, depth in enumerate(depths)]
+        gaps = [
+            max((n + 1) / len(depths) - depth, depth - n / len(depths))
+            for n, depth in enumerate(depths)
+        ]
         assert max(gaps) < 1.63 / sqrt(len(depths))
 
 
@@ -120,7 +129,11 @@ def test_naming_all_variables_of_the_prompt_earns_half():
     reference = item(chains=3).reference
     said = ", ".join(reference.keywords + reference.decoys)
     score = asyncio.run(F1().score(said, reference))
-    assert (score.why["recall"], score.why["precision"], score.share) == (1, pytest.approx(1 / 3), 0.5)
+    assert (score.why["recall"], score.why["precision"], score.share) == (
+        1,
+        pytest.approx(1 / 3),
+        0.5,
+    )
     assert len(score.why["wrong"]) == 10
 
 
@@ -133,14 +146,20 @@ def test_with_a_pattern_names_that_the_prompt_lacks_are_wrong_too():
 
 
 def test_shots_are_solved_examples_before_the_text_the_same_in_all_trials():
-    """So prompts go on sharing their beginnings, those of other repeats too where the noise is one."""
+    """So prompts go on sharing their beginnings, those of other repeats too where the noise is
+    one."""
     draws = [
-        Draw(Cell(length, depth), repeat) for length in (1000, 9000) for depth in (0, 1) for repeat in (0, 1)
+        Draw(Cell(length, depth), repeat)
+        for length in (1000, 9000)
+        for depth in (0, 1)
+        for repeat in (0, 1)
     ]
     examples = {item(draw, shots=2).prologue for draw in draws}
     assert len(examples) == 1
     (text,) = examples
-    assert text.endswith("Answer: " + ", ".join(solution(text)) + "\n\nNow the text that is asked about:\n")
+    assert text.endswith(
+        "Answer: " + ", ".join(solution(text)) + "\n\nNow the text that is asked about:\n"
+    )
     assert text.count("An example of a text:") == text.count("Which variables") == 2
     assert text != item(Draw(CELL, 1, 3), shots=2).prologue
     assert item(shots=0) == item()
@@ -193,7 +212,9 @@ def test_repeats_of_one_noise_share_as_much_with_an_example_as_without():
     for shots in (0, 1):
         prompts = [
             trial.prompt
-            for trial in prepare(configure("ruler-vt", asked | {"task_options": {"shots": shots}})).trials
+            for trial in prepare(
+                configure("ruler-vt", asked | {"task_options": {"shots": shots}})
+            ).trials
         ]
         shared.append(sum(reused([prompts[place] for place in walk_order(prompts)])))
     assert shared[1] > shared[0]

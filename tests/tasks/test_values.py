@@ -31,7 +31,8 @@ def test_each_kind_has_its_form(values, pattern):
 
 @pytest.mark.parametrize("size", [4, 8, 12, 32, 64])
 def test_a_uuid_is_neither_a_number_nor_a_word(size):
-    """A scorer tells its kind by the reference: of those with four digits one in seven was a number."""
+    """A scorer tells its kind by the reference: of those with four digits one in seven was a
+    number."""
     random = Random(5)
     drawn = [Values("uuid", size).draw(random).replace("-", "") for _ in range(500)]
     assert not [value for value in drawn if value.isdecimal() or value.isalpha()]
@@ -47,7 +48,10 @@ def test_a_uuid_is_neither_a_number_nor_a_word(size):
     ],
 )
 def test_all_values_of_a_kind_look_like_it_and_prose_does_not(values):
-    random, said = Random(6), "Well-known. On 2024-01-05 a be-fed dead-beef took page 200 of red, 众所周知。"
+    random, said = (
+        Random(6),
+        "Well-known. On 2024-01-05 a be-fed dead-beef took page 200 of red, 众所周知。",
+    )
     for _ in range(200):
         value = values.draw(random)
         assert re.findall(values.like, f"{said} {value}. 是{value}号") == [value, value]

@@ -40,7 +40,8 @@ def test_qwen_brings_text_to_nfc_as_its_own_tokenizer_does():
 
 def test_an_unknown_vocabulary_is_an_error():
     with pytest.raises(
-        VocabularyMissing, match=r"'cl10k_base' is no vocabulary of quicktok's. Did you mean 'cl100k"
+        VocabularyMissing,
+        match=r"'cl10k_base' is no vocabulary of quicktok's. Did you mean 'cl100k",
     ):
         Bundled("cl10k_base")
 

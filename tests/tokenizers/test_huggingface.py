@@ -58,7 +58,9 @@ def test_a_normalised_text_is_the_one_that_is_cut(vocabularies, tmp_path):
 
 def test_one_that_puts_a_space_before_a_text_is_not_additive(vocabularies, tmp_path):
     """Its pieces would each get a space: the ids of a long text would be others."""
-    spaced = changed(vocabularies, tmp_path, pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True))
+    spaced = changed(
+        vocabularies, tmp_path, pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=True)
+    )
     assert not spaced.additive
     text = "\n\n".join(Generated(language="chinese").document(number).text for number in range(30))
     made = spaced.index(text.encode())
@@ -75,7 +77,12 @@ def test_special_tokens_are_read_as_such_only_on_request(vocabularies):
 
 def test_truncation_and_padding_of_the_file_are_off(vocabularies, tmp_path, byte_level):
     data = json.loads((vocabularies / "byte-level.json").read_text())
-    data["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    data["truncation"] = {
+        "direction": "Right",
+        "max_length": 4,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
     data["padding"] = {
         "strategy": {"Fixed": 64},
         "direction": "Right",

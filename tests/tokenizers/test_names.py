@@ -1,4 +1,5 @@
-"""A tokenizer by name: a path, a bundled vocabulary, a model's name, the hub; never a silent substitute."""
+"""A tokenizer by name: a path, a bundled vocabulary, a model's name, the hub; never a silent
+substitute."""
 
 from __future__ import annotations
 
@@ -82,10 +83,15 @@ def test_an_unknown_name_names_the_places_and_what_is_at_hand():
         load("cl100k")
     text = str(caught.value)
     assert "Unknown tokenizer 'cl100k'. Looked for a file or folder at /" in text
-    assert "Did you mean 'cl100k_base'? Known: cl100k_base, llama3, o200k_base, o200k_harmony, qwen3." in text
+    assert (
+        "Did you mean 'cl100k_base'? Known: cl100k_base, llama3, o200k_base, o200k_harmony, qwen3."
+        in text
+    )
 
 
-@pytest.mark.parametrize("name", ["models/mine/tokenizer.json", "mine/tokenizer.json", "./mine", "~/nowhere"])
+@pytest.mark.parametrize(
+    "name", ["models/mine/tokenizer.json", "mine/tokenizer.json", "./mine", "~/nowhere"]
+)
 def test_a_path_that_is_not_there_is_not_looked_for_on_the_hub(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(VocabularyMissing, match=r"Looked for a file or folder at /"):
@@ -112,7 +118,9 @@ def test_a_plug_in_that_cannot_read_its_vocabulary_says_so():
 
 
 def test_a_folder_without_a_tokenizer_is_an_error(tmp_path):
-    with pytest.raises(VocabularyMissing, match=r"it holds none of tokenizer\.json, tokenizer\.model"):
+    with pytest.raises(
+        VocabularyMissing, match=r"it holds none of tokenizer\.json, tokenizer\.model"
+    ):
         load(str(tmp_path))
 
 

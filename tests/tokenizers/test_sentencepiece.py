@@ -1,4 +1,5 @@
-"""A SentencePiece model: its byte offsets, and pieces counted without the space it puts before a text."""
+"""A SentencePiece model: its byte offsets, and pieces counted without the space it puts before a
+text."""
 
 from __future__ import annotations
 

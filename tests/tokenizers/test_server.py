@@ -22,7 +22,8 @@ Answer = Callable[[dict[str, Any]], Any]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers POST /tokenize with what the server's `answer` makes of the request; 404 elsewhere."""
+    """Answers POST /tokenize with what the server's `answer` makes of the request; 404
+    elsewhere."""
 
     protocol_version = "HTTP/1.1"
     answer: Answer
@@ -83,7 +84,12 @@ def like_vllm(vocabulary: Path) -> Answer:
             return {"object": "error", "message": "prompt: Field required"}
         found = tokenizer.encode(body["prompt"], add_special_tokens=body["add_special_tokens"])
         strings = found.tokens if body.get("return_token_strs") else None
-        return {"count": len(found.ids), "max_model_len": 8, "tokens": found.ids, "token_strs": strings}
+        return {
+            "count": len(found.ids),
+            "max_model_len": 8,
+            "tokens": found.ids,
+            "token_strs": strings,
+        }
 
     return answer
 
@@ -130,7 +136,9 @@ def test_another_vocabulary_has_another_fingerprint(serve, vocabulary):
     one = like_llama(vocabulary)
 
     def moved(body: dict[str, Any]) -> Any:
-        return {"tokens": [{"id": row["id"] + 1, "piece": row["piece"]} for row in one(body)["tokens"]]}
+        return {
+            "tokens": [{"id": row["id"] + 1, "piece": row["piece"]} for row in one(body)["tokens"]]
+        }
 
     assert Server(serve(one)[0]).fingerprint != Server(serve(moved)[0]).fingerprint
 
@@ -159,12 +167,16 @@ def test_the_key_is_sent_where_there_is_one(serve, vocabulary, monkeypatch):
     [
         lambda _: None,
         lambda _: [1, 2],
-        lambda body: {"tokens": [1, 2], "count": 2} if "prompt" in body else None,  # as SGLang: no bytes
+        lambda body: (
+            {"tokens": [1, 2], "count": 2} if "prompt" in body else None
+        ),  # as SGLang: no bytes
         lambda body: {"tokens": [1], "token_strs": ["▁Where"]} if "prompt" in body else None,
     ],
 )
 def test_a_server_that_shows_no_tokens_is_refused_with_what_to_type_instead(serve, answer):
-    with pytest.raises(VocabularyMissing, match=r"has no tokenizer end point .* --tokenizer a path to"):
+    with pytest.raises(
+        VocabularyMissing, match=r"has no tokenizer end point .* --tokenizer a path to"
+    ):
         Server(serve(answer)[0])
 
 
@@ -204,7 +216,9 @@ def test_tokens_that_are_none_are_refused_in_words(serve, answer):
 
 def test_a_server_that_goes_wrong_later_is_told_in_words(serve, vocabulary):
     sound = like_llama(vocabulary)
-    server = Server(serve(lambda body: sound(body) if len(body.get("content", "")) > 3 else {"no": 1})[0])
+    server = Server(
+        serve(lambda body: sound(body) if len(body.get("content", "")) > 3 else {"no": 1})[0]
+    )
     with pytest.raises(VocabularyMissing, match="gave no tokens of a text"):
         server.count(b"abc")
     with pytest.raises(VocabularyMissing, match="does not give back"):
@@ -228,11 +242,17 @@ def test_a_reply_that_goes_on_is_not_read_on(serve, monkeypatch):
 def test_the_key_that_a_server_says_back_is_hidden(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-planted/0123456789")
     with pytest.raises(VocabularyMissing) as caught:
-        Server(serve(lambda _: {"sent": "sk-planted/0123456789", "again": "sk-planted%2F0123456789"})[0])
+        Server(
+            serve(lambda _: {"sent": "sk-planted/0123456789", "again": "sk-planted%2F0123456789"})[
+                0
+            ]
+        )
     assert "planted" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["http://[::1/v1", "http://xn--ä", "http://me:secret0@a", "a:80"])
+@pytest.mark.parametrize(
+    "address", ["http://[::1/v1", "http://xn--ä", "http://me:secret0@a", "a:80"]
+)
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(SettingsError) as caught:
         Server(address)
@@ -240,7 +260,9 @@ def test_what_is_no_address_is_refused(address):
 
 
 def test_a_server_that_is_down_is_said_to_be():
-    with pytest.raises(VocabularyMissing, match=r"server:http://127.0.0.1:9: No connection .* Is it up\?"):
+    with pytest.raises(
+        VocabularyMissing, match=r"server:http://127.0.0.1:9: No connection .* Is it up\?"
+    ):
         Server("http://127.0.0.1:9/v1")
 
 

@@ -1,4 +1,5 @@
-"""Every vocabulary: offsets tile the bytes, counts are those of the ids, special-token text is plain text."""
+"""Every vocabulary: offsets tile the bytes, counts are those of the ids, special-token text is
+plain text."""
 
 from __future__ import annotations
 
@@ -13,9 +14,48 @@ from needlemap.tokenizers import load
 BUNDLED = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 TRAINED = ("byte-level.json", "metaspace.json", "unigram.model", "bpe.model")
 PIECES = (
-    *("word", " Word", " ", "  ", "\n", "\n\n", "\t", ".", "?!", "'s", "123", "naïve", "e\u0301", "ﬁ", "K"),
-    *("上海", "实验室", "。", "，", "“引”", "🙂", "👩‍👩‍👧", "🇳🇴", "\u200b", "\u00a0", "\ufeff", "\x00", "İ"),
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<s>", "</s>", "<unk>", "[INST]"),
+    *(
+        "word",
+        " Word",
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        ".",
+        "?!",
+        "'s",
+        "123",
+        "naïve",
+        "e\u0301",
+        "ﬁ",
+        "K",
+    ),
+    *(
+        "上海",
+        "实验室",
+        "。",
+        "，",
+        "“引”",
+        "🙂",
+        "👩‍👩‍👧",
+        "🇳🇴",
+        "\u200b",
+        "\u00a0",
+        "\ufeff",
+        "\x00",
+        "İ",
+    ),
+    *(
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|begin_of_text|>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        "[INST]",
+    ),
 )
 
 

@@ -1,9 +1,9 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
-Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a crash
-loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to `_UNSCORED`
-answers of each may wait for it. The loop knows nothing of terminals and files: it tells a `Watcher` what
-happens, and a `Keeper` keeps the records.
+Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a
+crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
+`_UNSCORED` answers of each may wait for it. The loop knows nothing of terminals and files: it tells
+a `Watcher` what happens, and a `Keeper` keeps the records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from zlib import crc32
 
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
-from needlemap.asking.recording import NONE_UNREAD, RecordMaker, answer_of, scored_anew, whole_answer
+from needlemap.asking.recording import (
+    NONE_UNREAD,
+    RecordMaker,
+    answer_of,
+    scored_anew,
+    whole_answer,
+)
 from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.models import LANE, Answer, Decoding, Model
@@ -52,14 +58,16 @@ class Keeper(Protocol):
     """Keeps records."""
 
     async def append(self, record: Record) -> None:
-        """Return when the record is safe; it becomes so even if the caller is cancelled meanwhile."""
+        """Return when the record is safe; it becomes so even if the caller is cancelled
+        meanwhile."""
         ...
 
 
 _JUDGED_S = 60.0  # for verdicts on what was answered in time
 _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
-# So would the next after the first three of these, all attempts included, when nothing was ever scored.
+# So would the next after the first three of these, all attempts included, when nothing was ever
+# scored.
 _HOPELESS_AT_FIRST = (
     *(Failure.REJECTED, Failure.CONNECTION, Failure.SERVER),
     *(Failure.MODEL, Failure.REPLICA, Failure.RATE_LIMITED),
@@ -69,9 +77,10 @@ _FIRST = 3
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the least
-    length in tokens that the model refused as too long. canary: why the run ended after its first trial.
-    warnings: what the user should know of it. aside: prompts that lost too many replicas, by name. decided:
+    """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the
+    least length in tokens that the model refused as too long. canary: why the run ended after its
+    first trial. warnings: what the user should know of it. aside: prompts that lost too many
+    replicas, by name. decided:
     whether it ended because its verdict is known."""
 
     scored: int = 0
@@ -105,10 +114,11 @@ class Outcome:
 
 @dataclass
 class Runner:
-    """One run over a list of trials. model: None where `answers` has all. already: trials that were scored
-    before this start. answers: by `asked`, records of answers that are still to be scored: their trials are
-    not asked again. decides: whether nothing more need be asked after a record. outcome: how it went so
-    far."""
+    """One run over a list of trials. model: None where `answers` has all. already: trials that were
+    scored before this start. answers: by `asked`, records of answers that are still to be scored:
+    their trials are not asked again. decides: whether nothing more need be asked after a record.
+    outcome:
+    how it went so far."""
 
     model: Model | None
     scorer: Scorer
@@ -133,16 +143,19 @@ class Runner:
             left_s=budget.left_s,
             say=self.watcher.said,
         )
-        # A judge's server has limits of its own. An answer in hand is scored, also when the run's time is up.
-        self._scoring = Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
+        # A judge's server has limits of its own. An answer in hand is scored, also when the run's
+        # time is up.
+        self._scoring = (
+            Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
+        )
         self._teacher = model if scorer.weighs else None
 
     async def run(self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0) -> Outcome:
-        """Ask all trials of one walk after the other, as many at a time as there are lanes; `most` where a
-        walk has fewer and others follow. Records are kept as they come.
+        """Ask all trials of one walk after the other, as many at a time as there are lanes; `most`
+        where a walk has fewer and others follow. Records are kept as they come.
 
-        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when records
-        cannot be written.
+        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when
+        records cannot be written.
         """
         queue = LaneQueue(*walks, most=most)
         try:
@@ -171,7 +184,8 @@ class Runner:
                 await asyncio.sleep(self.settings.pause_s)
 
     async def first(self, trial: Trial) -> Record | None:
-        """Ask one trial before all others, and keep its record; None when a limit lets nothing be asked.
+        """Ask one trial before all others, and keep its record; None when a limit lets nothing be
+        asked.
 
         Raises as `run` does.
         """
@@ -217,16 +231,21 @@ class Runner:
             return raised(error, Failure.MODEL), 1
         if answer.note:
             self.watcher.said(answer.note)
-        prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        prompt_tokens = (
+            trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        )
         self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
         return answer, tried
 
     async def _said(self, trial: Trial) -> Answer:
-        """What the model says, or how likely it finds the reference answer if that is what is scored."""
+        """What the model says, or how likely it finds the reference answer if that is what is
+        scored."""
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         try:
             if self._teacher is not None:
-                return await self._teacher.force(trial.prompt, trial.item.reference.answer, decoding)
+                return await self._teacher.force(
+                    trial.prompt, trial.item.reference.answer, decoding
+                )
             assert self.model is not None  # whoever gives none has an answer to each trial
             return await self.model.answer(trial.prompt, decoding)
         except Unmeasured as failure:
@@ -264,7 +283,8 @@ class Runner:
     def _record(
         self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, tried: int
     ) -> tuple[Record, Score | Unmeasured]:
-        """The trial's record and what came of it: a score or an answer that fits into none is its failure."""
+        """The trial's record and what came of it: a score or an answer that fits into none is its
+        failure."""
         try:
             unread = self._unread.get(trial.key, NONE_UNREAD)
             record = self._maker.make(trial, answer, score, tried, unread)
@@ -302,16 +322,22 @@ class Runner:
         if self._hopeless(score):
             outcome.hopeless = outcome.hopeless or str(score)
         if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
-            outcome.refused_from = min(outcome.refused_from or record.length_tokens, record.length_tokens)
+            outcome.refused_from = min(
+                outcome.refused_from or record.length_tokens, record.length_tokens
+            )
             outcome.refusal = str(score)
 
     def _hopeless(self, failure: Unmeasured) -> bool:
         """Whether every further request would fail in the same way."""
         outcome = self.outcome
-        if failure.failure is Failure.RATE_LIMITED and failure.transient:  # a day's allowance is used up
+        if (
+            failure.failure is Failure.RATE_LIMITED and failure.transient
+        ):  # a day's allowance is used up
             return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
         at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self.already)
-        return failure.failure in _HOPELESS or (at_first and outcome.failures[failure.failure] >= _FIRST)
+        return failure.failure in _HOPELESS or (
+            at_first and outcome.failures[failure.failure] >= _FIRST
+        )
 
 
 def decoding_of(settings: Settings) -> Decoding:
@@ -327,7 +353,8 @@ def decoding_of(settings: Settings) -> Decoding:
 
 
 def raised(error: Exception, failure: Failure) -> Unmeasured:
-    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the run."""
+    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the
+    run."""
     if isinstance(error, NeedlemapError):
         raise error
     return Unmeasured(failure, raised_by(error))

@@ -1,9 +1,11 @@
-"""`ab` from start to end: two arms get the same prompts, block by block in random order, until a verdict.
+"""`ab` from start to end: two arms get the same prompts, block by block in random order, until a
+verdict.
 
-Each arm is a family of the run's folder for each family of the preset, and the reference one more, `again`:
-it is asked twice, so that it is seen how much it differs from itself. A haystack has one length and few
-depths, and there are many, as each is one bet of the verdict (`maps/arms.py`). The seed is drawn for the
-ab, so that no cache of before answers its prompts.
+Each arm is a family of the run's folder for each family of the preset, and the reference one more,
+`again`:
+it is asked twice, so that it is seen how much it differs from itself. A haystack has one length and
+few depths, and there are many, as each is one bet of the verdict (`maps/arms.py`). The seed is
+drawn for the ab, so that no cache of before answers its prompts.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What an ab is asked to do. arms: the reference, and the other. settle: what flags choose.
-    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before. weigh:
+    margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before.
+    weigh:
     whether the reference's answers are also given to both arms, to be weighed."""
 
     arms: tuple[Arm, Arm]
@@ -65,15 +68,20 @@ class Asked:
                 f"--margin {self.margin:g}: give a loss in points, more than 0 and up to 100."
             )
         if self.arms[0].name == self.arms[1].name:
-            raise SettingsError(f"Both arms are named '{self.arms[0].name}'. Give each a name of its own.")
+            raise SettingsError(
+                f"Both arms are named '{self.arms[0].name}'. Give each a name of its own."
+            )
         if "base_url" in self.flags:
-            raise SettingsError("--base-url is one address, and each arm has its own: --arm NAME=URL.")
+            raise SettingsError(
+                "--base-url is one address, and each arm has its own: --arm NAME=URL."
+            )
 
 
 @dataclass(slots=True)
 class Ab:
-    """An ab on disk. seed: fixes all prompts. ways: for each arm and `again`, by the preset's families, what
-    its settings come to; weighing: the same where given answers are weighed, if they are."""
+    """An ab on disk. seed: fixes all prompts. ways: for each arm and `again`, by the preset's
+    families, what its settings come to; weighing: the same where given answers are weighed, if they
+    are."""
 
     asked: Asked
     folder: Families
@@ -93,7 +101,10 @@ class Ab:
         ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
         own = {"scorer": "logprob", "scorer_options": {}}
         weighing = {
-            arm: {name: resolve(each.settings.model_copy(update=own)) for name, each in families.items()}
+            arm: {
+                name: resolve(each.settings.model_copy(update=own))
+                for name, each in families.items()
+            }
             for arm, families in (ways.items() if asked.weigh else ())
         }
         names = tuple(f"{arm}-{family}" for arm in ways for family in first)
@@ -133,9 +144,11 @@ class Ab:
         """Pairs that are asked at most: haystacks are asked whole."""
         return self.haystacks * self.depths
 
-    def experiment(self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False) -> Experiment:
-        """The trials of some haystacks: each has one of the lengths, in turn, and all depths. weigh: those
-        that the reference answered, with that answer as the one to weigh."""
+    def experiment(
+        self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
+    ) -> Experiment:
+        """The trials of some haystacks: each has one of the lengths, in turn, and all depths.
+        weigh: those that the reference answered, with that answer as the one to weigh."""
         resolved = (self.weighing if weigh else self.ways)[arm][family]
         lengths, depths = resolved.grid.lengths, resolved.grid.depths
         each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
@@ -149,7 +162,8 @@ class Ab:
             both = (self.experiment(arm, family, [0]).trials for arm in (reference, other))
             if not all(asks_same(one.prompt, two.prompt) for one, two in zip(*both, strict=True)):
                 raise SettingsError(
-                    f"'{reference}' and '{other}' would get other prompts: their vocabularies or templates "
+                    f"'{reference}' and '{other}' would get other prompts: their vocabularies or "
+                    f"templates "
                     f"differ. Give one --tokenizer and one --template for both."
                 )
 
@@ -175,7 +189,10 @@ class Ab:
         """All that was asked so far."""
         arms = [*(arm.name for arm in self.asked.arms), AGAIN]
         kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in arms]
-        found = {name: [self.records(arm, f"{name}{kind}") for arm, kind in kinds] for name in self.families}
+        found = {
+            name: [self.records(arm, f"{name}{kind}") for arm, kind in kinds]
+            for name in self.families
+        }
         return trios(found)
 
     def records(self, arm: str, family: str) -> list[Record]:
@@ -208,10 +225,16 @@ def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolve
             )
         family = name or settings.task
         if not NAME.fullmatch(family):
-            raise SettingsError(f"Family '{family}' cannot be an ab's: use letters, digits, '_' and '.'.")
-        found[family] = resolve(settings.model_copy(update={"seed": seed + rank}))  # haystacks of its own
+            raise SettingsError(
+                f"Family '{family}' cannot be an ab's: use letters, digits, '_' and '.'."
+            )
+        found[family] = resolve(
+            settings.model_copy(update={"seed": seed + rank})
+        )  # haystacks of its own
         if found[family].ready:
-            raise SettingsError(f"Task '{settings.task}' has prompts of its own, and ab makes fresh ones.")
+            raise SettingsError(
+                f"Task '{settings.task}' has prompts of its own, and ab makes fresh ones."
+            )
     return found
 
 
@@ -225,15 +248,19 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         )
     if [arm.name for arm in before.arms] != [arm.name for arm in asked.arms]:
         names = " and ".join(arm.name for arm in before.arms)
-        raise NeedlemapError(f"'{path}' has the arms {names}. Type these, or give another folder with -o.")
+        raise NeedlemapError(
+            f"'{path}' has the arms {names}. Type these, or give another folder with -o."
+        )
     if before.grids != made.grids() or asked.flags.get("seed", before.seed) != before.seed:
-        raise NeedlemapError(f"'{path}' has other lengths, depths or seed. Give another folder with -o.")
+        raise NeedlemapError(
+            f"'{path}' has other lengths, depths or seed. Give another folder with -o."
+        )
 
 
 @dataclass(slots=True)
 class Asking:
-    """An ab under way. tell: hears what is known behind each block. make: each arm's model. stopped: why not
-    all was asked."""
+    """An ab under way. tell: hears what is known behind each block. make: each arm's model.
+    stopped: why not all was asked."""
 
     ab: Ab
     face: Face
@@ -289,7 +316,9 @@ class Asking:
         self, turns: Turns, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> None:
         """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
-        wanted = [number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0]
+        wanted = [
+            number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0
+        ]
         if not wanted or self._limited or self._server(arm) in self._gone:
             return
         name = f"{arm}-{family}{WEIGHED if weigh else ''}"
@@ -304,7 +333,8 @@ class Asking:
         return self.ab.asked.arms[0].name if arm == AGAIN else arm
 
     def _look(self, arm: str, outcome: Outcome) -> None:
-        """What the end of a block says of an arm: whether a limit stopped it, or it answers no more."""
+        """What the end of a block says of an arm: whether a limit stopped it, or it answers no
+        more."""
         failed = 0 if outcome.scored else sum(outcome.failures.values())
         self._failing[arm] = failed and self._failing.get(arm, 0) + failed
         if outcome.stopped:
@@ -316,7 +346,8 @@ class Asking:
 
 
 def first_open(ab: Ab) -> int:
-    """The first haystack that is not whole: one of which an arm was asked less than another, or failed.
+    """The first haystack that is not whole: one of which an arm was asked less than another, or
+    failed.
 
     Depths may come to one prompt, so what is whole is told by what the arms were asked."""
     least = ab.haystacks
@@ -333,9 +364,9 @@ def first_open(ab: Ab) -> int:
 def with_answers(experiment: Experiment, said: Iterable[Record]) -> Experiment:
     """The trials that somebody answered, with that answer as the one to weigh.
 
-    For servers that tell no log-probabilities of what they write, and for those who change the prefill: an
-    answer is weighed behind its prompt, whole, in one pass where the server repeats prompts with
-    log-probabilities, else token by token (`models/likelihood.py` tries which).
+    For servers that tell no log-probabilities of what they write, and for those who change the
+    prefill: an answer is weighed behind its prompt, whole, in one pass where the server repeats
+    prompts with log-probabilities, else token by token (`models/likelihood.py` tries which).
     """
     answers = {place_of(record): record.answer for record in said if record.answer}
     trials = []

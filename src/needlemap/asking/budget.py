@@ -1,9 +1,9 @@
 """How much a run may spend, and what it has spent.
 
-What a request may cost at most is set aside when it is sent, and given back when the answer says what it did
-cost. So a limit holds but for what a server counts beyond our own count, and for verdicts of a judge that are
-in flight. A request that does not fit is left out, and a smaller one may still fit. A request that timed out
-may be billed: its prompt counts as spent.
+What a request may cost at most is set aside when it is sent, and given back when the answer says
+what it did cost. So a limit holds but for what a server counts beyond our own count, and for
+verdicts of a judge that are in flight. A request that does not fit is left out, and a smaller one
+may still fit. A request that timed out may be billed: its prompt counts as spent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Reserved:
 
 @dataclass(slots=True)
 class Budget:
-    """Limits and totals of one run, over all its starts; of the time, since this start. None: no limit.
+    """Limits and totals of one run, over all its starts; of the time, since this start. None: no
+    limit.
 
     usd: of the tested model and of a judge; tokens: of the tested model.
     """
@@ -55,10 +56,12 @@ class Budget:
 
     @classmethod
     def of(cls, settings: Settings, started_s: float | None = None) -> Budget:
-        """The limits that settings name, with nothing spent. started_s: since when time counts, by the
-        monotonic clock; now, if not given."""
+        """The limits that settings name, with nothing spent. started_s: since when time counts, by
+        the monotonic clock; now, if not given."""
         limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
-        return cls(Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s)
+        return cls(
+            Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s
+        )
 
     def part(self, of: int) -> Budget:
         """Beside what is spent, one of so many equal parts of what is left of each limit."""
@@ -103,12 +106,13 @@ class Budget:
         self.usd += usd or 0.0
 
     def judged(self, usd: float | None) -> None:
-        """Count what a judge cost; None for an unknown price, which no limit in dollars goes with."""
+        """Count what a judge cost; None for an unknown price, which no limit in dollars goes
+        with."""
         self.usd += usd or 0.0
 
     def lost(self, unread: UnreadRecord, each: int = 0) -> bool:
-        """Count requests whose answers could not be read; whether one may be sent again. each: tokens of a
-        prompt that nobody counted."""
+        """Count requests whose answers could not be read; whether one may be sent again. each:
+        tokens of a prompt that nobody counted."""
         sent = unread.attempts * each if unread.prompt_tokens is None else unread.prompt_tokens
         self.spend(sent, 0, unread.answer_tokens, unread.usd)
         return self._room(Reserved(0, 0.0))
@@ -117,7 +121,9 @@ class Budget:
     def stopped(self) -> str | None:
         """Which limit left requests out, with all that is spent by now; None where none did."""
         if self.over:
-            return f"ran for {duration_label(self.limit_time_s or 0)}, as long as --limit-time allows"
+            return (
+                f"ran for {duration_label(self.limit_time_s or 0)}, as long as --limit-time allows"
+            )
         return self._reached(self._unfit) if self._unfit else None
 
     def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
@@ -182,7 +188,8 @@ class Budget:
         return monotonic() - self._started_s
 
     def _larger(self, wanted: Reserved) -> bool:
-        """Whether a request takes no less than one that did not fit: what is spent never shrinks."""
+        """Whether a request takes no less than one that did not fit: what is spent never
+        shrinks."""
         least = self._unfit
         return least is not None and wanted.tokens >= least.tokens and wanted.usd >= least.usd
 

@@ -1,11 +1,12 @@
 """Controls around a run: one small trial before all others, and each question without a haystack.
 
-The canary is for models behind a server, where every further request costs money. A model that answers, but
-wrongly, gets two more small trials before the run is stopped: weak models miss, wrong settings always miss.
-A base model is only warned about. What was asked counts as the trials' records.
+The canary is for models behind a server, where every further request costs money. A model that
+answers, but wrongly, gets two more small trials before the run is stopped: weak models miss, wrong
+settings always miss. A base model is only warned about. What was asked counts as the trials'
+records.
 
-The closed book asks each distinct question alone: what a model knows anyway, no map can show. It is kept
-beside the records, in a file of its own, since none of it belongs to a cell.
+The closed book asks each distinct question alone: what a model knows anyway, no map can show. It is
+kept beside the records, in a file of its own, since none of it belongs to a cell.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ from needlemap.trials.build import Experiment
 SMALL_TOKENS = 1_500  # up to which a missed needle is suspicious
 ENOUGH = 3  # small trials that all scored 0
 SHOWN = 120  # characters of an answer
-FIRST_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "[BOS]")
+FIRST_TOKENS = (
+    "<s>",
+    "<bos>",
+    "<|begin_of_text|>",
+    "<|startoftext|>",
+    "<｜begin▁of▁sentence｜>",
+    "[BOS]",
+)
 _FOREVER = (Failure.REJECTED, Failure.CONNECTION, Failure.MODEL, Failure.SCORER, Failure.UNREADABLE)
 _SKIP = "To go on all the same: --no-canary."
 
@@ -51,7 +59,10 @@ _REMEDIES = (
         "Give --model-options max_tokens_field=max_tokens or max_completion_tokens.",
     ),
     (r"system (role|message)|roles must alternate|role", "Try --model-options system_role=user."),
-    (r"model.*(not exist|not found|unknown|invalid)|no such model|404", "Is --model right, and --base-url?"),
+    (
+        r"model.*(not exist|not found|unknown|invalid)|no such model|404",
+        "Is --model right, and --base-url?",
+    ),
     (r"no connection", "Is a server running at --base-url?"),
 )
 
@@ -69,7 +80,11 @@ async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record]) 
     outcome.canary = first_token_twice(small[0].prompt)
     zeros = [record for record in scored if record.length_tokens <= SMALL_TOKENS]
     for trial in small:
-        if outcome.canary or len(zeros) >= ENOUGH or (zeros and trial.cell.length_tokens > SMALL_TOKENS):
+        if (
+            outcome.canary
+            or len(zeros) >= ENOUGH
+            or (zeros and trial.cell.length_tokens > SMALL_TOKENS)
+        ):
             break
         alone = replace(trial, shared_tokens=None if settings.mode == ALONE else 0)
         record = await runner.first(alone)
@@ -92,12 +107,14 @@ def first_token_twice(prompt: Prompt) -> str | None:
     if spelt is None:
         return None
     return (
-        f"The template begins with {spelt}, which the server adds too. Take it out of the template. {_SKIP}"
+        f"The template begins with {spelt}, which the server adds too. Take it out of the template."
+        f" {_SKIP}"
     )
 
 
 def begins_twice(prompt: Prompt) -> bool:
-    """Whether token ids begin with one token twice, as where template and tokenizer both add theirs."""
+    """Whether token ids begin with one token twice, as where template and tokenizer both add
+    theirs."""
     ids = prompt.ids[:2]
     return len(ids) == 2 and bool(ids[0] == ids[1]) and int(ids[0]) >= 0
 
@@ -147,17 +164,24 @@ def _emptied(record: Record, settings: Settings) -> str:
         return f"It thought until its budget was spent: give --thinking-tokens {more} or more."
     if record.outcome == ANSWER_SPENT:
         return "If it thinks first, give it --thinking-tokens 4000; else raise --max-answer-tokens."
-    return "Look at what is sent (needlemap prompts); a base model wants --model-options api=completions."
+    return (
+        "Look at what is sent (needlemap prompts); a base model wants --model-options "
+        "api=completions."
+    )
 
 
 def _missed(outcome: Outcome, record: Record, prompt: Prompt) -> None:
-    """Say that all small trials were missed: reason to stop for a chat model, not for a base model."""
+    """Say that all small trials were missed: reason to stop for a chat model, not for a base
+    model."""
     said = (
-        f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to {record.question!r} it "
+        f"{ENOUGH} trials of up to {record.length_tokens:,} tokens all scored 0; to "
+        f"{record.question!r} it "
         f"said {shown(record)}, by scorer '{record.scorer.name if record.scorer else ''}'."
     )
     if prompt.chat:
-        advice = "Is the answer wrong, or the scorer (--scorer), or the template (needlemap prompts)?"
+        advice = (
+            "Is the answer wrong, or the scorer (--scorer), or the template (needlemap prompts)?"
+        )
         outcome.canary = f"{said} {advice} {_SKIP}"
     else:
         outcome.warnings.append(said)
@@ -166,7 +190,8 @@ def _missed(outcome: Outcome, record: Record, prompt: Prompt) -> None:
 def questions(experiment: Experiment) -> list[Trial]:
     """Each distinct question and answer of an experiment as a trial without a haystack.
 
-    But for those that no text answers, as with `absent`: who says so without one is right, and knows nothing.
+    But for those that no text answers, as with `absent`: who says so without one is right, and
+    knows nothing.
     """
     keys = experiment.keys
     found: dict[str, Trial] = {}
@@ -189,13 +214,22 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
     return [trial for trial in questions(experiment) if trial.key not in done]
 
 
-async def ask(experiment: Experiment, folder: RunFolder, model: Model | None, budget: Budget) -> None:
+async def ask(
+    experiment: Experiment, folder: RunFolder, model: Model | None, budget: Budget
+) -> None:
     """Ask what is still to be asked. Raises as `Runner.run` does."""
     trials = unasked(experiment, folder)
     keeper = _Keeper(folder.path / CLOSED_BOOK)
     answers = to_be_scored(closed_book_records(folder))
     runner = Runner(
-        model, experiment.scorer, experiment.settings, budget, keeper, Watcher(), len(trials), answers
+        model,
+        experiment.scorer,
+        experiment.settings,
+        budget,
+        keeper,
+        Watcher(),
+        len(trials),
+        answers,
     )
     sizes = [trial.prompt.tokens for trial in trials]
     await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
@@ -230,9 +264,13 @@ def _last(file: IO[bytes]) -> bytes:
 def _prompt(experiment: Experiment, trial: Trial) -> Prompt:
     """The question alone, as a message or as a text to go on with."""
     question = trial.item.question
-    role, text = ("user", question) if trial.prompt.chat else (TEXT, f"Question: {question}\nAnswer:")
+    role, text = (
+        ("user", question) if trial.prompt.chat else (TEXT, f"Question: {question}\nAnswer:")
+    )
     tokens = experiment.tokenizer.index(text.encode())
-    if experiment.traits.render is not None:  # ids with its chat template are made by the model itself
+    if (
+        experiment.traits.render is not None
+    ):  # ids with its chat template are made by the model itself
         prompt = Prompt.plain([("user", question) if experiment.traits.chat else (TEXT, text)])
     else:
         prompt = Prompt((Message(role, (tokens.span(),)),))

@@ -1,7 +1,9 @@
-"""`check` from start to end: the ways of asking in their order, size by size, and what the probes make of it.
+"""`check` from start to end: the ways of asking in their order, size by size, and what the probes
+make of it.
 
-Each way is a family of the run's folder. The seed is drawn for the check, so that no cache of before answers
-its prompts, and is kept with it. What a probe has found is not asked for again at longer lengths.
+Each way is a family of the run's folder. The seed is drawn for the check, so that no cache of
+before answers its prompts, and is kept with it. What a probe has found is not asked for again at
+longer lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, plain_name
 from needlemap.models import Traits
 from needlemap.probes import PROBES, examined, level
-from needlemap.probes.base import BESIDE, FILE, Answers, CheckFile, Finding, Worst, kind_of, read_check
+from needlemap.probes.base import (
+    BESIDE,
+    FILE,
+    Answers,
+    CheckFile,
+    Finding,
+    Worst,
+    kind_of,
+    read_check,
+)
 from needlemap.probes.ways import Around, Way, sizes_of, ways
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
@@ -40,10 +51,10 @@ LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-proba
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a check is asked to do. flags: of the model and the limits, as settings have them. most: the
-    longest length in tokens. promised: whether somebody says that the server takes it. context: tokens of
-    prompt and answer that the server itself says it takes. reference: a model of the same weights, or where
-    they are served. probes: those that are wanted."""
+    """What a check is asked to do. flags: of the model and the limits, as settings have them. most:
+    the longest length in tokens. promised: whether somebody says that the server takes it. context:
+    tokens of prompt and answer that the server itself says it takes. reference: a model of the same
+    weights, or where they are served. probes: those that are wanted."""
 
     flags: Mapping[str, Any]
     most: int = 128_000
@@ -61,8 +72,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check on disk. settings: of each way; elsewhere: those that the reference is asked. looks: how many
-    records there were at each look at them. failed: what was found at any of them; it stays found."""
+    """A check on disk. settings: of each way; elsewhere: those that the reference is asked. looks:
+    how many records there were at each look at them. failed: what was found at any of them; it
+    stays
+    found."""
 
     asked: Asked
     folder: Families
@@ -95,7 +108,9 @@ class Check:
         plan = tuple(way for way in plan if not lacking.intersection(way.probes))
         lacking |= set() if asked.reference else {"reference"}
         asked = replace(asked, probes=tuple(name for name in asked.probes if name not in lacking))
-        plan = tuple(way for way in plan if not way.probes or set(asked.probes).intersection(way.probes))
+        plan = tuple(
+            way for way in plan if not way.probes or set(asked.probes).intersection(way.probes)
+        )
         own = {way.name: dict(way.settings) for way in plan}
         for at, each in enumerate(own.values()):
             if (
@@ -134,7 +149,8 @@ class Check:
         return Answers(found, level(len(self.looks) or 1), self.asked.promised)
 
     def framing(self) -> int | None:
-        """Tokens that the server counts beside those of our own count; None if not always as many."""
+        """Tokens that the server counts beside those of our own count; None if not always as
+        many."""
         rows = [row for _, row in Answers(self.records(), 0.0).of("grid", "comb")]
         found = {row.prompt_tokens - row.own_tokens if row.prompt_tokens else None for row in rows}
         return found.pop() if len(found) == 1 else None
@@ -168,8 +184,9 @@ def spent(records: Iterable[Record]) -> tuple[int, float]:
 
 
 def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
-    """A check whose lengths are some vocabulary's: any will do where nobody knows the model's own, as ways of
-    asking are only set beside each other. Raises SettingsError for what else is wrong."""
+    """A check whose lengths are some vocabulary's: any will do where nobody knows the model's own,
+    as ways of asking are only set beside each other. Raises SettingsError for what else is
+    wrong."""
     try:
         return asked, resolve(_settled(asked, {}, seed)).traits
     except SettingsError:
@@ -179,13 +196,16 @@ def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
 
 
 def worst_in(path: Path, probe: str) -> Worst:
-    """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without one."""
+    """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without
+    one."""
     found = {each.probe: each.worst for each in read_check(path).findings}
     if probe not in found:
         raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
     worst = found[probe]
     if worst is None:
-        raise NeedlemapError(f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt.")
+        raise NeedlemapError(
+            f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt."
+        )
     if not plain_name(worst.way):  # a stranger's file may name any folder of this machine
         raise NeedlemapError(f"'{path / FILE}' names a folder outside of the check's.")
     return worst
@@ -193,7 +213,12 @@ def worst_in(path: Path, probe: str) -> Worst:
 
 def _settled(asked: Asked, own: Mapping[str, Any], seed: int) -> Settings:
     """The settings of one way of asking."""
-    flags = {**asked.flags, **own, "seed": seed, "collisions": "warn"}  # they are the same in every way
+    flags = {
+        **asked.flags,
+        **own,
+        "seed": seed,
+        "collisions": "warn",
+    }  # they are the same in every way
     return configure(None, {**keeping_logprobs(str(flags.get("model", ""))), **flags})
 
 
@@ -208,7 +233,8 @@ def _around(asked: Asked, length: int, seed: int) -> Around:
 
 
 def keeping_logprobs(model: str) -> dict[str, bool]:
-    """The setting that has a model's back end keep an answer's log-probabilities; none where it cannot."""
+    """The setting that has a model's back end keep an answer's log-probabilities; none where it
+    cannot."""
     return {"logprobs": True} if model.partition("/")[0] in LOGPROBS else {}
 
 
@@ -244,8 +270,8 @@ def _write(check: Check, findings: Sequence[Finding]) -> None:
 @dataclass(slots=True)
 class Asking:
     """A check under way. tell: hears of each probe that finds something. make, elsewhere: the
-    model, and the reference. told: probes that were heard of. built: prompts of the last way, of each model.
-    left: ways that were not asked to their end. stopped: why not."""
+    model, and the reference. told: probes that were heard of. built: prompts of the last way, of
+    each model. left: ways that were not asked to their end. stopped: why not."""
 
     check: Check
     face: Face
@@ -258,12 +284,14 @@ class Asking:
     stopped: str = ""
 
     async def run(self) -> list[Finding]:
-        """Ask way by way until nothing is left, a limit is met or the server is gone. Raises NeedlemapError
-        where nothing could be asked at all."""
+        """Ask way by way until nothing is left, a limit is met or the server is gone. Raises
+        NeedlemapError where nothing could be asked at all."""
         self.check.begin()
         folder = self.check.folder
         turns = Turns(self.face, [folder.folder(name) for name in self.check.settings], self.make)
-        others = Turns(self.face, [folder.folder(name) for name in self.check.elsewhere], self.elsewhere)
+        others = Turns(
+            self.face, [folder.folder(name) for name in self.check.elsewhere], self.elsewhere
+        )
         try:
             for length in dict.fromkeys(way.length_tokens for way in self.check.plan):
                 await self._size(length, turns, others)
@@ -306,7 +334,9 @@ class Asking:
         return not way.probes or any(name not in self.check.failed for name in wanted)
 
     async def _take(self, name: str, settings: Settings, turns: Turns) -> None:
-        session = Session.open(self._experiment(settings, name), self.check.folder.folder(name), Whole())
+        session = Session.open(
+            self._experiment(settings, name), self.check.folder.folder(name), Whole()
+        )
         outcome = await turns.take(name, session)
         if outcome is not None and outcome.over and kind_of(name) != ENDS[1]:
             self.stopped = _why(outcome)
@@ -330,7 +360,8 @@ class Asking:
 def _why(outcome: Outcome) -> str:
     """Why a way of asking ended early, in words."""
     refused = outcome.refused_from and (
-        f"the model refused prompts of {outcome.refused_from:,} tokens ({outcome.refusal}); give a smaller "
+        f"the model refused prompts of {outcome.refused_from:,} tokens ({outcome.refusal}); give a "
+        f"smaller "
         f"--max-length"
     )
     return str(outcome.stopped or outcome.canary or outcome.hopeless or refused or "")

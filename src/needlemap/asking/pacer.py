@@ -1,13 +1,14 @@
-"""When requests may go out: one pacer for all lanes of a run, so that a server is asked at its own pace.
+"""When requests may go out: one pacer for all lanes of a run, so that a server is asked at its own
+pace.
 
-What it knows of the server's limits are the user's figures, the headers of every reply, and refusals (429).
-It spreads requests over both kinds of limit, lets nobody send while a refusal's wait lasts, and adapts how
-many requests are open: fewer at a refusal, slowly more while all goes well (additive increase,
-multiplicative decrease: Chiu and Jain 1989, Computer Networks 17:1). It sends nothing itself, and counts no
-retries.
+What it knows of the server's limits are the user's figures, the headers of every reply, and
+refusals (429). It spreads requests over both kinds of limit, lets nobody send while a refusal's
+wait lasts, and adapts how many requests are open: fewer at a refusal, slowly more while all goes
+well (additive increase, multiplicative decrease: Chiu and Jain 1989, Computer Networks 17:1). It
+sends nothing itself, and counts no retries.
 
-One limit is a bucket: it holds so much, refills steadily, and each request takes its share. A server that
-counts by windows is followed too: it says when it will be full again.
+One limit is a bucket: it holds so much, refills steadily, and each request takes its share. A
+server that counts by windows is followed too: it says when it will be full again.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ _WEIGHT = 0.5  # of a newly seen rate
 
 @dataclass(slots=True)
 class Bucket:
-    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large request went out.
+    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large request
+    went out.
 
-    full_at_s: when the server says that it is full again. heard: whether a server said what comes in.
+    full_at_s: when the server says that it is full again. heard: whether a server said what comes
+    in.
     """
 
     rate: float
@@ -59,7 +62,8 @@ class Bucket:
         return cls(quota.limit / _MINUTE_S, quota.limit, quota.limit, now_s)
 
     def wait_s(self, cost: float, now_s: float) -> float:
-        """Until a request of that cost may go out; one larger than all it holds waits until it is full."""
+        """Until a request of that cost may go out; one larger than all it holds waits until it is
+        full."""
         self._refill(now_s)
         missing = min(cost, self.capacity) - self.level
         return min(missing / self.rate, max(0.0, self.full_at_s - now_s)) if missing > 1e-9 else 0.0
@@ -76,9 +80,11 @@ class Bucket:
         self.level = min(max(self.capacity, _KEPT_S * self.rate), self.level + cost)
 
     def hear(self, quota: Quota, later: float, sent_s: float, now_s: float) -> None:
-        """What a reply says. later: what went out since its request did, at sent_s, and is not in its count.
+        """What a reply says. later: what went out since its request did, at sent_s, and is not in
+        its count.
 
-        The server counted somewhen between then and now, so its word bounds the level from both sides.
+        The server counted somewhen between then and now, so its word bounds the level from both
+        sides.
         """
         self._refill(now_s)
         self.capacity = quota.limit
@@ -95,7 +101,9 @@ class Bucket:
     def _refill(self, now_s: float) -> None:
         if now_s >= self.full_at_s:
             self.level, self.full_at_s = max(self.level, self.capacity), inf
-        self.level = max(self.level, min(self.capacity, self.level + self.rate * (now_s - self.at_s)))
+        self.level = max(
+            self.level, min(self.capacity, self.level + self.rate * (now_s - self.at_s))
+        )
         self.at_s = now_s
 
 
@@ -104,7 +112,9 @@ _FIRST_PAUSE_S = 1.0  # after a refusal that does not say for how long
 _LEAST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 60.0
 _SHORTER, _LONGER = 0.8, 1.6  # a pause after one that was long enough, and after one that was not
 _TRUSTED = 2  # refusals in a row whose word for how long to wait is taken, however short
-LONGEST_WAIT_S = 600.0  # a server that asks for more is not waited for: the trial is left for a resume
+LONGEST_WAIT_S = (
+    600.0  # a server that asks for more is not waited for: the trial is left for a resume
+)
 OUTAGE_S = 600.0  # for which a server that is not there is waited for, once it has answered
 FIRST_PATIENCE_S = 300.0  # of refusals alone since the start, before the run is left for a resume
 PATIENCE_S = 3600.0  # the same, of a server that has answered
@@ -113,8 +123,8 @@ _QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and betwee
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what was sent up
-    to it, by kind of limit."""
+    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what
+    was sent up to it, by kind of limit."""
 
     number: int
     tokens: float
@@ -134,8 +144,8 @@ class Pacer:
         left_s: Callable[[], float] = lambda: inf,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """width: the most requests open at a time. left_s: how long the run may still go on. say: is told of
-        long waits."""
+        """width: the most requests open at a time. left_s: how long the run may still go on. say:
+        is told of long waits."""
         self._most, self._width, self._open = float(width), float(width), 0
         self._left_s, self._say, self._said_s = left_s, say, -inf
         self._answered_s = monotonic()  # when the last answer came, or all began
@@ -157,7 +167,8 @@ class Pacer:
         return max(1, int(self._width))
 
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
-        """Leave to send a request of so many tokens, first come, first served; None when time is up.
+        """Leave to send a request of so many tokens, first come, first served; None when time is
+        up.
 
         Raises Unmeasured when a server's limit has no room for longer than is waited for.
         """
@@ -181,9 +192,14 @@ class Pacer:
         now = monotonic()
         held_s = max(0.0, self._servers_wait_s(tokens, now))
         if held_s > LONGEST_WAIT_S:
-            words = f"The server's rate limit leaves no room for {duration_label(held_s)}, by its last reply."
+            words = (
+                f"The server's rate limit leaves no room for {duration_label(held_s)}, by its last "
+                f"reply."
+            )
             raise Unmeasured(Failure.RATE_LIMITED, words, transient=True, retry_after_s=held_s)
-        if held_s and self._tell("the server's rate limit slows this down; ", self._held_s, held_s, now):
+        if held_s and self._tell(
+            "the server's rate limit slows this down; ", self._held_s, held_s, now
+        ):
             self._held_s = 0.0
         return held_s
 
@@ -210,7 +226,8 @@ class Pacer:
         self.ended()
 
     def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
-        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long as it takes."""
+        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long as it
+        takes."""
         now = monotonic()
         for bucket, cost in _costs((*self._given, *self._learned), ticket.tokens):
             bucket.give(cost, now)
@@ -224,12 +241,15 @@ class Pacer:
         self._refused_since_s = min(self._refused_since_s, now)
         self.ended()
         lasted = _lasted(now - self._refused_since_s)
-        self._tell(f"rate limited: {lasted}", now - self._refused_since_s, self._not_before_s - now, now)
+        self._tell(
+            f"rate limited: {lasted}", now - self._refused_since_s, self._not_before_s - now, now
+        )
         return now - self._refused_since_s < self._patience_s
 
     def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
-        """Whether to go on asking a server that is not there, although retries are used up: for a while, and
-        as long as nobody is answered. failed_s: when the request before this one failed."""
+        """Whether to go on asking a server that is not there, although retries are used up: for a
+        while, and as long as nobody is answered. failed_s: when the request before this one
+        failed."""
         now = monotonic()
         if not failure.outage or self._answered_s > failed_s:
             return False
@@ -244,7 +264,8 @@ class Pacer:
         self._tell(f"{str(failure).rstrip('.')}; {_lasted(since_s)}", since_s, wait_s, now)
 
     def _tell(self, what: str, since_s: float, wait_s: float, now: float) -> bool:
-        """Say that nothing comes, where that takes long, and not all the time; whether it was said."""
+        """Say that nothing comes, where that takes long, and not all the time; whether it was
+        said."""
         if since_s + wait_s < _QUIET_S or now - self._said_s < _SAID_EVERY_S:
             return False
         self._said_s = now
@@ -286,8 +307,8 @@ class Pacer:
                 self._learned[kind] = bucket
 
     def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
-        """How long nobody sends: as the server says, else as long as lately was enough. A server that says
-        the same too short time again and again is asked less and less often."""
+        """How long nobody sends: as the server says, else as long as lately was enough. A server
+        that says the same too short time again and again is asked less and less often."""
         doubts = self._refusals - _TRUSTED
         least_s = min(_LONGEST_PAUSE_S, _LEAST_PAUSE_S * _LONGER**doubts) if doubts > 0 else 0.0
         if failure.retry_after_s:
@@ -301,7 +322,8 @@ class Pacer:
 
 
 def _costs(buckets: Sequence[Bucket | None], tokens: float) -> list[tuple[Bucket, float]]:
-    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken of each."""
+    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken of
+    each."""
     costs = zip(buckets, cycle((1.0, tokens)), strict=False)
     return [(bucket, cost) for bucket, cost in costs if bucket is not None]
 

@@ -1,12 +1,14 @@
-"""What a run asks next, and when it ends: all that is left, haystacks where they matter, or until a verdict.
+"""What a run asks next, and when it ends: all that is left, haystacks where they matter, or until a
+verdict.
 
-`run --seek 85`: effective length by asking where it matters. An ask is a repeat of its own: its number fixes
-its documents, its needle and its depths, so that the same command goes on where another start ended. Records
-are ordinary ones. What is known follows from them alone.
+`run --seek 85`: effective length by asking where it matters. An ask is a repeat of its own: its
+number fixes its documents, its needle and its depths, so that the same command goes on where
+another start ended. Records are ordinary ones. What is known follows from them alone.
 
-`run --until no-worse-than REFERENCE:2` ends as soon as its verdict is known. It asks what the reference
-scored, in the order of a gate (`maps/sequential.py`), and hands the pairs to it in that very order, however
-answers come in. So what stopped the run is what `compare --sequential` finds in it.
+`run --until no-worse-than REFERENCE:2` ends as soon as its verdict is known. It asks what the
+reference scored, in the order of a gate (`maps/sequential.py`), and hands the pairs to it in that
+very order, however answers come in. So what stopped the run is what `compare --sequential` finds in
+it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Policy:
     goal: Goal | None = None  # what ends it early
     seeks = False  # whether it chooses what comes next by what is known
 
-    def todo(self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder) -> tuple[Trial, ...]:
+    def todo(
+        self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder
+    ) -> tuple[Trial, ...]:
         """What is to be asked of what is left, in its order."""
         return tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
 
@@ -106,14 +110,16 @@ class Goal:
         margin = float(found["margin"] or MARGIN) if found else 0.0
         if found is None or not 0 < margin <= 100:
             raise SettingsError(
-                f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than runs/base:2."
+                f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than "
+                f"runs/base:2."
             )
         return cls(found["path"], margin)
 
 
 class Until(Policy):
-    """Ends with the verdict of a gate, which hears of pairs in its own order, as far as all before them are
-    known. reference: its records by their places. Raises NeedlemapError where there is none."""
+    """Ends with the verdict of a gate, which hears of pairs in its own order, as far as all before
+    them are known. reference: its records by their places. Raises NeedlemapError where there is
+    none."""
 
     def __init__(self, spec: str) -> None:
         self.goal: Goal = Goal.of(spec)
@@ -124,7 +130,10 @@ class Until(Policy):
     def check(self, experiment: Experiment) -> None:
         """Raises SettingsError where the reference asked something else, or scored it otherwise."""
         path, theirs = self.goal.path, ruled(RunFolder(self.goal.path).about()["scorer"])
-        ours, advice = scorer_about(experiment.scorer), f"Ask exactly its prompts: --prompts-of {path}"
+        ours, advice = (
+            scorer_about(experiment.scorer),
+            f"Ask exactly its prompts: --prompts-of {path}",
+        )
         if theirs != ours:
             raise SettingsError(
                 f"'{path}' is scored otherwise: {phrase({'scorer': (theirs, ours)})}. {advice}"
@@ -134,15 +143,18 @@ class Until(Policy):
         if not shared:
             raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
         found = self.reference
-        if unlike := [place for place in shared if not asks_same(trials[place].prompt, found[place].prompt)]:
+        if unlike := [
+            place for place in shared if not asks_same(trials[place].prompt, found[place].prompt)
+        ]:
             raise SettingsError(
-                f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so they "
+                f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so "
+                f"they "
                 f"cannot be paired. {advice}"
             )
 
     def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
-        """The trials that the reference scored, as they are asked: layer by layer, each where it first
-        comes."""
+        """The trials that the reference scored, as they are asked: layer by layer, each where it
+        first comes."""
         known = scored_places(self.reference)
         found = {place: trial for trial in trials for place in _places(trial) if place in known}
         made, seen = list[list[Trial]](), set[str]()
@@ -152,7 +164,9 @@ class Until(Policy):
             seen |= here.keys()
         return [layer for layer in made if layer]
 
-    def todo(self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder) -> tuple[Trial, ...]:
+    def todo(
+        self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder
+    ) -> tuple[Trial, ...]:
         """Nothing where the verdict is known. Raises SettingsError as `check` does."""
         self.check(experiment)
         known = folder.records() if folder.exists and len(left) < len(experiment.trials) else ()
@@ -170,15 +184,22 @@ class Until(Policy):
         self._begin(experiment, folder.records(), todo)
         return self.hear
 
-    def _begin(self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]) -> None:
+    def _begin(
+        self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]
+    ) -> None:
         """Take up what earlier starts recorded, and wait for what is to be asked."""
         self._stands = {trial.asked: _places(trial) for trial in experiment.trials}
         self._waiting = {place for trial in todo for place in _places(trial)}
-        self._found = {place: each for each in latest_records(before) for place in self._places(each)}
+        self._found = {
+            place: each for each in latest_records(before) for place in self._places(each)
+        }
         wanted = set(chain.from_iterable(self._stands.values()))
         layers = interleaved(scored_places(self.reference)).values()
         self._order = [
-            place for layer in reversed(list(layers)) for place in reversed(layer) if place in wanted
+            place
+            for layer in reversed(list(layers))
+            for place in reversed(layer)
+            if place in wanted
         ]
         self._gate, self._seen = Gate(self.goal.margin / 100), set[Hashable]()
         self._advance()
@@ -207,7 +228,8 @@ class Until(Policy):
 
 
 def _places(trial: Trial) -> tuple[Place, ...]:
-    """All that a trial stands for; nothing for one that is asked a second time, which no gate counts."""
+    """All that a trial stands for; nothing for one that is asked a second time, which no gate
+    counts."""
     return () if trial.second else places_of(trial)
 
 
@@ -221,24 +243,31 @@ class Seeker(Policy):
 
     def __init__(self, settings: Settings) -> None:
         if settings.mode not in ("exact", "single"):
-            raise SettingsError(f"--seek asks haystacks one by one: leave --mode {settings.mode} out.")
+            raise SettingsError(
+                f"--seek asks haystacks one by one: leave --mode {settings.mode} out."
+            )
         if settings.until:
             raise SettingsError("--seek and --until both choose what is asked. Give one.")
         self.settings, self._resolved = settings, resolve(settings)
         if self._resolved.ready or lender_of(settings) is not None:
-            raise SettingsError("--seek makes its own prompts, and these exist already. Leave --seek out.")
+            raise SettingsError(
+                "--seek makes its own prompts, and these exist already. Leave --seek out."
+            )
         self.axis = axis_of(settings.lengths, settings.depths)
         self._resumed = False
 
     def next(self, folder: RunFolder) -> Experiment | None:
-        """The next haystacks: first those that an earlier start left unfinished; None when it is known."""
+        """The next haystacks: first those that an earlier start left unfinished; None when it is
+        known."""
         known = folder.exists and not is_unanswered(folder)
         records = latest_records(folder.records()) if known else []
         asks = _asks_of(folder.about()["cells"]) if known else {}
         if not self._resumed:
             self._resumed = True
             scored = {place_of(each) for each in records if each.scored}
-            left = {number: grid for number, grid in asks.items() if not _cells(number, grid) <= scored}
+            left = {
+                number: grid for number, grid in asks.items() if not _cells(number, grid) <= scored
+            }
             if left:
                 return self._experiment(left)
         return self._next(records, max(asks, default=-1) + 1)
@@ -255,7 +284,9 @@ class Seeker(Policy):
         if not counts.any():
             return None
         lengths = np.repeat(self.axis.lengths, counts).tolist()
-        return self._experiment({at: self._grid(at, length) for at, length in enumerate(lengths, number)})
+        return self._experiment(
+            {at: self._grid(at, length) for at, length in enumerate(lengths, number)}
+        )
 
     def finished(self, folder: RunFolder) -> Experiment:
         """Of a run that is known, its first haystack: all of it is scored."""
@@ -263,8 +294,8 @@ class Seeker(Policy):
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _grid(self, number: int, length: int) -> Grid:
-        """One depth in each part of the depths, whole hundredths of them: so cells come again, and it is seen
-        whether their hits and misses do."""
+        """One depth in each part of the depths, whole hundredths of them: so cells come again, and
+        it is seen whether their hits and misses do."""
         random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
         low, wide = depths[0], depths[-1] - depths[0]
         steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
@@ -282,7 +313,9 @@ def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, Grid]:
     for length, depth, repeats in cells:
         for number in repeats:
             depths[number, length].append(depth)
-    return {number: Grid((length,), tuple(each)) for (number, length), each in sorted(depths.items())}
+    return {
+        number: Grid((length,), tuple(each)) for (number, length), each in sorted(depths.items())
+    }
 
 
 def _cells(number: int, grid: Grid) -> set[Place]:
@@ -290,6 +323,7 @@ def _cells(number: int, grid: Grid) -> set[Place]:
 
 
 def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
-    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind of model."""
+    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind of
+    model."""
     axis, threshold = Seeker(settings).axis, float(settings.seek or 0) / 100
     return tokens_by_kind(axis, threshold, settings.within / 100)

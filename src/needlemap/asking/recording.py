@@ -1,7 +1,7 @@
 """From a trial and what came of it to its record.
 
-A needle is kept as it stands in its prompt, with the context's letters either side of it: a few slices of
-the prompt's spans. The context itself, which may be long, is never joined or decoded.
+A needle is kept as it stands in its prompt, with the context's letters either side of it: a few
+slices of the prompt's spans. The context itself, which may be long, is never joined or decoded.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _BYTES = 4 * (LETTERS + 1)  # as many characters at least, and one that may be c
 
 
 def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord, ...]:
-    """What a record keeps of a prompt's needles: depths, place, and of the first few their text and up to
-    LETTERS characters of the context before and after it. needles: their texts, as the task gave them.
+    """What a record keeps of a prompt's needles: depths, place, and of the first few their text and
+    up to LETTERS characters of the context before and after it. needles: their texts, as the task
+    gave them.
 
-    before + text + after is a slice of the prompt's context; other needles in it are part of that text. A
-    space that was put behind a needle, to keep two words apart, belongs to what comes after it.
+    before + text + after is a slice of the prompt's context; other needles in it are part of that
+    text. A space that was put behind a needle, to keep two words apart, belongs to what comes after
+    it.
     """
     spans, told = prompt.context_spans, needles[: min(_SHOWN, len(prompt.needles))]
     return tuple(
@@ -42,7 +44,11 @@ def needle_records(prompt: Prompt, needles: Sequence[str]) -> tuple[NeedleRecord
             meant=placed.meant,
             realised=placed.realised,
             byte=placed.byte,
-            **({} if needle is None else _around(spans, placed.byte, _end(spans, placed.byte, needle))),
+            **(
+                {}
+                if needle is None
+                else _around(spans, placed.byte, _end(spans, placed.byte, needle))
+            ),
         )
         for placed, needle in zip_longest(prompt.needles, told)
     )
@@ -55,7 +61,8 @@ def _around(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
 
 
 def _end(spans: Sequence[Span], start: int, needle: str) -> int:
-    """Where the needle that starts at that byte ends: with its span, but for a space put behind it."""
+    """Where the needle that starts at that byte ends: with its span, but for a space put behind
+    it."""
     begin, span = next(row for row in _placed(spans) if row[0] <= start < row[0] + len(row[1].data))
     spaced = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
     return begin + len(span.data) - spaced
@@ -63,7 +70,9 @@ def _end(spans: Sequence[Span], start: int, needle: str) -> int:
 
 def _bytes(spans: Sequence[Span], start: int, stop: int) -> bytes:
     """The context's bytes from start to stop, as far as there are any."""
-    return b"".join([span.data[max(0, start - at) : max(0, stop - at)] for at, span in _placed(spans)])
+    return b"".join(
+        [span.data[max(0, start - at) : max(0, stop - at)] for at, span in _placed(spans)]
+    )
 
 
 def _placed(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
@@ -75,14 +84,17 @@ def _placed(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
 
 
 def _text(data: bytes) -> str:
-    """As `Prompt.context_text` has it: half a character (presets that follow older tools) is U+FFFD."""
+    """As `Prompt.context_text` has it: half a character (presets that follow older tools) is
+    U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
 LONGEST_THINKING = 20_000  # characters
 NONE_UNREAD = UnreadRecord(prompt_tokens=0, usd=0.0)
 _CUT = "\n[...]\n"
-_SHOWN = 32  # needles of a trial whose text and surroundings are kept; of others only where they stand
+_SHOWN = (
+    32  # needles of a trial whose text and surroundings are kept; of others only where they stand
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +149,9 @@ class RecordMaker:
         }
 
     def _answered(self, trial: Trial, answer: Answer) -> dict[str, Any]:
-        prompt_tokens = trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        prompt_tokens = (
+            trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
+        )
         return {
             "answer": answer.text if answer.forced is None else None,
             "logprobs": answer.logprobs,
@@ -148,7 +162,9 @@ class RecordMaker:
             "completion_tokens": answer.completion_tokens,
             "thinking_tokens": answer.thinking_tokens,
             "usage": dict(answer.usage),
-            "usd": self.prices.usd(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0),
+            "usd": self.prices.usd(
+                prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0
+            ),
             "latency_s": round(answer.latency_s, 4),
             "answered_by": answer.model,
         }
@@ -200,7 +216,9 @@ def answer_of(record: Record) -> Answer:
 def scored_anew(asked: Record, scored: Record) -> Record:
     """An answer's record with another score: what asking it cost and took stays as it was."""
     new = ("key", "asked", "scorer", "score", "failure", "error", "finished_at")
-    return asked.model_copy(update={"rescored": True} | {name: getattr(scored, name) for name in new})
+    return asked.model_copy(
+        update={"rescored": True} | {name: getattr(scored, name) for name in new}
+    )
 
 
 def prompt_record(trial: Trial) -> PromptRecord:

@@ -1,12 +1,13 @@
-"""What is left of a run that was begun, whether it is the run that is wanted, and another run's prompts.
+"""What is left of a run that was begun, whether it is the run that is wanted, and another run's
+prompts.
 
-In what two runs differ is told by what run.json says of each, prompts are compared by hash: elsewhere. A
-run of which nothing was answered, as after a slip in a model's name, is worth nothing: its folder is taken
-over by one with other settings.
+In what two runs differ is told by what run.json says of each, prompts are compared by hash:
+elsewhere. A run of which nothing was answered, as after a slip in a model's name, is worth nothing:
+its folder is taken over by one with other settings.
 
-`--prompts-of RUN` asks exactly the prompts of another run, of another model. They are built from RUN's
-settings, and checked by the hashes in its records. Of RUN's folder run.json and the records are read, once;
-what builds prompts is kept in the new run's own settings, which need RUN no more.
+`--prompts-of RUN` asks exactly the prompts of another run, of another model. They are built from
+RUN's settings, and checked by the hashes in its records. Of RUN's folder run.json and the records
+are read, once; what builds prompts is kept in the new run's own settings, which need RUN no more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
     from needlemap.trials.resolve import Resolved
 
 
-GRID_MODES = ("bins", "lattice")  # the whole grid decides where needles go, so the first start fixes it
+GRID_MODES = (
+    "bins",
+    "lattice",
+)  # the whole grid decides where needles go, so the first start fixes it
 # Settings that whoever asks another run's prompts says: no prompt hangs on them.
 _ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("lent"))
 
@@ -50,8 +54,8 @@ class AnotherRun(NeedlemapError):
 
 
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:
-    """The trials that a folder has no score of; all, where it is to be taken over. Raises NeedlemapError when
-    it holds another run."""
+    """The trials that a folder has no score of; all, where it is to be taken over. Raises
+    NeedlemapError when it holds another run."""
     try:
         return _left(folder, experiment)
     except AnotherRun:
@@ -70,7 +74,8 @@ def is_replaced(folder: RunFolder, wanted: Experiment) -> bool:
 
 
 def set_aside(folder: RunFolder) -> None:
-    """Leave a folder that is taken over without its run; what failed in it stays under other names."""
+    """Leave a folder that is taken over without its run; what failed in it stays under other
+    names."""
     for file in [*records_files(folder.path), *folder.path.glob(CLOSED_BOOK)]:
         file.replace(file.with_name(f"replaced-{file.name}"))
     (folder.path / RUN_FILE).unlink()
@@ -82,7 +87,9 @@ def is_unanswered(folder: RunFolder) -> bool:
     if "imported" in about:
         return False
     closed = folder.path / CLOSED_BOOK
-    for record in chain(folder.every_record(), folder.records_in(closed, about) if closed.exists() else ()):
+    for record in chain(
+        folder.every_record(), folder.records_in(closed, about) if closed.exists() else ()
+    ):
         if record.answer is not None or record.score is not None:
             return False
     return not folder.left_out.notes()
@@ -92,21 +99,28 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     if not folder.exists:
         if any(folder.path.glob("records-*.jsonl")):
             raise NeedlemapError(
-                f"'{folder.path}' holds records but no run.json, so nobody knows of what run. Put run.json "
+                f"'{folder.path}' holds records but no run.json, so nobody knows of what run. Put "
+                f"run.json "
                 f"back, or give another folder with -o."
             )
         return list(experiment.trials)
     check_same(folder, experiment)
-    trials = {(place, trial.second): trial for trial in experiment.trials for place in places_of(trial)}
+    trials = {
+        (place, trial.second): trial for trial in experiment.trials for place in places_of(trial)
+    }
     now, done = scorer_about(experiment.scorer), set()
     for record in folder.records():
         trial = trials.get((place_of(record), record.second))
-        if is_ruled_otherwise(scorer_of(record), now) and (trial is None or record.asked == trial.asked):
+        if is_ruled_otherwise(scorer_of(record), now) and (
+            trial is None or record.asked == trial.asked
+        ):
             continue
         if trial is not None and record.key != trial.key:
             raise AnotherRun(
-                f"'{folder.path}' holds answers to other prompts ({first_at(place_of(record))}): the "
-                f"haystack, a template, the model's weights or needlemap itself changed since. Give another "
+                f"'{folder.path}' holds answers to other prompts ({first_at(place_of(record))}): "
+                f"the "
+                f"haystack, a template, the model's weights or needlemap itself changed since. "
+                f"Give another "
                 f"folder with -o."
             )
         if record.scored:
@@ -121,7 +135,8 @@ def first_at(place: Place) -> str:
 
 
 def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
-    """Raises AnotherRun when a folder's run asks something else: two mixed would make a false map."""
+    """Raises AnotherRun when a folder's run asks something else: two mixed would make a false
+    map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
     if theirs["schema"] < SCHEMA and "imported" not in theirs:
         raise _of_before(folder, theirs)
@@ -130,7 +145,9 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     differing = [
         name
         for name, value in theirs["settings"].items()
-        if name not in free and name in ours and _meant(name, ours[name], ours) != _meant(name, value, ours)
+        if name not in free
+        and name in ours
+        and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
     if (theirs["settings"].get("seek") is None) != (ours["seek"] is None):
         differing.append("seek")
@@ -145,7 +162,8 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         scoring = f" To score its answers anew: {how_to_score(str(folder.path), scorers[1])}"
         advice = scoring if differing == ["scorer"] else ""
         raise AnotherRun(
-            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was {was!r}, "
+            f"'{folder.path}' holds a run with other settings: {', '.join(differing)} ({name} was "
+            f"{was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
         )
 
@@ -154,9 +172,12 @@ def _of_before(folder: RunFolder, about: About) -> AnotherRun:
     """What to do with a folder whose trials have keys of an earlier kind."""
     path = shlex.quote(folder.given)
     return AnotherRun(
-        f"'{folder.path}' was begun by needlemap {about['needlemap']}, whose trials have other keys (schema "
-        f"{about['schema']}, now {SCHEMA}), so it cannot be gone on with. Give another folder with -o, which "
-        f"asks all anew. What it holds can still be read and scored anew: needlemap report {path}, needlemap "
+        f"'{folder.path}' was begun by needlemap {about['needlemap']}, whose trials have other "
+        f"keys (schema "
+        f"{about['schema']}, now {SCHEMA}), so it cannot be gone on with. Give another folder with "
+        f"-o, which "
+        f"asks all anew. What it holds can still be read and scored anew: needlemap report {path}, "
+        f"needlemap "
         f"score {path} --scorer NAME"
     )
 
@@ -167,20 +188,24 @@ def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def scorer_about(scorer: Scorer) -> dict[str, Any]:
-    """A scorer's name, resolved options and rule, as run.json holds them: what was typed may differ."""
+    """A scorer's name, resolved options and rule, as run.json holds them: what was typed may
+    differ."""
     options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
     return {"name": scorer.name, "options": options, "rule": rule_of(scorer)}
 
 
 def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
-    """By `asked`, the last record of each answer: one whose scoring failed, or that was scored by another
-    rule, is scored again, not asked for. records: every one of a folder."""
-    return {record.asked: record for record in records if record.answer is not None and record.asked}
+    """By `asked`, the last record of each answer: one whose scoring failed, or that was scored by
+    another rule, is scored again, not asked for. records: every one of a folder."""
+    return {
+        record.asked: record for record in records if record.answer is not None and record.asked
+    }
 
 
 def with_lent_prompts(chosen: Chosen, trusted: bool = False) -> Chosen:
-    """A run with one family, with all that builds prompts as the named run has it. trusted: follow that run,
-    though another machine began it. Several families are refused when they are prepared."""
+    """A run with one family, with all that builds prompts as the named run has it. trusted: follow
+    that run, though another machine began it. Several families are refused when they are
+    prepared."""
     if chosen.suite:
         return chosen
     return replace(chosen, families={"": with_prompts_of(chosen.first, trusted)})
@@ -189,8 +214,8 @@ def with_lent_prompts(chosen: Chosen, trusted: bool = False) -> Chosen:
 def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
     """Settings with all that builds prompts as the named run has it.
 
-    Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings that would
-    make other prompts.
+    Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings
+    that would make other prompts.
     """
     if not isinstance(settings.prompts_of, str) or not settings.prompts_of:
         return settings
@@ -198,7 +223,9 @@ def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
     check_origin(folder, trusted)
     about = RunFolder(folder).about()
     if "imported" in about:
-        raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none can be asked.")
+        raise NeedlemapError(
+            f"'{folder}' was imported: its prompts are not known, so none can be asked."
+        )
     theirs = checked(about["settings"], str(folder / RUN_FILE))
     lengths = _part(settings, theirs)
     _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
@@ -211,7 +238,8 @@ def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
 
 
 def check_lent(experiment: Experiment) -> None:
-    """Raises NeedlemapError where a prompt is not the one that the other run's record has the hash of.
+    """Raises NeedlemapError where a prompt is not the one that the other run's record has the hash
+    of.
 
     Nothing is checked where that run is gone: a run that was begun has keys of its own.
     """
@@ -219,10 +247,15 @@ def check_lent(experiment: Experiment) -> None:
     folder = RunFolder(lender.run) if isinstance(lender, Lender) else None
     if folder is None or not folder.exists:
         return
-    built = {place: trial.prompt.sha256 for trial in experiment.trials for place in places_of(trial)}
+    built = {
+        place: trial.prompt.sha256 for trial in experiment.trials for place in places_of(trial)
+    }
     for record in folder.records():
         place = place_of(record)
-        if record.prompt is not None and built.get(place, record.prompt.sha256) != record.prompt.sha256:
+        if (
+            record.prompt is not None
+            and built.get(place, record.prompt.sha256) != record.prompt.sha256
+        ):
             raise NeedlemapError(
                 f"The prompts of '{folder.path}' cannot be built again ({first_at(place)}): the "
                 f"haystack, needlemap or a library changed."
@@ -230,8 +263,8 @@ def check_lent(experiment: Experiment) -> None:
 
 
 def _part(settings: Settings, theirs: Settings) -> dict[str, Any]:
-    """The lengths, where these are only some of the other run's; they build its prompts if no prompt hangs on
-    the whole grid."""
+    """The lengths, where these are only some of the other run's; they build its prompts if no
+    prompt hangs on the whole grid."""
     default = Settings.model_fields["lengths"].default
     if settings.lengths in (default, theirs.lengths) or theirs.mode in GRID_MODES:
         return {}
@@ -240,7 +273,8 @@ def _part(settings: Settings, theirs: Settings) -> dict[str, Any]:
 
 
 def _refuse(settings: Settings, theirs: Settings) -> None:
-    """Raises SettingsError for a setting that says otherwise than the run whose prompts are asked."""
+    """Raises SettingsError for a setting that says otherwise than the run whose prompts are
+    asked."""
     default = {name: field.default for name, field in Settings.model_fields.items()}
     item = DEFAULT_ITEMS[settings.language]
     some = "" if theirs.mode in GRID_MODES else ", or give some of these"
@@ -249,6 +283,7 @@ def _refuse(settings: Settings, theirs: Settings) -> None:
         known = (default[name], item.get(name), getattr(theirs, name))
         if name not in _ASKER and name != "prompts_of" and value not in known:
             raise SettingsError(
-                f"--prompts-of asks prompts as they are, and their run has {name} {getattr(theirs, name)!r}. "
+                f"--prompts-of asks prompts as they are, and their run has {name} "
+                f"{getattr(theirs, name)!r}. "
                 f"Leave --{name.replace('_', '-')} out{some if name == 'lengths' else ''}."
             )

@@ -1,7 +1,8 @@
-"""Asking again after a passing failure: exponential backoff with jitter, or as long as the server asks.
+"""Asking again after a passing failure: exponential backoff with jitter, or as long as the server
+asks.
 
-A rate limit is no failure: it is waited for (see `pacer.py`), and counts as no retry. One answer's score is
-asked for again in the same way; what these requests cost counts too.
+A rate limit is no failure: it is waited for (see `pacer.py`), and counts as no retry. One answer's
+score is asked for again in the same way; what these requests cost counts too.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _LONGEST_OUTAGE_BACKOFF_S = 15.0  # a server may be back any moment
 async def attempts(
     ask: Callable[[], Awaitable[T]], retries: int, pacer: Pacer | None = None, tokens: float = 0.0
 ) -> tuple[T, int]:
-    """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on it.
+    """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on
+    it.
 
-    A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`. pacer: says
-    when to send, default at once. tokens: what the request may take of a limit.
+    A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
+    pacer: says when to send, default at once. tokens: what the request may take of a limit.
     """
     pacer, failed, failed_s = pacer or Pacer(), 0, inf
     last = Unmeasured(Failure.SKIPPED, "Not sent: the run's time was up.")
@@ -70,7 +72,8 @@ async def attempts(
 
 
 async def _paced(ask: Callable[[], Awaitable[T]], pacer: Pacer, ticket: Ticket) -> T:
-    """Ask once, and tell the pacer how it ended; it hears of a passing rate limit from the caller."""
+    """Ask once, and tell the pacer how it ended; it hears of a passing rate limit from the
+    caller."""
     try:
         said = await ask()
     except Unmeasured as failure:
@@ -81,7 +84,11 @@ async def _paced(ask: Callable[[], Awaitable[T]], pacer: Pacer, ticket: Ticket) 
         pacer.ended()
         raise
     if isinstance(said, Answer):
-        used = None if said.prompt_tokens is None else said.prompt_tokens + (said.completion_tokens or 0)
+        used = (
+            None
+            if said.prompt_tokens is None
+            else said.prompt_tokens + (said.completion_tokens or 0)
+        )
         pacer.answered(ticket, said.allowance, used)
     else:
         pacer.answered(ticket)
@@ -93,8 +100,8 @@ def _passing(failure: Unmeasured) -> bool:
 
 
 def _wait_s(failure: Unmeasured, attempt: int) -> float:
-    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter"), up
-    to 15 for one that is not there.
+    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter"),
+    up to 15 for one that is not there.
 
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """

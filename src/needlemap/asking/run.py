@@ -1,8 +1,8 @@
 """A run from start to end: one family after the other, with one model and one budget.
 
-A family's prompts are built when its turn comes and let go of when it is done, so that many families need
-no more memory, and their first request waits no longer, than few. What is wrong with any of several is
-looked for before the first is asked.
+A family's prompts are built when its turn comes and let go of when it is done, so that many
+families need no more memory, and their first request waits no longer, than few. What is wrong with
+any of several is looked for before the first is asked.
 
 Also from ordinary code, where a loop may run already, as in a notebook's cell: `run_coroutine`.
 """
@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 
 class Face:
-    """Hears how the asking goes, family by family, named '' in a run with one; this one shows nothing."""
+    """Hears how the asking goes, family by family, named '' in a run with one; this one shows
+    nothing."""
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """A family is about to be asked. model: None where all its answers are known."""
@@ -57,12 +58,14 @@ class Face:
         """Nothing of a family is left to ask."""
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """A family cannot be asked, for what only building all its prompts showed: the others can."""
+        """A family cannot be asked, for what only building all its prompts showed: the others
+        can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How many trials a family has, and how many of them are scored; None where only its prompts tell."""
+    """How many trials a family has, and how many of them are scored; None where only its prompts
+    tell."""
 
     trials: int | None
     scored: int | None
@@ -72,8 +75,8 @@ class Ahead:
 class Asking:
     """What is to be asked, when nothing is known to be wrong with any family.
 
-    ahead: of several families what is known of each. opened, model: of a run with one, as its turn comes at
-    once; no model where nothing is left to ask it.
+    ahead: of several families what is known of each. opened, model: of a run with one, as its turn
+    comes at once; no model where nothing is left to ask it.
     """
 
     families: Families
@@ -93,7 +96,9 @@ class Asking:
         if any(settings.until for settings in chosen.families.values()):
             whole = f"run it whole, then: needlemap compare REFERENCE {path} --sequential"
             both = f"needlemap ab suite:{chosen.suite}"
-            raise SettingsError(f"--until stops one family. Of a suite {whole}. Or {both}, which stops.")
+            raise SettingsError(
+                f"--until stops one family. Of a suite {whole}. Or {both}, which stops."
+            )
         ahead = []
         for name, settings in chosen.families.items():
             try:
@@ -105,10 +110,11 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one of several runs may use of limits that hold for all of them: an equal part of what is left.
+    """What one of several runs may use of limits that hold for all of them: an equal part of what
+    is left.
 
-    beside: the folders of the others' families. of: how many runs are not whole yet, from this one on.
-    started_s: since when time counts, by the monotonic clock.
+    beside: the folders of the others' families. of: how many runs are not whole yet, from this one
+    on. started_s: since when time counts, by the monotonic clock.
     """
 
     beside: tuple[Path, ...]
@@ -127,7 +133,8 @@ def share_out(each: Mapping[str, Chosen], path: Path, started_s: float) -> dict[
         try:
             check_price(chosen.first)
             ahead = [
-                look_ahead(settings, path / name / family) for family, settings in chosen.families.items()
+                look_ahead(settings, path / name / family)
+                for family, settings in chosen.families.items()
             ]
         except NeedlemapError as error:
             raise NeedlemapError(f"Model '{chosen.first.model}': {error}") from None
@@ -142,19 +149,23 @@ def share_out(each: Mapping[str, Chosen], path: Path, started_s: float) -> dict[
 
 
 async def try_servers(each: Iterable[Chosen]) -> None:
-    """Reach for every model that a server has, so far as no request is needed. Raises NeedlemapError, as for
-    a key that is missing."""
+    """Reach for every model that a server has, so far as no request is needed. Raises
+    NeedlemapError, as for a key that is missing."""
     for chosen in each:
         settings = chosen.first
-        if find_backend(settings.backend).traits(settings.model_name, model_options(settings)).remote:
+        if (
+            find_backend(settings.backend)
+            .traits(settings.model_name, model_options(settings))
+            .remote
+        ):
             await make_model(settings).close()
 
 
 async def ask_families(
     asking: Asking, face: Face, make: MakeModel = make_model, share: Share | None = None
 ) -> dict[str, Outcome]:
-    """Ask the families that are not whole yet, in their order, until one ends as all others would; how the
-    asking of each ended. share: of a run beside others. Raises NeedlemapError."""
+    """Ask the families that are not whole yet, in their order, until one ends as all others would;
+    how the asking of each ended. share: of a run beside others. Raises NeedlemapError."""
     folder = asking.families
     paths = [folder.folder(name) for name in folder.names]
     turns = Turns(face, paths, make, asking.model, share)
@@ -181,7 +192,8 @@ async def _turn(asking: Asking, name: str, settings: Settings, turns: Turns) -> 
 
 
 class Turns:
-    """Asks one experiment after the other of one model, which is made when the first of them needs it.
+    """Asks one experiment after the other of one model, which is made when the first of them needs
+    it.
 
     paths: the folders of all that share the limits; what the others have spent counts.
     """
@@ -219,7 +231,9 @@ class Turns:
         """With its part of what the others leave of the limits."""
         settings, share = session.experiment.settings, self._share
         limited = settings.limit_usd is not None or settings.limit_tokens is not None
-        others = [path for path in (*self.paths, *share.beside) if limited and path != session.folder.path]
+        others = [
+            path for path in (*self.paths, *share.beside) if limited and path != session.folder.path
+        ]
         return replace(session, budget=spent_in(settings, others, share.started_s).part(share.of))
 
     async def _asked(self, name: str, session: Session) -> Outcome:
@@ -233,7 +247,8 @@ class Turns:
 
 
 def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
-    """The limits of several runs, and what all their starts have spent together; of the time, since then."""
+    """The limits of several runs, and what all their starts have spent together; of the time, since
+    then."""
     budget = Budget.of(settings, started_s)
     for folder in folders:
         budget.read(RunFolder(folder))
@@ -243,8 +258,8 @@ def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | Non
 def look_ahead(settings: Settings, path: Path) -> Ahead:
     """Find what is wrong by building one prompt of the shortest length and one of the longest.
 
-    That much finds a source that is missing or too short, a question that does not fit, a word that the
-    haystack holds, and a folder of another run. Raises NeedlemapError.
+    That much finds a source that is missing or too short, a question that does not fit, a word that
+    the haystack holds, and a folder of another run. Raises NeedlemapError.
     """
     resolved, folder = resolve(settings), RunFolder(path)
     if folder.exists and not is_unanswered(folder):
@@ -259,13 +274,20 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
 
 
 def _sampled(resolved: Resolved) -> Settings:
-    """Settings of a run's corners, at their places in the whole; prompts that exist already are all read."""
+    """Settings of a run's corners, at their places in the whole; prompts that exist already are all
+    read."""
     settings, grid = resolved.settings, resolved.grid
     if resolved.ready:
         return settings
     mode = "exact" if settings.mode in GRID_MODES else settings.mode
     lengths, depths = sorted({min(grid.lengths), max(grid.lengths)}), [setting(grid.depths[0])]
-    corners = {"lengths": lengths, "depths": depths, "repeats": 1, "depth_rounding": "none", "mode": mode}
+    corners = {
+        "lengths": lengths,
+        "depths": depths,
+        "repeats": 1,
+        "depth_rounding": "none",
+        "mode": mode,
+    }
     corners |= {"seek": None}
     return settings.model_copy(update=corners)
 
@@ -287,7 +309,8 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its own."""
+    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its
+    own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -307,8 +330,8 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there, and waits
-    until it has put its things away."""
+    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there,
+    and waits until it has put its things away."""
     with _other_loop() as loop:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:

@@ -1,6 +1,7 @@
 """A run from start to end: prepare, look what is done already, ask the rest, keep everything.
 
-The same call again resumes: trials that were scored are not asked twice, those that failed are asked again.
+The same call again resumes: trials that were scored are not asked twice, those that failed are
+asked again.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 @dataclass(frozen=True)
 class Session:
-    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were scored.
+    """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were
+    scored.
 
-    budget: what may be spent and, once it runs, what was. policy: what is asked of it, and what after it.
+    budget: what may be spent and, once it runs, what was. policy: what is asked of it, and what
+    after it.
     """
 
     experiment: Experiment
@@ -70,12 +73,16 @@ class Session:
     def next(self) -> Session | None:
         """What comes behind it; None where nothing does."""
         experiment = self.policy.next(RunFolder(self.folder.path))
-        return None if experiment is None else Session.open(experiment, self.folder.path, self.policy)
+        return (
+            None if experiment is None else Session.open(experiment, self.folder.path, self.policy)
+        )
 
     @classmethod
-    def open(cls, experiment: Experiment, path: str | Path, policy: Policy | None = None) -> Session:
-        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds another run,
-        SettingsError when a limit in dollars cannot hold."""
+    def open(
+        cls, experiment: Experiment, path: str | Path, policy: Policy | None = None
+    ) -> Session:
+        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds
+        another run, SettingsError when a limit in dollars cannot hold."""
         check_judge(experiment)
         check_lent(experiment)
         folder = RunFolder(path)
@@ -95,7 +102,11 @@ class Session:
     def asks(self) -> bool:
         """Whether the model is needed for what is left."""
         closed_book = to_be_scored(closed_book_records(self.folder))
-        unknown = [trial for trial in unasked(self.experiment, self.folder) if trial.asked not in closed_book]
+        unknown = [
+            trial
+            for trial in unasked(self.experiment, self.folder)
+            if trial.asked not in closed_book
+        ]
         return bool(self.unanswered or unknown)
 
     @property
@@ -125,7 +136,8 @@ class Session:
             writer = stack.enter_context(closing(Writer(self.folder)))
             if is_replaced(self.folder, self.experiment):
                 set_aside(self.folder)
-            # Once more, now that nobody else writes: another run may have ended between `open` and here.
+            # Once more, now that nobody else writes: another run may have ended between `open` and
+            # here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             if isinstance(model, Replicas):
                 await model.open(len(left), watcher.told, watcher.said)
@@ -162,14 +174,15 @@ class Session:
         return budget
 
     def most(self, trials: Iterable[Trial]) -> Reserved:
-        """What trials may take at most, judges not counted. Likelihoods are read without an answer."""
+        """What trials may take at most, judges not counted. Likelihoods are read without an
+        answer."""
         weighed = self.experiment.scorer.weighs
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
     def _limited(self, walk: Iterable[Trial]) -> bool:
-        """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share across
-        lengths keep to their walk under it."""
+        """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share
+        across lengths keep to their walk under it."""
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return timed or self.budget.cuts(self.most(walk))
@@ -185,8 +198,8 @@ def open_session(settings: Settings, path: str | Path) -> Session:
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:
-    """Open what a scorer needs, until the stack is left. One that lacks something says so before anything is
-    paid: it scores an empty answer to the trial. Raises NeedlemapError."""
+    """Open what a scorer needs, until the stack is left. One that lacks something says so before
+    anything is paid: it scores an empty answer to the trial. Raises NeedlemapError."""
     if scorer.asks:
         scorer.open()
         stack.push_async_callback(scorer.close)
@@ -233,7 +246,8 @@ def check_price(settings: Settings) -> None:
     known = Prices.of(settings).usd(1000, 0, 1) is not None
     if settings.limit_usd is not None and not known:
         raise SettingsError(
-            f"No price is known for '{settings.model}', so --limit-usd cannot hold. Give --prices input=USD "
+            f"No price is known for '{settings.model}', so --limit-usd cannot hold. Give --prices "
+            f"input=USD "
             f"--prices output=USD (per million tokens), or use --limit-tokens."
         )
 
@@ -246,13 +260,15 @@ def check_judge(experiment: Experiment) -> None:
     if scorer.most_usd(experiment.trials[0].item.reference, settings.max_answer_tokens) is None:
         raise SettingsError(
             "No price is known for the judge, so --limit-usd cannot hold. Give --scorer-options "
-            "'prices={input: USD, output: USD}' (per million tokens; 0 where it costs nothing), or use "
+            "'prices={input: USD, output: USD}' (per million tokens; 0 where it costs nothing), or "
+            "use "
             "--limit-tokens."
         )
 
 
 def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> dict[str, Any]:
-    """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is to have.
+    """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is
+    to have.
 
     Cells of earlier starts stay.
     """
@@ -270,13 +286,21 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         "needlemap": __version__,
         "created": before.get("created") or datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "packages": dict(filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))),
+        "packages": dict(
+            filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))
+        ),
         "identity": run_hash(experiment.settings),
         "settings": settings,
-        "tokenizer": {"name": experiment.tokenizer.name, "fingerprint": experiment.tokenizer.fingerprint},
+        "tokenizer": {
+            "name": experiment.tokenizer.name,
+            "fingerprint": experiment.tokenizer.fingerprint,
+        },
         "scorer": scorer_about(experiment.scorer),
         "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
-        "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(expected.items())],
+        "cells": [
+            [length, depth, sorted(repeats)]
+            for (length, depth), repeats in sorted(expected.items())
+        ],
         **({"shared": shared} if (shared := _shared(experiment, folder, before)) else {}),
         **({"notes": list(experiment.notes)} if experiment.notes else {}),
         **({"depthless": True} if experiment.task.depthless else {}),
@@ -289,8 +313,8 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
 def _shared(
     experiment: Experiment, folder: RunFolder, before: Mapping[str, Any]
 ) -> dict[str, list[tuple[int, float, int]]]:
-    """By a trial's `asked` all that it stands for, where that is more than its record says: cells of earlier
-    starts stay."""
+    """By a trial's `asked` all that it stands for, where that is more than its record says: cells
+    of earlier starts stay."""
     found = {asked: set(map(tuple, rows)) for asked, rows in before.get("shared", {}).items()}
     for trial in experiment.trials:
         places = {(cell.length_tokens, cell.depth, repeat) for repeat, cell in trial.places}

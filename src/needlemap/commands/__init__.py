@@ -1,4 +1,5 @@
-"""Commands: each parses, calls and prints. Here: what a shell offers at Tab, for arguments and for settings.
+"""Commands: each parses, calls and prints. Here: what a shell offers at Tab, for arguments and for
+settings.
 
 Nothing is imported before it is asked for: a key press should not wait.
 """
@@ -62,7 +63,8 @@ def complete_palettes(incomplete: str) -> list[str]:
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Run folders by the beginning of their path; other folders, which may hold runs, with a slash."""
+    """Run folders by the beginning of their path; other folders, which may hold runs, with a
+    slash."""
     from needlemap.files import is_run_folder
 
     typed = Path(incomplete)

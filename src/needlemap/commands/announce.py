@@ -1,8 +1,8 @@
-"""What is said of a run: before it asks, how much that is, what it costs at most, and what may surprise; when
-it ends, what stopped it and what failed, and with which exit code.
+"""What is said of a run: before it asks, how much that is, what it costs at most, and what may
+surprise; when it ends, what stopped it and what failed, and with which exit code.
 
-A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's time limit, and
-nothing is lost.
+A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's time
+limit, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ def tell_rules(chosen: Chosen) -> None:
 
 
 def families_line(suite: str, asking: Asking) -> str:
-    """What is known of several families before their prompts are built: how many trials, how many scored."""
-    trials, scored = ([getattr(each, name) for each in asking.ahead] for name in ("trials", "scored"))
+    """What is known of several families before their prompts are built: how many trials, how many
+    scored."""
+    trials, scored = (
+        [getattr(each, name) for each in asking.ahead] for name in ("trials", "scored")
+    )
     counts = f", {sum(trials):,} trials" if None not in trials else ""
     done = f", {sum(scored):,} already scored" if None not in scored and sum(scored) else ""
     return f"suite {suite}: {len(asking.ahead)} families{counts}{done}"
@@ -72,7 +75,9 @@ def next_line(session: Session) -> str:
     """What a run that seeks asks next."""
     asks = Counter(trial.cell.length_tokens for trial in session.todo)
     haystacks = len({trial.repeat for trial in session.todo})
-    return f"asking {counted(haystacks, 'haystack')} at {', '.join(map(tokens_label, sorted(asks)))}"
+    return (
+        f"asking {counted(haystacks, 'haystack')} at {', '.join(map(tokens_label, sorted(asks)))}"
+    )
 
 
 def _announce_seek(session: Session) -> None:
@@ -80,7 +85,8 @@ def _announce_seek(session: Session) -> None:
     settings, lengths = experiment.settings, experiment.grid.lengths
     lines = [
         f"{settings.model} · {experiment.task.name} · seeking {settings.seek:g} % "
-        f"within {settings.within:g} %, {tokens_label(lengths[0])} to {tokens_label(lengths[-1])} tokens "
+        f"within {settings.within:g} %, {tokens_label(lengths[0])} to {tokens_label(lengths[-1])} "
+        f"tokens "
         f"({experiment.tokenizer.name})",
         *(f"note: {note}" for note in notes_on(experiment)),
         *([next_line(session)] if session.todo else ["nothing is left to ask"]),
@@ -95,11 +101,17 @@ def announce(session: Session) -> None:
         return
     experiment = session.experiment
     grid, settings = experiment.grid, experiment.settings
-    axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth"), str(settings.repeats)
+    axes = (
+        counted(len(grid.lengths), "length"),
+        counted(len(grid.depths), "depth"),
+        str(settings.repeats),
+    )
     first = sum(not trial.second for trial in experiment.trials)
     twice = len(experiment.trials) - first
     whole = len(grid.lengths) * len(grid.depths) * settings.repeats == first
-    size = "" if experiment.ready else f"{' x '.join(axes)} {'=' if whole else 'in'} "  # cells share prompts
+    size = (
+        "" if experiment.ready else f"{' x '.join(axes)} {'=' if whole else 'in'} "
+    )  # cells share prompts
     trials = size + counted(first, "trial") + (f", {twice:,} of them asked twice" if twice else "")
     lines = [
         f"{settings.model} · {experiment.task.name} · {trials} · "
@@ -115,26 +127,42 @@ def announce(session: Session) -> None:
     scorer = f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
     lines += [f"{kept} answers are kept and scored anew: {scorer}"] if kept else []
     for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
-        lines += [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"] if count else []
+        lines += (
+            [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"]
+            if count
+            else []
+        )
     if any(trial.haystack_repeated for trial in experiment.trials):
         lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
     collided = sorted({word for trial in experiment.trials for word in trial.collisions})
-    lines += [f"warning: the haystack already holds {', '.join(map(repr, collided))}"] if collided else []
+    lines += (
+        [f"warning: the haystack already holds {', '.join(map(repr, collided))}"]
+        if collided
+        else []
+    )
     given = experiment.given_away
     lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
     if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
-        lines.append("warning: prompts begin with the same token twice: does the template spell it?")
+        lines.append(
+            "warning: prompts begin with the same token twice: does the template spell it?"
+        )
     if not session.done and is_replaced(session.folder, experiment):
-        lines.append(f"note: nothing was answered in the run that {session.folder.path} held: it is replaced")
+        lines.append(
+            f"note: nothing was answered in the run that {session.folder.path} held: it is replaced"
+        )
     missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
-    lines += [f"warning: {missed} prompts miss their length by a token or two (recorded)"] if missed else []
+    lines += (
+        [f"warning: {missed} prompts miss their length by a token or two (recorded)"]
+        if missed
+        else []
+    )
     lines += _most(session) if session.todo else []
     tell("\n".join(lines))
 
 
 def _most(session: Session) -> list[str]:
-    """What asking will cost at most, and whether a limit may cut it short; nothing where neither a server nor
-    a limit is there."""
+    """What asking will cost at most, and whether a limit may cut it short; nothing where neither a
+    server nor a limit is there."""
     experiment, budget = session.experiment, session.spent()
     settings, most = experiment.settings, session.most(session.unanswered)
     judge = judged_usd(experiment, session.todo)
@@ -158,7 +186,8 @@ def _most(session: Session) -> list[str]:
 
 
 def _sure(session: Session, budget: Budget) -> int:
-    """How many of the trials fit into what is left, all answers using their whole budget; shortest first."""
+    """How many of the trials fit into what is left, all answers using their whole budget; shortest
+    first."""
     judge = Reserved(0, judged_usd(session.experiment, session.todo[:1]) or 0.0)
     total, sure = Reserved(0, 0.0), 0
     for trial in chain.from_iterable(by_length(session.todo)):
@@ -203,7 +232,8 @@ class Ending:
         return await coroutine
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
-        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it would do."""
+        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it
+        would do."""
         self.code = INTERRUPTED[1]
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
@@ -228,7 +258,11 @@ def terminable() -> Iterator[Ending]:
 
 def interrupted(settings: Settings, path: Path, code: int) -> int:
     """What is said of a run that was interrupted; the exit code."""
-    kept = f"What was scored is kept; to go on: the same command with -o {path}" if settings.save else ""
+    kept = (
+        f"What was scored is kept; to go on: the same command with -o {path}"
+        if settings.save
+        else ""
+    )
     tell(f"needlemap: interrupted. {kept}".rstrip())
     return code
 
@@ -251,7 +285,8 @@ def code_of(code: int, on_undecided: str) -> int:
 
 
 def case_of(name: str, code: int, text: str, on_undecided: str, said: str = "") -> Case:
-    """A verdict for JUnit, by its own exit code. said: it in a line; the last of the text if not given."""
+    """A verdict for JUnit, by its own exit code. said: it in a line; the last of the text if not
+    given."""
     state = "skipped" if code == 4 and on_undecided == "pass" else OF_CODE[code]
     return Case(name, state, said or text.splitlines()[-1], text)
 
@@ -262,8 +297,8 @@ def show_json(document: Any) -> None:
 
 
 def verdict(outcome: Outcome, session: Session, path: Path) -> int:
-    """What stopped a family's asking or failed in it, in one line each; the exit code. path: what to type
-    to go on."""
+    """What stopped a family's asking or failed in it, in one line each; the exit code. path: what
+    to type to go on."""
     for warning in outcome.warnings:
         tell(f"warning: {warning}")
     experiment, folder = session.experiment, RunFolder(session.folder.path)
@@ -271,12 +306,18 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
     if (outcome.canary or outcome.hopeless) and experiment.settings.save:  # answers stay
         kept = outcome.scored > 0 or (folder.exists and not is_unanswered(folder))
     if outcome.canary:
-        elsewhere = f" Other settings want another folder than {path}: give one with -o." if kept else ""
+        elsewhere = (
+            f" Other settings want another folder than {path}: give one with -o." if kept else ""
+        )
         tell(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}")
         return 2
     if outcome.hopeless:
         again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
-        why = outcome.hopeless if outcome.hopeless.endswith((".", "!", "?")) else f"{outcome.hopeless}."
+        why = (
+            outcome.hopeless
+            if outcome.hopeless.endswith((".", "!", "?"))
+            else f"{outcome.hopeless}."
+        )
         tell(f"needlemap: stopped, every request would fail: {why}{again}")
         return 2
     if outcome.refused_from:
@@ -289,13 +330,18 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
         return 2
     if outcome.stopped:
         tell(
-            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with a higher "
+            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with "
+            f"a higher "
             f"limit and -o {path}"
         )
         return 3
     if outcome.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-        again = f"To ask them again: the same command with -o {path}" if experiment.settings.save else ""
+        again = (
+            f"To ask them again: the same command with -o {path}"
+            if experiment.settings.save
+            else ""
+        )
         for each in outcome.aside:
             tell(f"needlemap: set aside: {each}")
         tell(f"needlemap: not measured: {kinds}. {again}".rstrip())

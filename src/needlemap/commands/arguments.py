@@ -1,6 +1,7 @@
 """What can be typed behind each command, once: a class a command, whose fields are its flags.
 
-Arguments that several commands take have names of their own. Settings are flags too: `settings/flags.py`.
+Arguments that several commands take have names of their own. Settings are flags too:
+`settings/flags.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from needlemap.settings.flags import flags_of, parsed
 
 
 def option(words: str, *names: str, **more: Any) -> Any:
-    """What a flag is, for `Annotated`: its help, its names where they are not made of the field's."""
+    """What a flag is, for `Annotated`: its help, its names where they are not made of the
+    field's."""
     return typer.Option(*names, help=words, **more)
 
 
@@ -33,20 +35,32 @@ def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
     return flag(default, words, *names, rich_help_panel="Replicas", **more)
 
 
-def with_flags(command: Callable[..., int | None], settings: Sequence[str] = ()) -> Callable[..., None]:
-    """A command whose parameters of classes become their fields' flags; what it returns is the exit code.
+def with_flags(
+    command: Callable[..., int | None], settings: Sequence[str] = ()
+) -> Callable[..., None]:
+    """A command whose parameters of classes become their fields' flags; what it returns is the exit
+    code.
 
-    settings: those that its **flags stand for. Each is a flag; the command receives those that were given.
+    settings: those that its **flags stand for. Each is a flag; the command receives those that were
+    given.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     own = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
-    typed: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
-    flags = [made for each in own for made in (_flags(typed[each.name]) if each.name in typed else [each])]
+    typed: dict[str, Any] = {
+        each.name: each.annotation for each in own if is_dataclass(each.annotation)
+    }
+    flags = [
+        made
+        for each in own
+        for made in (_flags(typed[each.name]) if each.name in typed else [each])
+    ]
     chosen = flags_of(settings, completion_of)
 
     def run(**values: Any) -> None:
         typed_in = {each.name: values.pop(each.name) for each in chosen}
-        given = {name: parsed(name, value) for name, value in typed_in.items() if value not in (None, [])}
+        given = {
+            name: parsed(name, value) for name, value in typed_in.items() if value not in (None, [])
+        }
         for name, kind in typed.items():
             values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
         raise typer.Exit(command(**values, **given) or 0)
@@ -91,21 +105,35 @@ Preset = Annotated[
         autocompletion=complete_presets,
     ),
 ]
-Out = Annotated[Path | None, option("The folder for the run. A run that is there goes on.", "-o", "--out")]
+Out = Annotated[
+    Path | None, option("The folder for the run. A run that is there goes on.", "-o", "--out")
+]
 AsMap = Annotated[bool, option("Draw the map where there is no terminal, too.")]
 Json = Annotated[bool, option("Print one JSON document on standard output instead.")]
 DifficultyFile = Annotated[
     str | None,
-    option("Ask at the difficulty that run --difficulty auto found.", "--difficulty", metavar="FILE|RUN"),
+    option(
+        "Ask at the difficulty that run --difficulty auto found.",
+        "--difficulty",
+        metavar="FILE|RUN",
+    ),
 ]
-TrustRun = Annotated[bool, option("Go on with a run from another machine, and open what its run.json names.")]
+TrustRun = Annotated[
+    bool, option("Go on with a run from another machine, and open what its run.json names.")
+]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
-    str, option("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass)
+    str,
+    option("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass),
 ]
-JUnit = Annotated[Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")]
+JUnit = Annotated[
+    Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")
+]
 DatasetLength = Annotated[
-    str, option("For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length")
+    str,
+    option(
+        "For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length"
+    ),
 ]
 Metric = Annotated[
     str, option("Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
@@ -129,7 +157,8 @@ class RunFlags:
     )
     difficulty: str | None = flag(
         None,
-        "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; FILE or "
+        "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
+        "FILE or "
         "RUN: one that was kept.",
         metavar="auto|FILE|RUN",
     )
@@ -137,7 +166,8 @@ class RunFlags:
     json: Json = False
     fail_under: float | None = flag(
         None,
-        "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when nobody can "
+        "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when "
+        "nobody can "
         "tell (by its 95 % interval).",
         metavar="PERCENT",
     )
@@ -148,29 +178,39 @@ class RunFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFlags:
-    """Of `run`: copies of the model, and where they are; None, False and () where nothing is said. None
-    changes an answer."""
+    """Of `run`: copies of the model, and where they are; None, False and () where nothing is said.
+    None changes an answer."""
 
-    workers: int | None = _copies(None, "Copies on this machine, a GPU each if there are any.", min=1)
+    workers: int | None = _copies(
+        None, "Copies on this machine, a GPU each if there are any.", min=1
+    )
     slurm: bool = _copies(False, "Copies as jobs of Slurm.")
     partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
     qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
     max_num_workers: int | None = _copies(
         None, "Copies at a time, at most, on Slurm (default 32) or a cluster.", min=1
     )
-    gpus_per_worker: int | None = _copies(None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0)
+    gpus_per_worker: int | None = _copies(
+        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0
+    )
     time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
-    slurm_arg: list[str] | None = _copies(None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE")
+    slurm_arg: list[str] | None = _copies(
+        None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE"
+    )
     cluster: str | None = _copies(
         None, "Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"
     )
-    cluster_trusted: bool = _copies(False, "tcp:// too: not encrypted, and who reaches it runs code.")
+    cluster_trusted: bool = _copies(
+        False, "tcp:// too: not encrypted, and who reaches it runs code."
+    )
     dashboard: bool = _copies(False, "Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).")
     dry_run: bool = _copies(False, "Print what would start the copies, and start nothing.")
 
     def __post_init__(self) -> None:
         """Raises SettingsError for flags that do not fit."""
-        given = [each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])]
+        given = [
+            each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])
+        ]
         if self.slurm and self.workers is not None:
             raise SettingsError("--workers is for this machine. With --slurm: --max-num-workers.")
         if self.cluster is not None:
@@ -178,7 +218,9 @@ class ReplicaFlags:
         elif not self.slurm:
             for name in ("partition", "qos", "max_num_workers", "time", "slurm_arg"):
                 if name in given:
-                    raise SettingsError(f"{_typed(name)} goes with --slurm. On this machine: --workers N.")
+                    raise SettingsError(
+                        f"{_typed(name)} goes with --slurm. On this machine: --workers N."
+                    )
         if not self.wanted and given:
             with_what = "--cluster" if given[0] == "cluster_trusted" else "--workers N or --slurm"
             raise SettingsError(f"{_typed(given[0])} goes with {with_what}.")
@@ -192,13 +234,16 @@ class ReplicaFlags:
 def _check_cluster(address: str, given: list[str]) -> None:
     for name in given:
         if name not in ("cluster", "cluster_trusted", "max_num_workers"):
-            raise SettingsError(f"--cluster is one that is there already: leave {_typed(name)} out.")
+            raise SettingsError(
+                f"--cluster is one that is there already: leave {_typed(name)} out."
+            )
     scheme, _, rest = address.partition("://")
     if scheme not in ("tcp", "tls") or not rest:
         raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
     if scheme == "tcp" and "cluster_trusted" not in given:
         raise SettingsError(
-            f"Nothing that goes to '{address}' is encrypted, and whoever reaches one of its ports can run "
+            f"Nothing that goes to '{address}' is encrypted, and whoever reaches one of its ports "
+            f"can run "
             f"code there. Where nobody else can: --cluster-trusted. Else: tls://HOST:PORT."
         )
 
@@ -235,7 +280,9 @@ class AbFlags:
     )
     margin: float = flag(2.0, "The loss in points that does not matter, fixed beforehand.")
     until: str | None = flag(
-        None, "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.", metavar="decided|PAIRS"
+        None,
+        "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.",
+        metavar="decided|PAIRS",
     )
     on_undecided: OnUndecided = "fail"
     weigh: bool = flag(False, "Also ask both arms how likely they find the reference's answers.")
@@ -267,7 +314,8 @@ class ReportFlags:
     out: Path | None = flag(None, ".png, .svg, .pdf, .html, .md, .csv or .parquet.", "-o", "--out")
     format: str = flag(
         "cells",
-        "Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a folder.",
+        "Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a "
+        "folder.",
     )
     title: str | None = flag(None, "Instead of the title made from the run.")
     palette: str | None = flag(
@@ -280,7 +328,9 @@ class ReportFlags:
     curves: bool = flag(False, "A figure of scores by length.")
     map: AsMap = False
     rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
-    log: list[str] | None = flag(None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE")
+    log: list[str] | None = flag(
+        None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
+    )
     step: int = flag(0, "For --log: the training step that the model is of.")
     dataset_length: DatasetLength = ""
     smooth: bool = flag(False, "Also a smoothed map, where it foretells better than raw cells.")
@@ -314,7 +364,8 @@ class CompareFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFlags:
-    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may name any."""
+    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may name
+    any."""
 
     length: str | None = flag(None, "The cell's length in tokens.")
     depth: float | None = flag(None, "The cell's depth in percent.")
@@ -325,4 +376,6 @@ class ReplayFlags:
     ask: bool = flag(False, "Also ask it again and show both answers.")
     trust_run: TrustRun = False
     model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
-    key_env: str | None = flag(None, "The variable of the key, where a run of elsewhere names an odd one.")
+    key_env: str | None = flag(
+        None, "The variable of the key, where a run of elsewhere names an odd one."
+    )

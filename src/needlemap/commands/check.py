@@ -1,4 +1,5 @@
-"""`needlemap check`: is this server right at length? A table of probes, as text or JSON, and an exit code."""
+"""`needlemap check`: is this server right at length? A table of probes, as text or JSON, and an
+exit code."""
 
 from __future__ import annotations
 
@@ -65,13 +66,20 @@ def told(check: Check, findings: Sequence[Finding], typed: CheckFlags) -> None:
 
 def case_of(path: Path, finding: Finding) -> Case:
     """A probe's finding for JUnit."""
-    known = [f"looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}" for fault in finding.known]
-    lines = [finding.said, *known, *([f"see it: {_replay(path, finding)}"] if finding.worst else [])]
+    known = [
+        f"looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}" for fault in finding.known
+    ]
+    lines = [
+        finding.said,
+        *known,
+        *([f"see it: {_replay(path, finding)}"] if finding.worst else []),
+    ]
     return Case(finding.probe, finding.state, finding.said, "\n".join(lines))
 
 
 def _with_context(asked: Asked) -> Asked:
-    """The server is asked for its context, which nothing goes beyond unless somebody promised more."""
+    """The server is asked for its context, which nothing goes beyond unless somebody promised
+    more."""
     backend, _, name = str(asked.flags.get("model", "")).partition("/")
     address = asked.flags.get("base_url")
     context = context_told(str(address), name) if backend == "openai" and address else None
@@ -90,8 +98,8 @@ def verdict_code(findings: Sequence[Finding]) -> int:
 
 
 def plan_check(asked: Asked, as_json: bool) -> int:
-    """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes which
-    caches prefixes; nothing is asked. Returns 0."""
+    """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes
+    which caches prefixes; nothing is asked. Returns 0."""
     check = Check.of(asked)
     rows, held = list[dict[str, Any]](), list[Prompt]()
     before = 0
@@ -100,16 +108,23 @@ def plan_check(asked: Asked, as_json: bool) -> int:
         held += prompts
         computed = max(before, _computed(held))
         sent = sum(prompt.asked_tokens for prompt in prompts)
-        rows.append({"way": name, "prompts": len(prompts), "sent": sent, "computed": computed - before})
+        rows.append(
+            {"way": name, "prompts": len(prompts), "sent": sent, "computed": computed - before}
+        )
         before = computed
     total = {name: sum(row[name] for row in rows) for name in ("prompts", "sent", "computed")}
     if as_json:
         show_json({"ways": rows, "total": total})
         return PASSED
     every = [*rows, {"way": "total", **total}]
-    told = [(row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"])) for row in every]
+    told = [
+        (row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"]))
+        for row in every
+    ]
     show_table(("way", "prompts", "sent", "computed"), told)
-    show("computed: by a server that caches prefixes; one that caches none computes all that is sent")
+    show(
+        "computed: by a server that caches prefixes; one that caches none computes all that is sent"
+    )
     return PASSED
 
 
@@ -120,8 +135,11 @@ def _computed(prompts: Sequence[Prompt]) -> int:
     return sum(prompt.asked_tokens for prompt in prompts) - shared
 
 
-def show_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()) -> None:
-    """Print a table of 80 columns at least. left: what stands on the left beside the first column."""
+def show_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()
+) -> None:
+    """Print a table of 80 columns at least. left: what stands on the left beside the first
+    column."""
     table = Table(box=None, pad_edge=False)
     for name in head:
         on_left = name == head[0] or name in left
@@ -189,7 +207,10 @@ def _spent(check: Check) -> str:
     """What was asked in all, and how long answers took."""
     records = [record for found in check.records().values() for record in found]
     tokens, seconds = spent(records)
-    return f"asked {len(records):,} prompts, {short(tokens)} tokens, {duration_label(seconds)} of answers"
+    return (
+        f"asked {len(records):,} prompts, {short(tokens)} tokens, {duration_label(seconds)} of "
+        f"answers"
+    )
 
 
 def _replay(path: Path, finding: Finding) -> str:

@@ -1,8 +1,11 @@
-"""`needlemap run --difficulty auto`: make a task harder until a reference model errs, then measure it there.
+"""`needlemap run --difficulty auto`: make a task harder until a reference model errs, then measure
+it there.
 
-A task at which a model is always right, or always wrong, tells nothing about how it compares with others.
+A task at which a model is always right, or always wrong, tells nothing about how it compares with
+others.
 
-Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers begin the run.
+Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers begin the
+run.
 """
 
 from __future__ import annotations
@@ -64,16 +67,21 @@ class Difficulty(BaseModel):
         return str(yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True))
 
     def applied(self, settings: Settings) -> Settings:
-        """Settings at this difficulty. Raises SettingsError for another task, and for other options of it."""
+        """Settings at this difficulty. Raises SettingsError for another task, and for other options
+        of it."""
         if settings.task != self.task:
-            raise SettingsError(f"The difficulty is of task '{self.task}', the run's is '{settings.task}'.")
+            raise SettingsError(
+                f"The difficulty is of task '{self.task}', the run's is '{settings.task}'."
+            )
         return at_step(settings, self.task_options)
 
 
 def read_difficulty(path: Path) -> Difficulty:
     """A file that a run with `--difficulty auto` wrote. Raises SettingsError."""
     if not path.is_file():
-        raise SettingsError(f"No file at '{path}'. Give the {FILE} of a run with --difficulty {AUTO}.")
+        raise SettingsError(
+            f"No file at '{path}'. Give the {FILE} of a run with --difficulty {AUTO}."
+        )
     try:
         return Difficulty.model_validate(read_yaml(read_regular(path).decode("utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
@@ -84,7 +92,9 @@ def dial_of(task: str) -> Sequence[Mapping[str, Any]]:
     """A task's sets of options, ascending. Raises SettingsError for a task without a dial."""
     if dial := find_kind("tasks", task, Task).dial:
         return dial
-    dialled = [name for name in sorted(installed("tasks")) if getattr(find("tasks", name), "dial", ())]
+    dialled = [
+        name for name in sorted(installed("tasks")) if getattr(find("tasks", name), "dial", ())
+    ]
     raise SettingsError(
         f"Task '{task}' has no dial to be made harder by. Tasks that have: {', '.join(dialled)}."
     )
@@ -102,8 +112,8 @@ def in_range(score: float) -> bool:
 
 
 def chosen_step(scores: Sequence[float]) -> int:
-    """The step to freeze: the last, whose score is no more than 95 %, or the one before, if the last is
-    further from the range.
+    """The step to freeze: the last, whose score is no more than 95 %, or the one before, if the
+    last is further from the range.
 
     >>> [chosen_step(scores) for scores in ([1.0, 0.8], [1.0, 0.96, 0.2], [0.3], [1.0, 1.0])]
     [1, 1, 0, 1]
@@ -121,15 +131,19 @@ def missed(scores: Sequence[float], step: int) -> str:
     ('no step is hard enough', 'no step is easy enough', 'step 2 is too hard', 'step 1 is too easy')
     """
     if scores[step] > HIGHEST:
-        return "no step is hard enough" if step == len(scores) - 1 else f"step {step + 2} is too hard"
+        return (
+            "no step is hard enough" if step == len(scores) - 1 else f"step {step + 2} is too hard"
+        )
     return f"step {step} is too easy" if step else "no step is easy enough"
 
 
 def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chosen:
-    """Families with the options of a frozen difficulty. named: its file, or the folder of a run with one of
-    each family. Raises SettingsError."""
+    """Families with the options of a frozen difficulty. named: its file, or the folder of a run
+    with one of each family. Raises SettingsError."""
     if named == AUTO:
-        raise SettingsError(f"--difficulty {AUTO} asks a model: for needlemap run. Here: --difficulty FILE")
+        raise SettingsError(
+            f"--difficulty {AUTO} asks a model: for needlemap run. Here: --difficulty FILE"
+        )
     found = {}
     for name, settings in chosen.families.items():
         file = Path(named) / name / FILE if Path(named).is_dir() else Path(named)
@@ -137,7 +151,8 @@ def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chose
         for option, value in flags.get("task_options", {}).items():
             if found[name].task_options[option] != value:
                 raise SettingsError(
-                    f"--difficulty {named} sets {option}={found[name].task_options[option]}: leave it out."
+                    f"--difficulty {named} sets {option}={found[name].task_options[option]}: leave "
+                    f"it out."
                 )
     return replace(chosen, families=found)
 
@@ -152,7 +167,10 @@ def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: Replica
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
     tell_rules(chosen)
     path = typed.out or fresh_folder(settings, chosen.suite)
-    wanted = [_Family(name, each, dial_of(each.task), path / name) for name, each in chosen.families.items()]
+    wanted = [
+        _Family(name, each, dial_of(each.task), path / name)
+        for name, each in chosen.families.items()
+    ]
     for each in wanted:
         each.check_folder()
     families = begin_families(path, chosen.suite, tuple(chosen.families))
@@ -265,7 +283,8 @@ class _Family:
             )
         if file.is_file() and (was := read_difficulty(file)).reference.model != model:
             raise NeedlemapError(
-                f"The difficulty of '{self.path}' was found with {was.reference.model}. To ask {model} at "
+                f"The difficulty of '{self.path}' was found with {was.reference.model}. To ask "
+                f"{model} at "
                 f"it: --difficulty {file} and another folder."
             )
 

@@ -58,7 +58,9 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
     if typed == DECIDED:
         return MOST, True
     if not typed.isdecimal() or not 0 < int(typed) <= MOST:
-        raise SettingsError(f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}.")
+        raise SettingsError(
+            f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}."
+        )
     return int(typed), False
 
 
@@ -76,13 +78,15 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
         arms.append(Arm.of(f"{name}=http://127.0.0.1/v1", model))
         begun[name] = command
     if len(arms) != 2:
-        raise SettingsError("ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL")
+        raise SettingsError(
+            "ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL"
+        )
     return (arms[0], arms[1]), begun
 
 
 def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
-    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided. settle: what flags
-    choose."""
+    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided. settle:
+    what flags choose."""
     arms, commands = typed_arms(typed, flags.get("model", ""))
     asked = Asked(arms, flags, settle, typed.margin, *parse_until(typed.until), typed.weigh)
     if typed.plan:
@@ -150,7 +154,8 @@ def most_line(ab: Ab) -> str:
     price = "" if usd is None else f", {dollars(usd)} dollars"
     until = "until a verdict" if ab.asked.decided else "whatever the verdict"
     return (
-        f"ab: {names}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to {short(tokens)} prompt "
+        f"ab: {names}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to {short(tokens)} "
+        f"prompt "
         f"tokens{price}, {names.split(' ')[0]} being asked twice"
     )
 
@@ -158,7 +163,10 @@ def most_line(ab: Ab) -> str:
 def _many_depths(ab: Ab) -> list[str]:
     """A word on families whose haystacks are asked at many depths, for one bet each."""
     most = max(len(each.grid.depths) for each in ab.ways[AGAIN].values())
-    told = f"note: a haystack is one bet, and is asked at {most} depths; few decide sooner: --depths 10,60"
+    told = (
+        f"note: a haystack is one bet, and is asked at {most} depths; few decide sooner: --depths "
+        f"10,60"
+    )
     return [told] if most > FEW_DEPTHS else []
 
 
@@ -168,12 +176,20 @@ def plan_ab(asked: Asked, as_json: bool) -> int:
     ab = Ab.of(replace(asked, arms=(first, second)))
     tokens, usd = most_of(ab)
     if as_json:
-        row = {"arms": [arm.name for arm in asked.arms], "families": ab.families, "pairs": ab.most_pairs}
+        row = {
+            "arms": [arm.name for arm in asked.arms],
+            "families": ab.families,
+            "pairs": ab.most_pairs,
+        }
         row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}
         show_json(row)
         return 0
     rows = [
-        (family, ", ".join(f"{length:,}" for length in found.grid.lengths), f"{len(found.grid.depths)}")
+        (
+            family,
+            ", ".join(f"{length:,}" for length in found.grid.lengths),
+            f"{len(found.grid.depths)}",
+        )
         for family, found in ab.ways[asked.arms[0].name].items()
     ]
     show()
@@ -187,9 +203,14 @@ def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
     names = ab.asked.arms[0].name, ab.asked.arms[1].name
     report = ArmsReport.of(names, found, ab.asked.margin, ab.most_pairs, stops=ab.asked.decided)
     ab.keep(report.plain())
-    show_report(report, ab.folder.path, code_of(report.code(), typed.on_undecided) if typed.json else None)
+    show_report(
+        report, ab.folder.path, code_of(report.code(), typed.on_undecided) if typed.json else None
+    )
     if typed.junit is not None:
-        name, text = " against ".join(report.names[::-1]), "\n".join([*report.lines(), *report.worst_lines()])
+        name, text = (
+            " against ".join(report.names[::-1]),
+            "\n".join([*report.lines(), *report.worst_lines()]),
+        )
         case = case_of(name, report.code(), text, typed.on_undecided, report.verdict)
         write_junit(typed.junit, "ab", [case])
     return report
@@ -231,9 +252,13 @@ def points_of(typed: CompareFlags) -> float:
     """The margin in points, from either flag. Raises SettingsError for what means nothing."""
     margin, fail_if_worse, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
     if None not in (margin, fail_if_worse) and margin != fail_if_worse:
-        raise SettingsError("--fail-if-worse sets the margin. Give the same --margin, or leave it out.")
+        raise SettingsError(
+            "--fail-if-worse sets the margin. Give the same --margin, or leave it out."
+        )
     if percent is not None and not 0 <= percent <= 100:
-        raise SettingsError(f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}.")
+        raise SettingsError(
+            f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}."
+        )
     return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
 
 
@@ -247,7 +272,11 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
             tell(f"note: {printable(run.path)}: {printable(note)}")
     comparison, names = compare_runs(*both, read, points)
     code, text, plain = (_gate if typed.sequential else _once)(read, comparison, names, typed)
-    cases = [case_of(f"no worse than {margin_label(points / 100)} points", code, text, typed.on_undecided)]
+    cases = [
+        case_of(
+            f"no worse than {margin_label(points / 100)} points", code, text, typed.on_undecided
+        )
+    ]
     codes = [0 if typed.fail_if_worse is None else code_of(code, typed.on_undecided)]
     if typed.fail_if_answers_differ is not None:
         case = same_answers(comparison, typed.fail_if_answers_differ)
@@ -263,7 +292,9 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     return worst_code(codes)
 
 
-Verdict = tuple[int, str, dict[str, Any]]  # its exit code, as text that ends with it, and for programs
+Verdict = tuple[
+    int, str, dict[str, Any]
+]  # its exit code, as text that ends with it, and for programs
 
 
 def _once(_: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> Verdict:
@@ -283,7 +314,8 @@ def _gate(read: Both, comparison: Comparison, names: Names, typed: CompareFlags)
 
 
 def same_answers(comparison: Comparison, most: float) -> Case:
-    """Whether at most so many percent of the answers differ. Raises SettingsError where there is none."""
+    """Whether at most so many percent of the answers differ. Raises SettingsError where there is
+    none."""
     n = sum(each.n for each in comparison.answers)
     if not n:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")

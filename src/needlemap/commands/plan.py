@@ -42,11 +42,15 @@ _SOMETIMES = ("decoys", "choices", "none", "like", "owners")  # what only some r
 def plan_command(each: Mapping[str, Chosen], typed: PlanFlags) -> None:
     """Print the plan of each model, and of several their sum."""
     shape = Shape.of_config(typed.model_config) if typed.model_config else None
-    terms = Terms(typed.workers, typed.tokens_per_second, shape, typed.cache_tokens, typed.cache_block)
+    terms = Terms(
+        typed.workers, typed.tokens_per_second, shape, typed.cache_tokens, typed.cache_block
+    )
     if any(chosen.first.seek is not None for chosen in each.values()):
         _show_seek(each.values(), typed.json)
         return
-    plans = {chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()}
+    plans = {
+        chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()
+    }
     if typed.json:
         show_json(plans_fields(list(plans.values())))
         return
@@ -55,14 +59,22 @@ def plan_command(each: Mapping[str, Chosen], typed: PlanFlags) -> None:
         _show_plan(plan)
     if len(plans) > 1:
         rows = {name: plan.own for name, plan in plans.items()}
-        show("\n".join(["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]))
+        show(
+            "\n".join(
+                ["", *table_lines({**rows, "total": sum_of(list(rows.values()))}, first="model")]
+            )
+        )
 
 
 def _show_seek(each: Collection[Chosen], as_json: bool) -> None:
     """Print what seeking would ask, of a suite for each of its families."""
     if as_json:
         plans = [
-            {"model": chosen.first.model, "families": len(chosen.families), **seek_plan(chosen.first)}
+            {
+                "model": chosen.first.model,
+                "families": len(chosen.families),
+                **seek_plan(chosen.first),
+            }
             for chosen in each
         ]
         show_json(plans[0] if len(plans) == 1 else {"models": plans})
@@ -74,7 +86,8 @@ def _show_seek(each: Collection[Chosen], as_json: bool) -> None:
 
 
 def seek_plan(settings: Settings) -> dict[str, Any]:
-    """What a seek would ask: by kind of model the prompt tokens, in all a range, and a grid beside it."""
+    """What a seek would ask: by kind of model the prompt tokens, in all a range, and a grid beside
+    it."""
     lengths = make_grid(settings.lengths, settings.depths).lengths
     kinds = rehearsed(settings)
     ends = [each[0] for each in kinds.values()], [each[2] for each in kinds.values()]
@@ -91,9 +104,12 @@ def seek_plan(settings: Settings) -> dict[str, Any]:
 
 
 _NOTES = (
-    "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the longest "
-    "lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, seeking two thirds.",
-    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: ask a grid.",
+    "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the "
+    "longest "
+    "lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, seeking two "
+    "thirds.",
+    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: "
+    "ask a grid.",
 )
 
 
@@ -110,9 +126,11 @@ def seek_plan_text(settings: Settings) -> str:
     first, last = map(tokens_label, plan["lengths"])
     return "\n".join(
         [
-            f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to {last}, "
+            f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to "
+            f"{last}, "
             f"{PLACES} prompts a haystack",
-            f"prompt tokens asked: {least} to {most}, by what the model is like (median [10 %, 90 %]):",
+            f"prompt tokens asked: {least} to {most}, by what the model is like (median [10 %, 90 "
+            f"%]):",
             *rows,
             f"  {'beside it a 15 x 15 grid, once':<{wide}}  {_cost(settings, plan['grid'])}",
             *plan["notes"],
@@ -164,7 +182,10 @@ def _aligned(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[st
     """Rows in columns. numbers: all but the first stand on the right."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        [text.rjust(width) if numbers and at else text.ljust(width) for at, (text, width) in enumerate(cells)]
+        [
+            text.rjust(width) if numbers and at else text.ljust(width)
+            for at, (text, width) in enumerate(cells)
+        ]
         for cells in (zip(row, wide, strict=True) for row in rows)
     ]
     return ["  ".join(line).rstrip() for line in lines]
@@ -238,7 +259,9 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
         "repeat": trial.repeat,
         **({"also": also} if also else {}),
         "tokens": prompt.tokens,
-        "needles": [{"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles],
+        "needles": [
+            {"meant": percent(n.meant), "realised": percent(n.realised)} for n in prompt.needles
+        ],
         **({"messages": messages} if prompt.chat else {"prompt": prompt.messages[0].content}),
         "question": reference.question,
         "reference": reference.answer,
@@ -249,7 +272,8 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
 
 
 def list_command(kind: str | None, folder: Path | None = None) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one; else the kinds.
+    """Print the names of a kind, one a line, with a word on each where there is one; else the
+    kinds.
 
     folder: for runs, where they lie; `runs` if not given.
     """
@@ -271,10 +295,14 @@ def _list_runs(folder: Path) -> None:
     from needlemap.reports.results import listed, runs_below  # late: other kinds need no statistics
 
     if not folder.is_dir():
-        raise SettingsError(f"No folder at '{folder}'. Where do runs lie? Type: needlemap list runs FOLDER")
+        raise SettingsError(
+            f"No folder at '{folder}'. Where do runs lie? Type: needlemap list runs FOLDER"
+        )
     rows = [listed(path) for path in runs_below(folder)]
     if not rows:
-        raise SettingsError(f"No run in '{folder}' or below. Type another folder, or make one: needlemap run")
+        raise SettingsError(
+            f"No run in '{folder}' or below. Type another folder, or make one: needlemap run"
+        )
     show("\n".join(_aligned([("run", "model", "task", "score", "cells", "state"), *rows])))
 
 
@@ -285,7 +313,11 @@ def _rows(kind: str) -> dict[str, str]:
     if kind == "tokenizers":
         bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
         plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
-        return {**bundled, "PATH": "a tokenizer.json, a SentencePiece .model, or a folder", **plugins}
+        return {
+            **bundled,
+            "PATH": "a tokenizer.json, a SentencePiece .model, or a folder",
+            **plugins,
+        }
     return {name: _about(kind, point) for name, point in sorted(installed(kind).items())}
 
 

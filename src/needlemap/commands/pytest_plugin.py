@@ -1,7 +1,7 @@
 """The pytest plug-in: a server as a fixture, and what a test may claim of it.
 
-Nothing of needlemap is imported before a test claims something: a collection that has no such test pays for
-this file alone.
+Nothing of needlemap is imported before a test claims something: a collection that has no such test
+pays for this file alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map
 _NOBODY = (
-    "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or --needle-command, or "
+    "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or "
+    "--needle-command, or "
     "name one in the test, as needle_server('openai/NAME', base_url=...)."
 )
 
@@ -28,11 +29,15 @@ _NOBODY = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Whom `needle_server` asks, where the test does not say."""
     group = parser.getgroup("needlemap", "needlemap (fixture needle_server)")
-    group.addoption("--needle-model", metavar="BACKEND/NAME", help="the model, as openai/NAME or hf/PATH")
+    group.addoption(
+        "--needle-model", metavar="BACKEND/NAME", help="the model, as openai/NAME or hf/PATH"
+    )
     group.addoption(
         "--needle-base-url", metavar="URL", help="where it is served, as http://127.0.0.1:8000/v1"
     )
-    group.addoption("--needle-command", metavar="COMMAND", help="starts the server; {port} is a free port")
+    group.addoption(
+        "--needle-command", metavar="COMMAND", help="starts the server; {port} is a free port"
+    )
 
 
 class _Started:
@@ -62,9 +67,11 @@ def _needle_started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Start
 
 @pytest.fixture
 def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> NeedleServer:
-    """A server, model or command to make claims of: `needle_server.assert_no_worse("golden/m", margin=2)`.
+    """A server, model or command to make claims of: `needle_server.assert_no_worse("golden/m",
+    margin=2)`.
 
-    By default that of --needle-model, --needle-base-url and --needle-command; called, it is another one:
+    By default that of --needle-model, --needle-base-url and --needle-command; called, it is another
+    one:
     `needle_server("openai/m", command="my-server --port {port}")`.
     """
     names = ("model", "base_url", "command")
@@ -73,8 +80,8 @@ def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> 
 
 
 class NeedleServer:
-    """Whom a test asks. Each claim passes, or fails the test with the verdict, the map and a command that
-    shows the prompt again."""
+    """Whom a test asks. Each claim passes, or fails the test with the verdict, the map and a
+    command that shows the prompt again."""
 
     def __init__(
         self, here: Path, running: _Started, asked: dict[str, str | None], settings: dict[str, Any]
@@ -89,9 +96,9 @@ class NeedleServer:
         command: str | None = None,
         **settings: Any,
     ) -> NeedleServer:
-        """Another one; the same, asked otherwise, where only settings are given. model: BACKEND/NAME, or an
-        address alone; of a server the first that it lists, if none is named. command: starts it, with {port}
-        for a free port. settings: as `needlemap.run` takes them."""
+        """Another one; the same, asked otherwise, where only settings are given. model:
+        BACKEND/NAME, or an address alone; of a server the first that it lists, if none is named.
+        command: starts it, with {port} for a free port. settings: as `needlemap.run` takes them."""
         if model is not None and "://" in model:
             model, base_url = None, model
         asked = {"model": model, "base_url": base_url, "command": command}
@@ -106,11 +113,13 @@ class NeedleServer:
         *,
         on_undecided: Undecided = "fail",
     ) -> None:
-        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these of its
-        lengths."""
+        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these
+        of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
         head = f"{compared.verdict} (beside {golden}, margin {margin:g} points)"
-        _settle(compared.comparison.verdict.code(), on_undecided, lambda: _told(head, run, compared))
+        _settle(
+            compared.comparison.verdict.code(), on_undecided, lambda: _told(head, run, compared)
+        )
 
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
@@ -146,9 +155,11 @@ class NeedleServer:
                 findings = run_coroutine(Asking(check, face, list[Finding]().append).run())
         _settle(verdict_code(findings), on_undecided, lambda: _found(check.folder.path, findings))
 
-    def _compared(self, golden: str | Path, margin: float, lengths: str | None) -> tuple[Run, Compared]:
-        """The golden's prompts, asked of this one, and the comparison. What was asked in this session for
-        another claim is not asked again."""
+    def _compared(
+        self, golden: str | Path, margin: float, lengths: str | None
+    ) -> tuple[Run, Compared]:
+        """The golden's prompts, asked of this one, and the comparison. What was asked in this
+        session for another claim is not asked again."""
         from needlemap import compare, run
 
         with _failing():
@@ -164,7 +175,8 @@ class NeedleServer:
             return made, compare(place, made, margin=margin)
 
     def _flags(self) -> dict[str, Any]:
-        """Model and address as settings; a command is started. Fails the test where nobody is named."""
+        """Model and address as settings; a command is started. Fails the test where nobody is
+        named."""
         from needlemap.models.servers import served_model
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
@@ -173,13 +185,20 @@ class NeedleServer:
         if model is None and base_url is None:
             _fail(_NOBODY)
         asked = {"model": model or f"openai/{served_model(base_url or '')}"}
-        return {**asked, **({"base_url": base_url} if base_url else {}), "quiet": True, **self._settings}
+        return {
+            **asked,
+            **({"base_url": base_url} if base_url else {}),
+            "quiet": True,
+            **self._settings,
+        }
 
     def _folder(self, *what: object) -> Path:
         """A folder of this session for one experiment on one model."""
         from hashlib import sha256
 
-        digest = sha256(repr((what, self._asked, sorted(self._settings.items()))).encode()).hexdigest()[:12]
+        digest = sha256(
+            repr((what, self._asked, sorted(self._settings.items()))).encode()
+        ).hexdigest()[:12]
         return self._running.folder / f"{what[0]}-{digest}"
 
 
@@ -211,7 +230,8 @@ def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None
 
 
 def _told(head: str, run: Run, compared: Compared) -> str:
-    """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt again."""
+    """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt
+    again."""
     from needlemap.records.families import families_of
     from needlemap.reports.comparison import comparison_text
 

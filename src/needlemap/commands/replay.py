@@ -1,4 +1,5 @@
-"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask it again."""
+"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask it
+again."""
 
 from __future__ import annotations
 
@@ -38,13 +39,16 @@ _NEAR = 1e-3  # percent: what people leave out when they type a depth
 def replay_command(folder: Path, typed: ReplayFlags) -> None:
     """Print the prompt's messages, whether its hash is the recorded one, and old and new answer.
 
-    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or trusted.
+    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or
+    trusted.
     """
     folder, length, depth, repeat = _place(folder, typed)
     check_origin(folder, typed.trust_run)
     run = RunFolder(folder)
     if "imported" in run.about():
-        raise NeedlemapError(f"'{folder}' was imported: its prompts are not known, so none is rebuilt.")
+        raise NeedlemapError(
+            f"'{folder}' was imported: its prompts are not known, so none is rebuilt."
+        )
     settings = checked(run.about()["settings"], str(folder / "run.json"))
     if typed.ask:
         settings = _askable(run, settings, typed)
@@ -63,8 +67,8 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
 
 
 def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
-    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the worst of a
-    check's probe or of an ab. Raises NeedlemapError."""
+    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the
+    worst of a check's probe or of an ab. Raises NeedlemapError."""
     if typed.worst and (typed.arm is not None or is_regular(folder / AB_FILE)):
         way, place = worst_of_ab(folder, typed.arm)
         return folder / way, *place
@@ -73,26 +77,33 @@ def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
         return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
     if typed.length is None or typed.depth is None:
         raise SettingsError(
-            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, or --arm "
+            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, "
+            "or --arm "
             "NAME --worst of an ab."
         )
     return folder, typed.length, typed.depth, typed.repeat
 
 
 def _askable(run: RunFolder, settings: Settings, typed: ReplayFlags) -> Settings:
-    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's must be typed."""
+    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's must be
+    typed."""
     if settings.backend == "python" and typed.model != settings.model:
         raise NeedlemapError(
-            f"'{settings.model}' is code of this machine, which only what you type runs. To ask it, type "
+            f"'{settings.model}' is code of this machine, which only what you type runs. To ask "
+            f"it, type "
             f"the same with --model {settings.model}"
         )
     if typed.model not in (None, settings.model):
-        raise NeedlemapError(f"'{run.path}' asked {settings.model}, not {typed.model}. Leave --model out.")
+        raise NeedlemapError(
+            f"'{run.path}' asked {settings.model}, not {typed.model}. Leave --model out."
+        )
     if typed.key_env is not None:
         options = {**settings.model_options, "key_env": typed.key_env}
         return settings.model_copy(update={"model_options": options})
     if not is_ours(about := run.about(), about["settings"]):
-        check_key_names(settings.model_options, "To send it, type the same with --key-env and its name.")
+        check_key_names(
+            settings.model_options, "To send it, type the same with --key-env and its name."
+        )
     return settings
 
 
@@ -107,25 +118,31 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
         if tokens == length and repeat in repeats and abs(percent(share) - depth) < _NEAR
     ]
     if found:
-        for trial in prepare(with_cells(settings, [(length, found[0], [repeat])]), asked=False).trials:
+        for trial in prepare(
+            with_cells(settings, [(length, found[0], [repeat])]), asked=False
+        ).trials:
             for number, cell in trial.places:
                 near = abs(percent(cell.depth) - depth) < _NEAR
                 if (cell.length_tokens, number) == (length, repeat) and near:
                     return replace(trial, cell=cell, repeat=number)
     raise SettingsError(
         f"This run has no cell of length {length}, depth {depth:g} and repeat {repeat}. "
-        f"Lengths: {_listed(row[0] for row in cells)}. Depths: {_listed(percent(row[1]) for row in cells)}. "
+        f"Lengths: {_listed(row[0] for row in cells)}. Depths: "
+        f"{_listed(percent(row[1]) for row in cells)}. "
         f"Repeats: {_listed(repeat for row in cells for repeat in row[2])}."
     )
 
 
 def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
-    """Settings of a run whose grid holds these of its cells, which may be of several starts. Where the whole
-    grid decides where needles go, they have all lengths and depths."""
+    """Settings of a run whose grid holds these of its cells, which may be of several starts. Where
+    the whole grid decides where needles go, they have all lengths and depths."""
     if ready_prompts(settings):
         return settings
     repeats = [repeat for _, _, row in cells for repeat in row]
-    grid: dict[str, Any] = {"first_repeat": min(repeats), "repeats": max(repeats) - min(repeats) + 1}
+    grid: dict[str, Any] = {
+        "first_repeat": min(repeats),
+        "repeats": max(repeats) - min(repeats) + 1,
+    }
     if settings.mode not in GRID_MODES:
         grid["lengths"] = sorted({length for length, _, _ in cells})
         grid["depths"] = sorted({setting(depth) for _, depth, _ in cells})
@@ -138,8 +155,8 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def _recorded(run: RunFolder, trial: Trial) -> Record | None:
-    """The record of what a trial's place in the grid came to, whatever its key: the last scored one, else the
-    last."""
+    """The record of what a trial's place in the grid came to, whatever its key: the last scored
+    one, else the last."""
     place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
     found = [
         record
@@ -157,9 +174,12 @@ def _verdict(trial: Trial, record: Record | None) -> str:
     if record.prompt.sha256 != trial.prompt.sha256:
         raise NeedlemapError(
             f"The rebuilt prompt differs from the recorded one (sha256 {trial.prompt.sha256} now, "
-            f"{record.prompt.sha256} then): the haystack, the needlemap version or a library changed."
+            f"{record.prompt.sha256} then): the haystack, the needlemap version or a library "
+            f"changed."
         )
-    return f"prompt {trial.prompt.sha256}: the same bytes as recorded, {trial.prompt.tokens:,} tokens"
+    return (
+        f"prompt {trial.prompt.sha256}: the same bytes as recorded, {trial.prompt.tokens:,} tokens"
+    )
 
 
 async def _ask(settings: Settings, trial: Trial) -> Answer:

@@ -1,7 +1,7 @@
 """`needlemap report`, `import`: runs drawn, other tools' results as runs.
 
-A report is a terminal map, a figure, a page, a table, or goes to a tracker. Results of other tools become
-runs on disk, or are read for one report.
+A report is a terminal map, a figure, a page, a table, or goes to a tracker. Results of other tools
+become runs on disk, or are read for one report.
 """
 
 from __future__ import annotations
@@ -61,12 +61,16 @@ def _refuse_of_figures(typed: ReportFlags) -> None:
     suffix = "" if typed.out is None else typed.out.suffix.lower()
     maps = typed.out is None or suffix in (*FIGURES, ".html")
     if typed.smooth and (typed.curves or typed.style in OLDER or not maps):
-        raise SettingsError("--smooth draws a second map: on the terminal, in a figure or a page of ours.")
+        raise SettingsError(
+            "--smooth draws a second map: on the terminal, in a figure or a page of ours."
+        )
     given = {"--width": points_wide(typed.width), "--style": typed.style, "--curves": typed.curves}
     for flag in (flag for flag, value in given.items() if value and suffix not in FIGURES):
         if typed.out is None:
             raise SettingsError(f"{flag} is a figure's. Say where to: -o map.pdf, or .png, .svg.")
-        raise SettingsError(f"{flag} is a figure's, and {typed.out.name} is none. Give {', '.join(FIGURES)}.")
+        raise SettingsError(
+            f"{flag} is a figure's, and {typed.out.name} is none. Give {', '.join(FIGURES)}."
+        )
 
 
 @uncollected()
@@ -119,7 +123,8 @@ def _freeze(runs: Sequence[Path], out: Path | None) -> None:
 
 
 def _inside(path: Path) -> list[Path]:
-    """The runs in a folder that is none itself, as several models' are; else the path as it was typed."""
+    """The runs in a folder that is none itself, as several models' are; else the path as it was
+    typed."""
     if is_run_folder(path) or not path.is_dir():
         return [path]
     return list(runs_below(path)) or [path]
@@ -131,9 +136,9 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, typed: R
 
     suites = [families for families in map(families_of, paths) if not families.is_plain]
     groups = groups_of(loaded, suites)
-    return draw_curves(groups, title=typed.title, rules=_rules(typed), width=points_wide(typed.width)).save(
-        out
-    )
+    return draw_curves(
+        groups, title=typed.title, rules=_rules(typed), width=points_wide(typed.width)
+    ).save(out)
 
 
 def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
@@ -143,13 +148,16 @@ def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
         raise SettingsError("--json prints to standard output: leave -o and --log out, or --json.")
     fields = []
     for path in runs:
-        theirs = _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
+        theirs = (
+            _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
+        )
         fields += [run_fields(run, rules or RULES) for run in theirs] or [fields_of(path, rules)]
     show_json(results(fields))
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
-    """Print the table of a run with several families, or what each of them sought, or an ab's verdict."""
+    """Print the table of a run with several families, or what each of them sought, or an ab's
+    verdict."""
     read = read_families(families)
     if is_regular(families.path / AB_FILE):
         report = arms_report(families.path, read)
@@ -177,7 +185,8 @@ def _folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def _whole_runs(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded | Path]:
-    """Runs with one family, read; those with several are left to what shows their families together."""
+    """Runs with one family, read; those with several are left to what shows their families
+    together."""
     plain = {path: families_of(path).is_plain for path in paths}
     return [run for path in paths for run in (_opened([path], typed) if plain[path] else [path])]
 
@@ -191,7 +200,8 @@ def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
         return found
     titles = [context_title(run.map.model, typed.dataset_length) for run in found]
     return [
-        replace(run, about={**run.about, "title": title}) for run, title in zip(found, titles, strict=True)
+        replace(run, about={**run.about, "title": title})
+        for run, title in zip(found, titles, strict=True)
     ]
 
 
@@ -218,9 +228,12 @@ def _draw_smoothed(run: Loaded, typed: ReportFlags) -> None:
 
 
 def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> Path:
-    """One file, in the format that its suffix names. given: read, but for runs with families in a page."""
+    """One file, in the format that its suffix names. given: read, but for runs with families in a
+    page."""
     if typed.format != "cells" and not is_table(out):
-        raise SettingsError(f"--format is a table's, and {out.name} is none. Give .csv or .parquet.")
+        raise SettingsError(
+            f"--format is a table's, and {out.name} is none. Give .csv or .parquet."
+        )
     if out.suffix.lower() == ".html":
         rules = _rules(typed)
         return write_page(
@@ -234,16 +247,24 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
     for run in runs if typed.smooth else ():
         tell(printable(run.smoothed.line))
     figure = figure_of(
-        runs, title=typed.title, palette=typed.palette, style=typed.style or None, smooth=typed.smooth
+        runs,
+        title=typed.title,
+        palette=typed.palette,
+        style=typed.style or None,
+        smooth=typed.smooth,
     )
     if figure.why_not:
         tell(f"no map of the difference: {figure.why_not}")
-    drawing, told = draw(figure, points_wide(typed.width)), out.suffix.lower() == MARKDOWN and figure.runs
+    drawing, told = (
+        draw(figure, points_wide(typed.width)),
+        out.suffix.lower() == MARKDOWN and figure.runs,
+    )
     return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
 
 def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
-    """Write a run, or a folder of runs where there are several; say what was read. Returns the exit code."""
+    """Write a run, or a folder of runs where there are several; say what was read. Returns the exit
+    code."""
     found = read(paths, said.metric)
     runs = imported(found.sources, said)
     places = {run.name: out if len(runs) == 1 else out / run.name for run in runs}
@@ -264,7 +285,8 @@ def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
 
 
 def _tell(notes: Sequence[str]) -> None:
-    """What lay in a folder and was no result, or could not be read: never passed over in silence."""
+    """What lay in a folder and was no result, or could not be read: never passed over in
+    silence."""
     for note in notes[:_SHOWN]:
         tell(printable(note))
     if len(notes) > _SHOWN:
@@ -272,20 +294,27 @@ def _tell(notes: Sequence[str]) -> None:
 
 
 def _summary(run: Imported, path: Path) -> str:
-    """Where a run is, how many results it holds, and its mean, also as the other tool would write it."""
+    """Where a run is, how many results it holds, and its mean, also as the other tool would write
+    it."""
     map, settings = load_run(path).map, run.about["settings"]
     low, high = run.scale
     mean = "-"
     if map.mean_of_means is not None:
-        mean = f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}..{high:g})"
+        mean = (
+            f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}.."
+            f"{high:g})"
+        )
     results = sum(cell.n for cell in map.cells)
     missing = sum(cell.missing for cell in map.cells)
     lines = [
-        f"{path}: {settings['model']} · {settings['task']} · {results} results in {len(map.cells)} cells, "
+        f"{path}: {settings['model']} · {settings['task']} · {results} results in {len(map.cells)} "
+        f"cells, "
         f"{missing} missing · overall {mean}"
     ]
     if run.moved:
-        lines.append(f"  {run.moved} results came again for the same cell and version: counted as repeats")
+        lines.append(
+            f"  {run.moved} results came again for the same cell and version: counted as repeats"
+        )
     if settings["model"] == "unknown":
         lines.append("  the file names no model: --model NAME")
     return "\n".join(lines)

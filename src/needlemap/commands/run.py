@@ -53,7 +53,14 @@ from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.results import asked_line, fields_of, length_line, results
 from needlemap.reports.summary import model_lines
-from needlemap.reports.verdict import Judged, Sequential, check_threshold, judge, judge_runs, write_junit
+from needlemap.reports.verdict import (
+    Judged,
+    Sequential,
+    check_threshold,
+    judge,
+    judge_runs,
+    write_junit,
+)
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.text import show, tell
@@ -87,21 +94,28 @@ def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
     first = next(iter(each.values())).first
     judges = typed.fail_under is not None and check_threshold(typed.fail_under) > 0
     if judges and first.seek is not None:
-        raise SettingsError("--fail-under judges a mean, and --seek asks too unevenly for one. Give one.")
+        raise SettingsError(
+            "--fail-under judges a mean, and --seek asks too unevenly for one. Give one."
+        )
     if judges and first.until:
         raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
     if first.seek is not None and len(each) > 1:
         raise SettingsError("--seek is for one model at a time. Give one --model.")
     given = {"--junit": typed.junit is not None, "--on-undecided": typed.on_undecided != "fail"}
-    for flag in (flag for flag, is_given in given.items() if is_given and not judges and not first.until):
+    for flag in (
+        flag for flag, is_given in given.items() if is_given and not judges and not first.until
+    ):
         raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
     if first.save_contexts and not first.save:
-        raise SettingsError("--save-contexts writes into the run folder, and --no-save keeps none. Give one.")
+        raise SettingsError(
+            "--save-contexts writes into the run folder, and --no-save keeps none. Give one."
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What was typed: of each model what is asked, the folder of all, and how it is shown and answered."""
+    """What was typed: of each model what is asked, the folder of all, and how it is shown and
+    answered."""
 
     each: Mapping[str, Chosen]
     path: Path
@@ -114,7 +128,8 @@ class _Command:
         return next(iter(self.each.values())).first
 
     def ask(self, name: str, share: Share | None = None) -> int:
-        """Ask one model; the exit code. share: where it is one of several, in a folder of its own."""
+        """Ask one model; the exit code. share: where it is one of several, in a folder of its
+        own."""
         chosen, path = self.each[name], self.path / name
         if self.replicas.dry_run:
             own = _own_cluster(self.replicas, path)
@@ -124,7 +139,10 @@ class _Command:
         asking = Asking.of(chosen, path, make)
         if chosen.suite and not chosen.first.quiet:
             tell(families_line(chosen.suite, asking))
-        with Terminal(asking.families, chosen.first, self.typed, self.path) as face, terminable() as ending:
+        with (
+            Terminal(asking.families, chosen.first, self.typed, self.path) as face,
+            terminable() as ending,
+        ):
             try:
                 ending.run(ask_families(asking, face, make, share))
             except KeyboardInterrupt:
@@ -134,9 +152,11 @@ class _Command:
             return face.code
 
     def ask_each(self) -> dict[Path, int]:
-        """Ask several models one after the other, under one budget; the exit code of each that was begun.
+        """Ask several models one after the other, under one budget; the exit code of each that was
+        begun.
 
-        Those that a share of the budget stopped are asked once more, as long as others leave some of it.
+        Those that a share of the budget stopped are asked once more, as long as others leave some
+        of it.
         """
         codes, started_s = dict[str, int](), monotonic()
         shares, left = share_out(self.each, self.path, started_s), list(self.each)
@@ -152,7 +172,8 @@ class _Command:
         return self._end_each(codes)
 
     def _ask_one_of(self, name: str, share: Share) -> int:
-        """Ask one of several models; what is wrong with it does not keep the others from being asked."""
+        """Ask one of several models; what is wrong with it does not keep the others from being
+        asked."""
         first, at = self.each[name].first, list(self.each).index(name) + 1
         if not first.quiet:
             tell(f"\nmodel {at} of {len(self.each)}: {first.model}")
@@ -173,17 +194,21 @@ class _Command:
         return codes
 
     def told(self, codes: Mapping[Path, int]) -> int:
-        """Print the document and the verdicts, where they are wanted; the exit code, the worst of all runs'.
-        A verdict outranks what was not measured and what a limit left out."""
+        """Print the document and the verdicts, where they are wanted; the exit code, the worst of
+        all runs'. A verdict outranks what was not measured and what a limit left out."""
         judged = {path: self._judged(path, code) for path, code in codes.items()}
         known = {path: found for path, found in judged.items() if found is not None}
         passing = self.typed.on_undecided
         code = worst_code(
-            code_of(known[path].code, passing) if path in known else code for path, code in codes.items()
+            code_of(known[path].code, passing) if path in known else code
+            for path, code in codes.items()
         )
         if self.typed.json:
             verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
-            runs = [{**fields_of(path), **verdicts.get(path, {})} for path in filter(is_run_folder, codes)]
+            runs = [
+                {**fields_of(path), **verdicts.get(path, {})}
+                for path in filter(is_run_folder, codes)
+            ]
             show_json(results(runs) | {"exit_code": code})
         if self.typed.junit is not None:
             cases = [
@@ -196,7 +221,8 @@ class _Command:
         return code
 
     def _judged(self, path: Path, code: int) -> Judged | Sequential | None:
-        """The verdict that was asked for, if any; none where settings are wrong, and of what was cut."""
+        """The verdict that was asked for, if any; none where settings are wrong, and of what was
+        cut."""
         if code in (2, *INTERRUPTED) or not is_run_folder(path):
             return None
         if self.settings.until:
@@ -215,7 +241,9 @@ def model_of(replicas: ReplicaFlags, settings: Settings, run: Path) -> Model:
     if replicas.cluster is not None:
         return make_replicas(settings, Cluster(replicas.cluster, replicas.max_num_workers))
     if replicas.slurm and not settings.save:
-        raise SettingsError("--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out.")
+        raise SettingsError(
+            "--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out."
+        )
     return make_replicas(settings, _own_cluster(replicas, run))
 
 
@@ -237,18 +265,21 @@ def _own_cluster(typed: ReplicaFlags, run: Path) -> OwnCluster:
 
 
 def _rehearsed(chosen: Chosen, path: Path) -> int:
-    """Say what the run would, and raise what it would; how many trials are left, of several families at most
-    at a time."""
+    """Say what the run would, and raise what it would; how many trials are left, of several
+    families at most at a time."""
     if chosen.suite:
         ahead = [look_ahead(settings, path / name) for name, settings in chosen.families.items()]
-        return max((MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead)
+        return max(
+            (MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead
+        )
     session = open_session(chosen.first, path)
     announce(session)
     return len(session.todo)
 
 
 class Terminal(ShowingFace):
-    """Tells on the terminal how the asking goes. code: the worst exit code of the families so far."""
+    """Tells on the terminal how the asking goes. code: the worst exit code of the families so
+    far."""
 
     def __init__(self, families: Families, settings: Settings, typed: RunFlags, home: Path) -> None:
         """home: the folder that was typed."""
@@ -330,12 +361,15 @@ class Terminal(ShowingFace):
 
 
 def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> None:
-    """The map, or without a terminal its lines, or what a run that seeks knows; and where it is kept.
-    anywhere: the map in any case."""
+    """The map, or without a terminal its lines, or what a run that seeks knows; and where it is
+    kept. anywhere: the map in any case."""
     show_kept(run, anywhere=anywhere)
     if settings.save and not settings.quiet and run.folder is not None:
         path = run.folder.path
-        page, figure = f"needlemap report {path} -o report.html", f"needlemap report {path} -o map.png"
+        page, figure = (
+            f"needlemap report {path} -o report.html",
+            f"needlemap report {path} -o map.png",
+        )
         tell(f"\nrun: {path}\npage: {page}\nfigure: {figure}")
 
 

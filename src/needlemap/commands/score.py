@@ -1,7 +1,7 @@
 """`needlemap score`: score answers made elsewhere, line by line, or a run's answers anew.
 
-Nothing is asked again. A run's prompts are rebuilt from run.json, for their references and to be sure that
-they are the ones that were asked.
+Nothing is asked again. A run's prompts are rebuilt from run.json, for their references and to be
+sure that they are the ones that were asked.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
     unread = sum(bool(row.get("unreadable")) for row in scored)
     also = f", {unread} unreadable" if unread else ""
-    tell(f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer {scorer}")
+    tell(
+        f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
+        f"{scorer}"
+    )
     return 0 if len(shares) == len(scored) else 1
 
 
@@ -98,7 +101,8 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """A line with score (0 to 100), native score and what decided it. Thinking is no part of its answer."""
+    """A line with score (0 to 100), native score and what decided it. Thinking is no part of its
+    answer."""
     fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
     fields |= {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
     reference = Reference(_text(row, _REFERENCES), _keywords(row), **fields)
@@ -154,7 +158,8 @@ def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> Experiment:
-    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot be rebuilt."""
+    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot be
+    rebuilt."""
     about = folder.about()
     if "imported" in about:
         raise NeedlemapError(
@@ -164,12 +169,15 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
     whole = with_cells(checked(named, str(folder.path / "run.json")), about["cells"])
     experiment = prepare(whole, asked=False)
     if experiment.scorer.weighs:
-        raise SettingsError(f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}")
+        raise SettingsError(
+            f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}"
+        )
     return experiment
 
 
 async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[Record]:
-    """Score all answers that `out` (the same folder, or a new one) has no such score of; the new records.
+    """Score all answers that `out` (the same folder, or a new one) has no such score of; the new
+    records.
 
     Raises NeedlemapError when `out` holds another run, or somebody writes to it.
     """
@@ -195,8 +203,8 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
 def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
-    """Each trial that was asked, with its last record that holds an answer, else its last. They are told by
-    their place and their prompt's hash: records of earlier versions have no `asked`."""
+    """Each trial that was asked, with its last record that holds an answer, else its last. They are
+    told by their place and their prompt's hash: records of earlier versions have no `asked`."""
     by_place = {
         (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials
@@ -207,8 +215,10 @@ def latest_asked(
         trial = by_place.get((record.length_tokens, record.depth, record.repeat, record.second))
         if trial is None or record.prompt is None or record.prompt.sha256 != trial.prompt.sha256:
             raise NeedlemapError(
-                f"The prompt of length {record.length_tokens}, depth {percent(record.depth):g} and repeat "
-                f"{record.repeat} cannot be rebuilt as it was asked: the haystack, a template or needlemap "
+                f"The prompt of length {record.length_tokens}, depth {percent(record.depth):g} and "
+                f"repeat "
+                f"{record.repeat} cannot be rebuilt as it was asked: the haystack, a template or "
+                f"needlemap "
                 f"changed since."
             )
         asked = record.asked or record.key
@@ -218,7 +228,9 @@ def latest_asked(
     return list(found.values())
 
 
-async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer) -> Record:
+async def _one(
+    experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer
+) -> Record:
     """Score one answer and keep its record; what has no answer keeps its failure."""
     settings, scorer = experiment.settings, experiment.scorer
     maker = RecordMaker(settings, scorer, Prices.of(settings))
@@ -239,7 +251,8 @@ async def _one(experiment: Experiment, trial: Trial, record: Record, writer: Wri
 
 
 def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict[str, Any]:
-    """What run.json says of the run once it is scored so. The folder's earlier scores stay, and are named."""
+    """What run.json says of the run once it is scored so. The folder's earlier scores stay, and are
+    named."""
     before = folder.about()
     settings, scorer = experiment.settings, experiment.scorer
     now = scorer_about(scorer)

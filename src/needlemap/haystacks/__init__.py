@@ -1,7 +1,8 @@
 """Sources of background text, and how documents become one tokenised haystack.
 
-A source has named documents in a fixed order; this file reads none itself. A haystack is their order, how
-they are joined, how much is needed: only as much is read and tokenised as the longest prompt needs.
+A source has named documents in a fixed order; this file reads none itself. A haystack is their
+order, how they are joined, how much is needed: only as much is read and tokenised as the longest
+prompt needs.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ _BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One background text. name: unique within its source; text: paragraphs separated by a blank line."""
+    """One background text. name: unique within its source; text: paragraphs separated by a blank
+    line."""
 
     name: str
     text: str
 
 
 class Source:
-    """Gives documents in a fixed order. name: what reports call it. endless: whether `documents` never stops.
+    """Gives documents in a fixed order. name: what reports call it. endless: whether `documents`
+    never stops.
 
     One of many files has `parts`, of which only those are read that a prompt needs.
     """
@@ -45,7 +48,8 @@ class Source:
 
     @property
     def parts(self) -> int | None:
-        """How many parts there are, each read when it is wanted; None: it is read in its order alone."""
+        """How many parts there are, each read when it is wanted; None: it is read in its order
+        alone."""
         return None
 
     def part(self, number: int) -> list[Document]:
@@ -77,7 +81,8 @@ class Stream(Source):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Haystack:
-    """Documents as one tokenised text. repeated_from: the token from which documents come again, or None.
+    """Documents as one tokenised text. repeated_from: the token from which documents come again, or
+    None.
 
     sha256: of its bytes. name: of its source.
     """
@@ -109,11 +114,13 @@ def assemble(
 ) -> Haystack:
     """At least tokens_needed tokens of a source's documents.
 
-    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one before
-    (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between), or
-    'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a needle may
-    not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to read.
-    Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
+    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one
+    before
+    (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between),
+    or
+    'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a
+    needle may not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to
+    read. Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
     """
     documents = _ordered(source, order, seed, repeat)
     first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
@@ -123,8 +130,10 @@ def assemble(
             raise HaystackError(f"Haystack '{source.name}' holds no text.{_left_out(source)}")
         if not repeat_allowed:
             raise HaystackError(
-                f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', the longest "
-                f"prompt needs {tokens_needed:,}. Add text, use shorter lengths, or allow repeating it with "
+                f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', "
+                f"the longest "
+                f"prompt needs {tokens_needed:,}. Add text, use shorter lengths, or allow "
+                f"repeating it with "
                 f"--haystack-repeat.{_left_out(source)}"
             )
         repeated_from = len(first_pass)
@@ -147,7 +156,9 @@ def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Doc
     if source.endless:
         return source.documents(repeat * _APART)
     if source.parts is not None:
-        return chain.from_iterable(map(source.part, shuffled(list(range(source.parts)), order, seed, repeat)))
+        return chain.from_iterable(
+            map(source.part, shuffled(list(range(source.parts)), order, seed, repeat))
+        )
     return iter(shuffled(list(source.documents()), order, seed, repeat))
 
 
@@ -174,7 +185,11 @@ def bytes_a_token(source: Source, tokenizer: Tokenizer) -> float:
 
 
 def _text(
-    documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int, joined: str, guess: float
+    documents: Iterator[Document],
+    tokenizer: Tokenizer,
+    tokens_needed: int,
+    joined: str,
+    guess: float,
 ) -> TokenText:
     if joined == "tokens":
         return _token_by_token(documents, tokenizer, tokens_needed)
@@ -194,15 +209,19 @@ def _text(
 
 
 def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
-    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never be enough."""
+    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never be
+    enough."""
     if size > _LONGEST_TOKEN * (tokens + 1):
         raise HaystackError(
-            f"'{tokenizer.name}' makes {tokens:,} tokens of {size:,} bytes: it has none for most of them. "
+            f"'{tokenizer.name}' makes {tokens:,} tokens of {size:,} bytes: it has none for most "
+            f"of them. "
             f"Give the --tokenizer, or the model's tokenizer.json, that the text is written for."
         )
 
 
-def _token_by_token(documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int) -> TokenText:
+def _token_by_token(
+    documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int
+) -> TokenText:
     parts, tokens, size = [], 0, 0
     for document in documents:
         data = document.text.encode()

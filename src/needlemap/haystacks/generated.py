@@ -1,23 +1,25 @@
 """The `generated` haystack: prose from a seed, in English or Chinese, as long as you like.
 
-Essays, letters, diaries, reports, chronicles and town guides about invented people, full of small facts,
-so that a needle is not the only concrete sentence. It needs no download and quotes nobody. It does not tell
-a true or a long story: each document stands alone.
+Essays, letters, diaries, reports, chronicles and town guides about invented people, full of small
+facts, so that a needle is not the only concrete sentence. It needs no download and quotes nobody.
+It does not tell a true or a long story: each document stands alone.
 
-A document is title, opening, a section on the first topic, a section on the second with the two people's
-parts exchanged, closing. All wording is in `data/*.txt`, in a small template language:
+A document is title, opening, a section on the first topic, a section on the second with the two
+people's parts exchanged, closing. All wording is in `data/*.txt`, in a small template language:
 
-A grammar file holds rules. `== name` starts a rule with one template a line; `== name;` starts a rule of
-short items separated by `;`. A line that starts with `# ` is a comment. Inside a template:
+A grammar file holds rules. `== name` starts a rule with one template a line; `== name;` starts a
+rule of short items separated by `;`. A line that starts with `# ` is a comment. Inside a template:
 
     {name}         a line of the rule `name`, or else the text kept under that name
     {^name}        the same with a capital first letter
     {a:name}       the same after "a" or "an"
-    {#3-40}        a whole number from 3 to 40; {#100-900/50} in steps of 50; {#,1000-9000} written 1,000
-    {x=name}       the same as {name}, and keeps the text under `x`; {x:=text} keeps that very text
+    {#3-40}        a whole number from 3 to 40; {#100-900/50} in steps of 50; {#,1000-9000} written
+    1,000 {x=name}       the same as {name}, and keeps the text under `x`; {x:=text} keeps that very
+    text
     [one|two|]     one of the alternatives, which may be empty and may hold slots
 
-It draws from `random()` alone, whose stream Python promises to keep, so the bytes are the same everywhere.
+It draws from `random()` alone, whose stream Python promises to keep, so the bytes are the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Generated(Source):
 
     def document(self, index: int) -> Document:
         """Document `index`, counted from 0, made without those before it."""
-        return Document(f"{self.name}/{self.seed}/{index}", document(self.language, self.seed, index))
+        return Document(
+            f"{self.name}/{self.seed}/{index}", document(self.language, self.seed, index)
+        )
 
     def documents(self, first: int = 0) -> Iterator[Document]:
         """Documents first, first + 1, ... without end."""
@@ -70,7 +74,9 @@ TOPICAL = 0.62  # share of the units after a paragraph's first that keep to the 
 @cache
 def rules_of(language: str) -> Mapping[str, Rule]:
     """The grammar of a language ('english' or 'chinese'), parsed once per process."""
-    return grammar(files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8"))
+    return grammar(
+        files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8")
+    )
 
 
 def document(language: str, seed: int, index: int) -> str:
@@ -79,7 +85,9 @@ def document(language: str, seed: int, index: int) -> str:
     scene = Scene(Random(f"needlemap/{language}/{seed}/{index}").random)
     rules["document"](scene)
     kind = rules["kinds"](scene)
-    first, second = (rules["topics"].lines[k](scene) for k in shuffled(scene, len(rules["topics"].lines))[:2])
+    first, second = (
+        rules["topics"].lines[k](scene) for k in shuffled(scene, len(rules["topics"].lines))[:2]
+    )
     rules[f"{first}.subject"](scene)
     asides = shuffled(scene, len(rules["common"].lines))
     opening = [rules[f"{kind}.{part}"](scene) for part in ("title", "open")]
@@ -92,7 +100,8 @@ def document(language: str, seed: int, index: int) -> str:
 
 
 def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[int]) -> list[str]:
-    """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it uses."""
+    """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it
+    uses."""
     topical = shuffled(scene, len(rules[topic].lines))
     opener = [rules[f"{topic}.open"](scene)]
     paragraphs = []
@@ -112,13 +121,16 @@ def paragraph(
     for k in range(between(scene, *UNITS)):
         on_topic = topical and (k == 0 or scene.random() < TOPICAL)
         units.append(
-            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()](scene)
+            rules[topic if on_topic else "common"].lines[(topical if on_topic else asides).pop()](
+                scene
+            )
         )
     return units
 
 
 def heading(rules: Mapping[str, Rule], scene: Scene, kind: str, k: int, n: int) -> str:
-    """What stands before paragraph k of n: a date in a diary, a month in a chronicle, else nothing."""
+    """What stands before paragraph k of n: a date in a diary, a month in a chronicle, else
+    nothing."""
     if f"{kind}.head" not in rules:
         return ""
     months = rules["months"].lines
@@ -150,8 +162,8 @@ _SOUNDS_VOWEL = re.compile(
 class Scene:
     """What one document has settled so far.
 
-    random: draws in [0, 1). kept: texts by name. last: for each rule, the line written last, so that no
-    rule says the same thing twice running.
+    random: draws in [0, 1). kept: texts by name. last: for each rule, the line written last, so
+    that no rule says the same thing twice running.
     """
 
     random: Callable[[], float]
@@ -223,7 +235,9 @@ def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
     key, assigned, value = body.partition("=")
     if assigned:
         literal = key.endswith(":")
-        return partial(_keep, key.rstrip(":"), partial(_literal, value) if literal else slot(value, rules))
+        return partial(
+            _keep, key.rstrip(":"), partial(_literal, value) if literal else slot(value, rules)
+        )
     if number := _NUMBER.fullmatch(body):
         style, low, high, step = number.groups()
         return partial(_number, int(low), int(high), int(step or 1), style)

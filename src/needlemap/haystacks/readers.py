@@ -1,10 +1,10 @@
 """A file's text: plain text here, HTML and PDF by this file as a program, in a process of its own.
 
-A stranger's document is data: nothing in it is run or fetched, and the process that reads it gets little
-time and memory, none of the environment's secrets, and is ended where it takes more. Of needlemap that
-imports the errors alone. It reads {"kind", "bytes"} and so many bytes from its input, writes {"bytes"} and
-the text, or {"error"}, and so on until its input ends. Each document gets `SECONDS` of processor time, all
-of them `MEMORY` bytes.
+A stranger's document is data: nothing in it is run or fetched, and the process that reads it gets
+little time and memory, none of the environment's secrets, and is ended where it takes more. Of
+needlemap that imports the errors alone. It reads {"kind", "bytes"} and so many bytes from its
+input, writes {"bytes"} and the text, or {"error"}, and so on until its input ends. Each document
+gets `SECONDS` of processor time, all of them `MEMORY` bytes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,20 @@ SECONDS, MEMORY = 30, 1 << 30
 MOST_TEXT = 64 << 20  # bytes
 WAIT_S = 4 * SECONDS  # for a reader on a busy machine
 READERS = {"html": "inscriptis", "pdf": "pypdf"}  # and their packages
-_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "HOME", "TMPDIR")
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_ENVIRONMENT = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "LD_LIBRARY_PATH",
+    "SYSTEMROOT",
+    "HOME",
+    "TMPDIR",
+)
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 
 
 class Unreadable(Exception):
@@ -53,7 +65,8 @@ def read_bytes(file: Path) -> bytes:
 
 
 def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
-    """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError for another."""
+    """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError for
+    another."""
     mark = next((mark for mark in marks if raw.startswith(mark)), b"")
     encoding = marks.get(mark, "utf-8")
     try:
@@ -61,14 +74,16 @@ def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
     except UnicodeDecodeError as error:
         offset = error.start + len(mark)
         raise HaystackError(
-            f"'{file}' is not {encoding[:6].upper()}: bad byte 0x{raw[offset]:02x} at offset {offset}. "
+            f"'{file}' is not {encoding[:6].upper()}: bad byte 0x{raw[offset]:02x} at offset "
+            f"{offset}. "
             f"Convert it, for instance: iconv -f latin1 -t utf-8"
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_text(file: Path, *, marks: bool = True) -> str:
-    """A text file's text. marks: whether a first mark says how it is written; else it is a part of the text.
+    """A text file's text. marks: whether a first mark says how it is written; else it is a part of
+    the text.
 
     Raises HaystackError with what is wrong with it.
     """
@@ -84,7 +99,8 @@ def missing_readers(kinds: set[str]) -> list[str]:
 
 
 def converted(file: Path, kind: str) -> str:
-    """The text of an HTML or PDF file. Raises Unreadable, HaystackError for HTML in another encoding."""
+    """The text of an HTML or PDF file. Raises Unreadable, HaystackError for HTML in another
+    encoding."""
     stat = file.stat()
     text, why = _converted(file, kind, stat.st_size, stat.st_mtime_ns)
     if why:
@@ -114,7 +130,8 @@ def _process() -> Process:
 
 
 class Process:
-    """A reader in a process of its own, which is started when it is asked, and again where it ended."""
+    """A reader in a process of its own, which is started when it is asked, and again where it
+    ended."""
 
     def __init__(self, wait_s: float = WAIT_S) -> None:
         self._wait_s, self._lock = wait_s, Lock()
@@ -158,7 +175,8 @@ class Process:
 
 
 def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | str:
-    """The text, or what is wrong with the document. Raises OSError or ValueError where the process ended."""
+    """The text, or what is wrong with the document. Raises OSError or ValueError where the process
+    ended."""
     source, sink = process.stdout, process.stdin
     if source is None or sink is None:
         raise ValueError("no pipes")
@@ -174,8 +192,8 @@ def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | st
 
 
 def pdf_text(data: bytes) -> str:
-    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError with what that
-    passed over where no text is left."""
+    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError with
+    what that passed over where no text is left."""
     from pypdf import PdfReader
 
     passed_over = _heard("pypdf")
@@ -204,7 +222,8 @@ def _heard(logger: str) -> list[str]:
 
 
 def html_text(data: bytes) -> str:
-    """What a page shows, without scripts, styles and what stands there for browsers without scripts."""
+    """What a page shows, without scripts, styles and what stands there for browsers without
+    scripts."""
     from inscriptis.css_profiles import CSS_PROFILES
     from inscriptis.html_engine import Inscriptis
     from inscriptis.html_properties import Display
@@ -214,7 +233,9 @@ def html_text(data: bytes) -> str:
     from lxml.html import HTMLParser, document_fromstring
 
     unseen = {tag: HtmlElement(tag=tag, display=Display.none) for tag in ("noscript", "template")}
-    whole = HTMLParser(encoding="utf-8", huge_tree=True)  # else what is deep or long is cut without a word
+    whole = HTMLParser(
+        encoding="utf-8", huge_tree=True
+    )  # else what is deep or long is cut without a word
     try:
         tree = document_fromstring(data, parser=whole)
     except ParserError:  # nothing in it
@@ -227,7 +248,8 @@ KINDS: dict[str, Callable[[bytes], str]] = {"pdf": pdf_text, "html": html_text}
 
 
 def limit_memory() -> None:
-    """No more memory than `MEMORY`, no files and no dumps of memory, where the system can hold to it."""
+    """No more memory than `MEMORY`, no files and no dumps of memory, where the system can hold to
+    it."""
     with suppress(ImportError):
         import resource
 

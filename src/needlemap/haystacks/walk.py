@@ -1,7 +1,7 @@
 """Which files of a folder and its subfolders may be read, and why the others are not.
 
-Left out are hidden files, folders of dependencies, names that say that a file holds a key, links that leave
-the folder, and what is no plain file. No file is opened.
+Left out are hidden files, folders of dependencies, names that say that a file holds a key, links
+that leave the folder, and what is no plain file. No file is opened.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from needlemap.text import printable
 LINES = (".jsonl", ".ndjson")
 _PROSE = (".txt", ".text", ".md", ".markdown", ".rst", ".org", ".adoc", ".tex")
 _CODE = (
-    ".py .pyi .ipy .c .h .cc .cpp .cxx .hh .hpp .cu .rs .go .java .kt .scala .js .mjs .jsx .ts .tsx .vue .rb "
-    ".php .pl .swift .m .mm .cs .fs .hs .ml .clj .ex .exs .erl .lua .r .jl .dart .zig .f90 .sql .sh .bash "
+    ".py .pyi .ipy .c .h .cc .cpp .cxx .hh .hpp .cu .rs .go .java .kt .scala .js .mjs .jsx .ts "
+    ".tsx .vue .rb "
+    ".php .pl .swift .m .mm .cs .fs .hs .ml .clj .ex .exs .erl .lua .r .jl .dart .zig .f90 .sql "
+    ".sh .bash "
     ".ps1 .css .scss .proto .cmake .el .lisp .v .sv .vhd"
 )
 SUFFIXES = {
@@ -32,7 +34,8 @@ SUFFIXES = {
     ".pdf": "pdf",
 }
 _DEPENDENCIES = (
-    "node_modules bower_components site-packages dist-packages __pycache__ __pypackages__ venv virtualenv "
+    "node_modules bower_components site-packages dist-packages __pycache__ __pypackages__ venv "
+    "virtualenv "
     "target dist build vendor"
 )
 DEPENDENCIES = frozenset(_DEPENDENCIES.split())
@@ -48,7 +51,8 @@ _MOST_NAMES = 8  # that are told of one kind
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that may be read. name: its path in the folder, with '/' on any machine, as it may be shown."""
+    """A file that may be read. name: its path in the folder, with '/' on any machine, as it may be
+    shown."""
 
     name: str
     path: Path
@@ -58,7 +62,8 @@ class File:
 
 @dataclass(slots=True)
 class Found:
-    """What a folder holds. left_out: why, by name; hidden, empty: how many; others: how many, by suffix."""
+    """What a folder holds. left_out: why, by name; hidden, empty: how many; others: how many, by
+    suffix."""
 
     files: list[File] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -77,7 +82,8 @@ class Found:
 
 
 def find_files(path: Path) -> Found:
-    """What may be read at a path. Raises HaystackError where nothing is, or it may not be looked at."""
+    """What may be read at a path. Raises HaystackError where nothing is, or it may not be looked
+    at."""
     found = Found()
     try:
         stat = path.stat()
@@ -88,7 +94,9 @@ def find_files(path: Path) -> Found:
     if not path.is_dir():
         kind = SUFFIXES.get(path.suffix.lower())
         if kind is None or not S_ISREG(stat.st_mode):
-            raise HaystackError(f"'{path}' is no document that can be read. Readable: {_readable()}.")
+            raise HaystackError(
+                f"'{path}' is no document that can be read. Readable: {_readable()}."
+            )
         found.files.append(File(path.name, path, kind, stat.st_size))
         return found
     _walk(path, found)
@@ -97,7 +105,8 @@ def find_files(path: Path) -> Found:
 
 
 def _walk(root: Path, found: Found) -> None:
-    """All files of a folder and its subfolders. Raises HaystackError when there are too many of them."""
+    """All files of a folder and its subfolders. Raises HaystackError when there are too many of
+    them."""
     real, waiting, seen = root.resolve(), [(root, "")], 0
     while waiting:
         folder, prefix = waiting.pop()
@@ -209,7 +218,10 @@ def _readable() -> str:
 
 def counts_of(kinds: Counter[str]) -> str:
     return some(
-        [f"{count:,} {kind}" for kind, count in sorted(kinds.items(), key=lambda row: (-row[1], row))]
+        [
+            f"{count:,} {kind}"
+            for kind, count in sorted(kinds.items(), key=lambda row: (-row[1], row))
+        ]
     )
 
 

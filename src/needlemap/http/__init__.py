@@ -1,9 +1,9 @@
 """Servers: their base URLs, keys and headers; one request and its reply, read within bounds.
 
-For code that waits and code that does not. Redirects are not followed, a body is read by pieces up to
-`LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before anybody sees
-it. Nothing is asked again here, but for an address that lacks its /v1. Replies are read as plain JSON, so
-that every provider's own fields survive. Secrets come from the environment.
+For code that waits and code that does not. Redirects are not followed, a body is read by pieces up
+to `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before
+anybody sees it. Nothing is asked again here, but for an address that lacks its /v1. Replies are
+read as plain JSON, so that every provider's own fields survive. Secrets come from the environment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,13 @@ LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
 _REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
 _MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 _PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
-_PLAIN = ("anthropic-version", "anthropic-beta", "user-agent", "accept", "content-type")  # no secrets
+_PLAIN = (
+    "anthropic-version",
+    "anthropic-beta",
+    "user-agent",
+    "accept",
+    "content-type",
+)  # no secrets
 VERSIONED = re.compile(r"/v\d")
 _Client = TypeVar("_Client")
 
@@ -54,8 +60,8 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 
 
 def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
-    """Raises SettingsError for what is no address, and for one that holds a key: run.json and error messages
-    would keep it."""
+    """Raises SettingsError for what is no address, and for one that holds a key: run.json and error
+    messages would keep it."""
     shown = hidden(url)
     try:
         parts = urlsplit(url)
@@ -76,15 +82,19 @@ def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
 
 
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
-    """The key in the environment; '' for a server elsewhere than at the provider's own host without one."""
+    """The key in the environment; '' for a server elsewhere than at the provider's own host without
+    one."""
     key = from_environment(variable)
     if not key and (required or at_home(base_url, host)):
-        raise SettingsError(f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY")
+        raise SettingsError(
+            f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY"
+        )
     return "" if key == NO_KEY else key
 
 
 def from_environment(variable: str) -> str:
-    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no header holds."""
+    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no header
+    holds."""
     value = os.environ.get(variable, "").strip()
     if not value.isascii() or not value.isprintable():
         raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
@@ -105,7 +115,12 @@ def custom_headers(variable: str) -> dict[str, str]:
     found = {}
     for line in filter(str.strip, os.environ.get(variable, "").splitlines()):
         name, colon, value = (part.strip() for part in line.partition(":"))
-        if not colon or not _HEADER.fullmatch(name) or not value.isascii() or not value.isprintable():
+        if (
+            not colon
+            or not _HEADER.fullmatch(name)
+            or not value.isascii()
+            or not value.isprintable()
+        ):
             raise SettingsError(
                 f"{variable} holds a line that is no header. Write 'Name: value', one a line."
             )
@@ -134,8 +149,8 @@ class Reply:
 class _Door:
     """What both ways to ask have: headers that go with each request, and what is made of a reply.
 
-    headers: beside our own, in secret. Raises SettingsError when no connection can be made at all, as with an
-    unusable proxy.
+    headers: beside our own, in secret. Raises SettingsError when no connection can be made at all,
+    as with an unusable proxy.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
@@ -156,7 +171,8 @@ class _Door:
         except Exception as error:  # the environment's proxies and certificates
             said = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
-                f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE."
+                f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and "
+                f"SSL_CERT_FILE."
             ) from None
 
     def hide(self, failure: Unmeasured) -> None:
@@ -213,7 +229,8 @@ class Door(_Door):
         self._client = self._opened(httpx.AsyncClient, limits=limits)
 
     async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """One answer. read: makes it of a reply's JSON object and its seconds. Raises Unmeasured."""
+        """One answer. read: makes it of a reply's JSON object and its seconds. Raises
+        Unmeasured."""
         base_url = self.base_url
         try:
             return await self._once(base_url, path, body, timeout_s, read)
@@ -225,7 +242,9 @@ class Door(_Door):
         if self.base_url == other:  # another lane found it too
             return answer
         self.base_url = other
-        return replace(answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say")
+        return replace(
+            answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say"
+        )
 
     async def look_up(self, path: str, body: bytes, timeout_s: float) -> dict[str, Any]:
         """A reply's JSON object, of an address beside the API's own. Raises Unmeasured."""
@@ -236,8 +255,13 @@ class Door(_Door):
             self.hide(failure)
             raise
 
-    async def _once(self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        start, sent_s = perf_counter(), time()  # what a server says of its limits, it saw when asked
+    async def _once(
+        self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader
+    ) -> Answer:
+        start, sent_s = (
+            perf_counter(),
+            time(),
+        )  # what a server says of its limits, it saw when asked
         try:
             reply = await self._post(base_url + path, body, timeout_s, base_url)
             took_s = perf_counter() - start
@@ -331,16 +355,25 @@ def _limits(server: str, timeout_s: float) -> Iterator[Any]:
     """An attempt's limits in time; whatever a connection fails by, as Unmeasured."""
     import httpx
 
-    connect_s = min(0.9 * timeout_s, CONNECT_S)  # less than the attempt, so that the two can be told apart
+    connect_s = min(
+        0.9 * timeout_s, CONNECT_S
+    )  # less than the attempt, so that the two can be told apart
     try:
         yield httpx.Timeout(timeout_s, connect=connect_s)
     except (httpx.ConnectTimeout, httpx.PoolTimeout):
         raise faults.unanswered(server, connect_s) from None
     except (TimeoutError, httpx.TimeoutException):
         raise faults.timed_out(timeout_s) from None
-    except (httpx.ConnectError, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+    except (
+        httpx.ConnectError,
+        httpx.ProxyError,
+        httpx.UnsupportedProtocol,
+        httpx.InvalidURL,
+    ) as error:
         raise faults.lost(error, server, sent=False) from None
     except httpx.DecodingError as error:
-        raise faults.unreadable("The reply cannot be unpacked", str(error), transient=True) from None
+        raise faults.unreadable(
+            "The reply cannot be unpacked", str(error), transient=True
+        ) from None
     except (httpx.HTTPError, OSError) as error:
         raise faults.lost(error, server) from None

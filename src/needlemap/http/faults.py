@@ -1,10 +1,11 @@
 """What a refusal means, and what headers say of rate limits: servers' words become values.
 
-A status, headers and words become one `Unmeasured`, which says whether asking again is worth it, and for
-how long the server asked us to wait. Nothing is waited for here: see `asking/pacer.py`.
+A status, headers and words become one `Unmeasured`, which says whether asking again is worth it,
+and for how long the server asked us to wait. Nothing is waited for here: see `asking/pacer.py`.
 
 Rate limits are how many requests and tokens a server still takes, until when. OpenAI's names
-(`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send the same) and Anthropic's
+(`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send the same) and
+Anthropic's
 (`anthropic-ratelimit-requests-limit`, ...).
 """
 
@@ -34,15 +35,20 @@ _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it 
 # What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
 TOO_LONG = re.compile(
     # OpenAI
-    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the configured limit"
+    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the "
+    r"configured limit"
     r"|max(imum)? (context|model) length|is longer than the maximum model"  # vLLM
     r"|longer than the model's context|token count exceeds the model"  # SGLang
-    r"|exceeds? the available context size|exceed_context_size|context size has been exceeded"  # llama.cpp
+    # llama.cpp
+    r"|exceeds? the available context size|exceed_context_size|context size has been exceeded"
     r"|`inputs` (must have less than|tokens \+ `max_new_tokens` must be)"  # TGI
-    r"|input length exceed|input_length_error|exceeds? (the )?session_len|session max length"  # LMDeploy
+    # LMDeploy
+    r"|input length exceed|input_length_error|exceeds? (the )?session_len|session max length"
     r"|prompt is too long|`max_tokens` exceed context limit|request_too_large"  # Anthropic
-    r"|input token count .*exceeds|input is too long|maximum prompt length is"  # Gemini, Bedrock, xAI
-    r"|range of input length should be|reduce the length of the|exceeded model token"  # Qwen, Groq, Kimi
+    # Gemini, Bedrock, xAI
+    r"|input token count .*exceeds|input is too long|maximum prompt length is"
+    # Qwen, Groq, Kimi
+    r"|range of input length should be|reduce the length of the|exceeded model token"
     # MiniMax, LM Studio, Mistral
     r"|context window exceeds limit|greater than the context length|too large for model with",
     re.IGNORECASE,
@@ -85,7 +91,10 @@ def _wanted(headers: Mapping[str, str]) -> str:
         )
     except ValueError:
         place = ""
-    return f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url right?"
+    return (
+        f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url "
+        f"right?"
+    )
 
 
 def _failure(status: int, body: str) -> Failure:
@@ -103,7 +112,9 @@ def _failure(status: int, body: str) -> Failure:
 def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasured:
     """A reply that holds no answer. transient: when it was cut short rather than wrong."""
     return _sent(
-        Unmeasured(Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}"), transient=transient)
+        Unmeasured(
+            Failure.UNREADABLE, scrub(f"{problem}: {body or 'nothing'}"), transient=transient
+        )
     )
 
 
@@ -133,8 +144,12 @@ def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
 
     causes = list(_causes(error))
     why = next(filter(None, map(_words, causes)), type(error).__name__)
-    failure = Unmeasured(Failure.CONNECTION, scrub(f"No connection to {server}: {why}"), transient=True)
-    failure.outage = not sent and not any(isinstance(each, gaierror | ssl.SSLError) for each in causes)
+    failure = Unmeasured(
+        Failure.CONNECTION, scrub(f"No connection to {server}: {why}"), transient=True
+    )
+    failure.outage = not sent and not any(
+        isinstance(each, gaierror | ssl.SSLError) for each in causes
+    )
     return _sent(failure) if sent else failure
 
 
@@ -152,10 +167,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in seconds or as a date.
-    None also for no time at all, as where a clock goes wrong: it would be asked again and again at once.
+    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in seconds or
+    as a date. None also for no time at all, as where a clock goes wrong: it would be asked again
+    and again at once.
 
-    >>> retry_after_s({"retry-after-ms": "1500"}), retry_after_s({"retry-after": "3"}), retry_after_s({})
+    >>> (
+    ...     retry_after_s({"retry-after-ms": "1500"}),
+    ...     retry_after_s({"retry-after": "3"}),
+    ...     retry_after_s({}),
+    ... )
     (1.5, 3.0, None)
     """
     milliseconds = _number(headers.get("retry-after-ms"))
@@ -173,9 +193,14 @@ def _number(text: str | None) -> float | None:
 
 
 def message_of(body: str) -> str:
-    """The words in an error's body, wherever a server puts them; of a page its title, of other text all.
+    """The words in an error's body, wherever a server puts them; of a page its title, of other text
+    all.
 
-    >>> message_of('{"error": {"message": "no"}}'), message_of("no"), message_of("<html><title>No</title>")
+    >>> (
+    ...     message_of('{"error": {"message": "no"}}'),
+    ...     message_of("no"),
+    ...     message_of("<html><title>No</title>"),
+    ... )
     ('no', 'no', "an HTML page, 'No'")
     """
     try:
@@ -198,7 +223,8 @@ def _page_title(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One limit. limit: what a full allowance holds. left: what the server had left, below 0 when overdrawn.
+    """One limit. limit: what a full allowance holds. left: what the server had left, below 0 when
+    overdrawn.
 
     full_in_s: seconds until it is full again, None where the server does not say.
     """
@@ -217,7 +243,8 @@ class Allowance:
 
 
 def allowance(headers: Mapping[str, str], now_s: float | None = None) -> Allowance | None:
-    """What headers say; None for nothing. They are read once: a client's own mapping decodes at each look.
+    """What headers say; None for nothing. They are read once: a client's own mapping decodes at
+    each look.
 
     >>> allowance({"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "7927",
     ...            "x-ratelimit-reset-tokens": "547ms"}).tokens
@@ -230,9 +257,15 @@ def allowance(headers: Mapping[str, str], now_s: float | None = None) -> Allowan
 
 
 def seconds(text: str | None, now_s: float) -> float | None:
-    """A duration as '1h2m3.5s', '547ms' or plain seconds, or the time until a date; None for anything else.
+    """A duration as '1h2m3.5s', '547ms' or plain seconds, or the time until a date; None for
+    anything else.
 
-    >>> seconds("6m0s", 0), seconds("64", 0), seconds("1970-01-01T00:01:00Z", 30), seconds("soon", 0)
+    >>> (
+    ...     seconds("6m0s", 0),
+    ...     seconds("64", 0),
+    ...     seconds("1970-01-01T00:01:00Z", 30),
+    ...     seconds("soon", 0),
+    ... )
     (360.0, 64.0, 30.0, None)
     """
     if not text:
@@ -252,7 +285,9 @@ def _quotas(headers: Mapping[str, str], kind: str, now_s: float) -> Iterator[Quo
     for limit, left, reset in (
         (f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
         tuple(f"anthropic-ratelimit-{kind}-{part}" for part in ("limit", "remaining", "reset")),
-        tuple(f"anthropic-ratelimit-input-{kind}-{part}" for part in ("limit", "remaining", "reset")),
+        tuple(
+            f"anthropic-ratelimit-input-{kind}-{part}" for part in ("limit", "remaining", "reset")
+        ),
     ):
         most, rest = _number(headers.get(limit)), _number(headers.get(left))
         if most is not None and rest is not None and most > 0:

@@ -1,9 +1,11 @@
-"""Other tools: their prompts, scores and files, byte for byte, and their results: a row is one of these.
+"""Other tools: their prompts, scores and files, byte for byte, and their results: a row is one of
+these.
 
-Its score keeps its scale; as a share it is (native - lowest) / (highest - lowest), as our judge counts it:
-the worst verdict is 0. That is linear, so a mean of native scores is lowest + (highest - lowest) x mean
-share, exactly. Pictures that were published as "score times 10 percent" show a judge's lowest verdict, 1,
-as 10 %.
+Its score keeps its scale; as a share it is (native - lowest) / (highest - lowest), as our judge
+counts it:
+the worst verdict is 0. That is linear, so a mean of native scores is lowest + (highest - lowest) x
+mean share, exactly. Pictures that were published as "score times 10 percent" show a judge's lowest
+verdict, 1, as 10 %.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ FACTS = "Fact Retrieval Across Context Lengths "
 
 
 def context_title(model: str, dataset_length: str) -> str:
-    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing else."""
+    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing
+    else."""
     return f'{model} {dataset_length} Context Performance\n{FACTS}("Needle In A Haystack")'
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One result. place: where it was read ("FILE, line 3"). native: its score there, None if it has none.
+    """One result. place: where it was read ("FILE, line 3"). native: its score there, None if it
+    has none.
 
-    length: in the tokens of its tool. version: which repeat, from 1. series: what else tells tests apart (a
-    run's name, a data set). scale: lowest and highest native score, None if the file does not say. realised:
-    depth in percent where the needle really was. error: why there is no score. mean: whether the score is a
-    mean of nobody knows how many answers. repeat: which one, from 0, where the row is a sample of a log: its
-    versions are then the same prompt asked again. asked: a hash of what was asked, '' where nobody knows it.
-    scores: of a sample of a log all that it has, by metric; None where it has no number.
+    length: in the tokens of its tool. version: which repeat, from 1. series: what else tells tests
+    apart (a run's name, a data set). scale: lowest and highest native score, None if the file does
+    not say. realised:
+    depth in percent where the needle really was. error: why there is no score. mean: whether the
+    score is a mean of nobody knows how many answers. repeat: which one, from 0, where the row is a
+    sample of a log: its versions are then the same prompt asked again. asked: a hash of what was
+    asked, '' where nobody knows it. scores: of a sample of a log all that it has, by metric; None
+    where it has no number.
     """
 
     place: str
@@ -67,7 +73,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of one row in a file, read with words for what is wrong. CSV gives texts, JSON anything."""
+    """The fields of one row in a file, read with words for what is wrong. CSV gives texts, JSON
+    anything."""
 
     values: Mapping[str, Any]
     place: str
@@ -83,7 +90,9 @@ class Fields:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            raise NeedlemapError(f"{self.place}: field '{name}' must be a number, got {value!r:.80}.")
+            raise NeedlemapError(
+                f"{self.place}: field '{name}' must be a number, got {value!r:.80}."
+            )
         return number
 
     def maybe(self, name: str) -> float | None:
@@ -107,11 +116,14 @@ class Fields:
         """Raises NeedlemapError when the field is no percentage."""
         number = self.number(name)
         if not 0 <= number <= 100:
-            raise NeedlemapError(f"{self.place}: field '{name}' must lie in 0..100, got {number:g}.")
+            raise NeedlemapError(
+                f"{self.place}: field '{name}' must lie in 0..100, got {number:g}."
+            )
         return number
 
     def text(self, name: str) -> str:
-        """A text; empty where there is none. Half characters, which no file can hold, become '?'."""
+        """A text; empty where there is none. Half characters, which no file can hold, become
+        '?'."""
         value = self.values.get(name)
         return str("" if value is None else value).encode("utf-8", "replace").decode("utf-8")
 
@@ -137,16 +149,20 @@ def parsed_scale(text: str) -> Scale:
 
 
 def scale_of(rows: Iterable[Row], given: Scale | None) -> Scale:
-    """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError if unclear."""
+    """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError if
+    unclear."""
     scored = [row for row in rows if row.native is not None]
     told = {row.scale for row in scored if row.scale is not None}
     if given is None and len(told) > 1:
-        raise NeedlemapError(f"Scores of one run on several scales: {told}. Import the files one by one.")
+        raise NeedlemapError(
+            f"Scores of one run on several scales: {told}. Import the files one by one."
+        )
     scale = given or (told.pop() if told else _seen([row.native or 0.0 for row in scored]))
     for row in scored:
         if not scale[0] <= (row.native or 0.0) <= scale[1]:
             raise NeedlemapError(
-                f"{row.place}: score {row.native:g} is outside {_label(scale)}. Say the scale: needlemap "
+                f"{row.place}: score {row.native:g} is outside {_label(scale)}. Say the scale: "
+                f"needlemap "
                 f"import FILE --scale LOWEST:HIGHEST -o RUN"
             )
     return scale
@@ -174,14 +190,16 @@ def _seen(natives: list[float]) -> Scale:
     low, high = (min(natives), max(natives)) if natives else UNIT
     if low == high == 1:
         raise NeedlemapError(
-            "All scores are 1: the best of 0..1, or the worst of a judge's 1..10? Say --scale 0:1 or 1:10."
+            "All scores are 1: the best of 0..1, or the worst of a judge's 1..10? Say --scale 0:1 "
+            "or 1:10."
         )
     if low >= 0 and high <= 1:
         return UNIT
     if low >= 1 and high <= JUDGED[1]:
         return JUDGED
     raise NeedlemapError(
-        f"Scores from {low:g} to {high:g} are neither on 0..1 nor on 1..10. Say the scale: --scale 0:100"
+        f"Scores from {low:g} to {high:g} are neither on 0..1 nor on 1..10. Say the scale: --scale "
+        f"0:100"
     )
 
 

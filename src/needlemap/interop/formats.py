@@ -1,17 +1,19 @@
 """Results of other tools as rows: needlehaystack, versions 2 (`niah`) and 1; OpenCompass's summary.
 
-needlehaystack 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base for
-every model, needle and question not counted; its depth as realised is in the row's recipe. Seeds make
-repeats. Rows with status "error" were not measured.
+needlehaystack 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base
+for every model, needle and question not counted; its depth as realised is in the row's recipe.
+Seeds make repeats. Rows with status "error" were not measured.
 
 needlehaystack 1: a JSON object a test, with model, context_length, depth_percent, version, needle,
 model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a list of
-{token_limit, depth_percent, score}. A table has the same names as its columns. None of them says how
-answers were scored.
+{token_limit, depth_percent, score}. A table has the same names as its columns. None of them says
+how answers were scored.
 
-OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A score is the
-mean of however many answers that cell had; the summary does not say how many, so each is marked as a mean,
-and a comparison of such runs gives no verdict. NeedleBench's own summary holds totals only: refused.
+OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A score
+is the mean of however many answers that cell had; the summary does not say how many, so each is
+marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own summary holds
+totals only:
+refused.
 """
 
 from __future__ import annotations
@@ -38,9 +40,14 @@ HEADER = ("dataset", "version", "metric", "mode")
 NO_SCORE = "-"
 _UNKNOWN = [NO_SCORE] * 2  # metric and mode of a row that was not measured
 _CELL = re.compile(
-    r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$", re.DOTALL
+    r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$",
+    re.DOTALL,
 )
-_SECTION, _OVER, _UNDER = "csv format", "^", "$"  # a table's title, and the rules above and below it
+_SECTION, _OVER, _UNDER = (
+    "csv format",
+    "^",
+    "$",
+)  # a table's title, and the rules above and below it
 _EXAMPLE = "CDME_Length1000Depth50"
 
 
@@ -66,9 +73,13 @@ def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
             return None
         raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
     if not isinstance(value, dict) or any(name not in value for name in _NEEDED):
-        raise NeedlemapError(f"{place}: no needlehaystack 2 result. Expected fields: {', '.join(_NEEDED)}.")
+        raise NeedlemapError(
+            f"{place}: no needlehaystack 2 result. Expected fields: {', '.join(_NEEDED)}."
+        )
     if value.get("schema_version", SCHEMA) != SCHEMA:
-        raise NeedlemapError(f"{place}: schema_version {value['schema_version']!r}, only {SCHEMA} is known.")
+        raise NeedlemapError(
+            f"{place}: schema_version {value['schema_version']!r}, only {SCHEMA} is known."
+        )
     return Fields(value, place)
 
 
@@ -111,14 +122,19 @@ def _placed(recipe: object, place: str) -> dict[str, Any]:
     words = "\n".join(each.text("text") for each in texts if each)
     first = texts[0]
     known = first is not None and "actual_depth_percent" in first.values
-    return {"needle": words, "realised": first.depth("actual_depth_percent") if first and known else None}
+    return {
+        "needle": words,
+        "realised": first.depth("actual_depth_percent") if first and known else None,
+    }
 
 
 def _inner(value: object, place: str, name: str) -> Fields | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise NeedlemapError(f"{place}: field '{name}' must hold fields of its own, got {value!r:.80}.")
+        raise NeedlemapError(
+            f"{place}: field '{name}' must hold fields of its own, got {value!r:.80}."
+        )
     return Fields(value, place)
 
 
@@ -130,7 +146,11 @@ def _by_number(seed: str) -> tuple[bool, float, str]:
 
 def is_result(value: object) -> bool:
     """Whether a JSON value is a result of this tool."""
-    return isinstance(value, dict) and "depth_percent" in value and any(name in value for name in LENGTHS)
+    return (
+        isinstance(value, dict)
+        and "depth_percent" in value
+        and any(name in value for name in LENGTHS)
+    )
 
 
 def from_json(data: bytes, name: str) -> list[Row]:
@@ -144,12 +164,16 @@ def from_json(data: bytes, name: str) -> list[Row]:
     if wrong or not objects:
         where = f"{name}, entry {wrong[0]}" if wrong and isinstance(value, list) else name
         raise NeedlemapError(
-            f"{where}: no needlehaystack result. It needs {' or '.join(LENGTHS)}, depth_percent, score."
+            f"{where}: no needlehaystack result. It needs {' or '.join(LENGTHS)}, depth_percent, "
+            f"score."
         )
     listed = isinstance(value, list)
-    places = [f"{name}, entry {number}" if listed else name for number in range(1, len(objects) + 1)]
+    places = [
+        f"{name}, entry {number}" if listed else name for number in range(1, len(objects) + 1)
+    ]
     return [
-        _first_row(Fields(each, place), _version(name)) for each, place in zip(objects, places, strict=True)
+        _first_row(Fields(each, place), _version(name))
+        for each, place in zip(objects, places, strict=True)
     ]
 
 
@@ -159,7 +183,9 @@ def from_csv(text: str, name: str) -> list[Row]:
     try:
         return list(_table(reader, name))
     except csv.Error as error:
-        raise NeedlemapError(f"{name}, line {reader.line_num}: not readable as CSV ({error}).") from None
+        raise NeedlemapError(
+            f"{name}, line {reader.line_num}: not readable as CSV ({error})."
+        ) from None
 
 
 def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:
@@ -171,7 +197,9 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:
         )
     for number, values in enumerate(reader, 2):
         if None in values or None in values.values():
-            raise NeedlemapError(f"{name}, row {number}: {len(columns)} columns expected, not so many here.")
+            raise NeedlemapError(
+                f"{name}, row {number}: {len(columns)} columns expected, not so many here."
+            )
         yield _first_row(Fields(values, f"{name}, row {number}"), 1)
 
 
@@ -209,7 +237,8 @@ def summary_from_txt(text: str, name: str) -> list[Row]:
     end = next(ends, None) if start is not None else None
     if start is None or end is None:
         raise NeedlemapError(
-            f"{name}: no section 'csv format', as OpenCompass's summary has one. Give a summary .txt or .csv."
+            f"{name}: no section 'csv format', as OpenCompass's summary has one. Give a summary "
+            f".txt or .csv."
         )
     return summary_from_csv("".join(f"{line}\n" for line in lines[start + 2 : end]), name)
 
@@ -230,7 +259,9 @@ def summary_from_csv(text: str, name: str) -> list[Row]:
     if tuple(header[:4]) != HEADER:
         raise NeedlemapError(_refusal(name, header, lines))
     if len(header) == len(HEADER) or len(set(header)) != len(header):
-        raise NeedlemapError(f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}.")
+        raise NeedlemapError(
+            f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}."
+        )
     tests = _tests(lines[1:])
     rows = [
         row
@@ -238,14 +269,17 @@ def summary_from_csv(text: str, name: str) -> list[Row]:
         for row in _rows(line, header, f"{name}, row {number}", tests)
     ]
     if not rows:
-        raise NeedlemapError(f"{name}: no data set with length and depth in its name, as {_EXAMPLE}.")
+        raise NeedlemapError(
+            f"{name}: no data set with length and depth in its name, as {_EXAMPLE}."
+        )
     return rows
 
 
 def _refusal(name: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     if header[:1] == ["dataset"] and any("Needle" in line[0] for line in lines):
         return (
-            f"{name} is NeedleBench's summary: totals, without length and depth, no map can be made of it. "
+            f"{name} is NeedleBench's summary: totals, without length and depth, no map can be "
+            f"made of it. "
             f"Give the summary of the default summarizer, whose rows are named as {_EXAMPLE}."
         )
     return f"{name}: the first row must be {','.join(HEADER)},MODEL..., got {','.join(header):.80}."
@@ -274,12 +308,14 @@ def _rows(
     length, depth = named.whole("length", 1), named.depth("depth")
     scores = zip(header[len(HEADER) :], line[len(HEADER) :], strict=True)
     series = _series(found, line, tests)
-    return [_row(place, length, depth, model, said, each) for model, said in scores for each in series]
+    return [
+        _row(place, length, depth, model, said, each) for model, said in scores for each in series
+    ]
 
 
 def _series(found: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]) -> list[str]:
-    """Data set, metric and mode: what a map must not mix. A row that was not measured is a cell of each test
-    that others of its data set belong to."""
+    """Data set, metric and mode: what a map must not mix. A row that was not measured is a cell of
+    each test that others of its data set belong to."""
     dataset = _dataset(found)
     known = tests.get(dataset, []) if list(line[2:4]) == _UNKNOWN else []
     return [f"{dataset} {test}" for test in known or [" ".join(line[2:4])]]
@@ -287,7 +323,8 @@ def _series(found: re.Match[str], line: Sequence[str], tests: Mapping[str, list[
 
 def _dataset(found: re.Match[str]) -> str:
     return (
-        "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part) or "needle"
+        "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part)
+        or "needle"
     )
 
 

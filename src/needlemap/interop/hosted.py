@@ -1,11 +1,12 @@
-"""A family in another harness (Inspect, lm-evaluation-harness): its prompts, what is right, and our scores.
+"""A family in another harness (Inspect, lm-evaluation-harness): its prompts, what is right, and our
+scores.
 
-The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is asked: the bytes
-that `needlemap prompts` writes for the same settings. Lengths count the tokens of TOKENIZER unless the
-settings name another, since a harness does not say whose model it asks.
+The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is asked:
+the bytes that `needlemap prompts` writes for the same settings. Lengths count the tokens of
+TOKENIZER unless the settings name another, since a harness does not say whose model it asks.
 
-`python -m needlemap.interop.hosted FOLDER` writes a task file for each family, by which lm-evaluation-harness
-finds it (`--include_path`), and prints the folder.
+`python -m needlemap.interop.hosted FOLDER` writes a task file for each family, by which
+lm-evaluation-harness finds it (`--include_path`), and prints the folder.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Hosted:
     scorer: Any
 
     def recipe(self, id: str) -> dict[str, Any]:
-        """What a log keeps of a sample, instead of its prompt: what builds it again, and its hash."""
+        """What a log keeps of a sample, instead of its prompt: what builds it again, and its
+        hash."""
         trial = self.trials[id]
         return {
             "needlemap": __version__,
@@ -88,8 +90,8 @@ def hosted_tasks() -> list[str]:
 
 
 def hosted(family: str, given: Mapping[str, Any], *, chat: bool = True) -> Hosted:
-    """A family by its name, with any setting of a run. chat: messages, or one plain text. The same again is
-    not built twice. Raises NeedlemapError for whatever the user can mend."""
+    """A family by its name, with any setting of a run. chat: messages, or one plain text. The same
+    again is not built twice. Raises NeedlemapError for whatever the user can mend."""
     return _hosted(family, json.dumps(dict(given), sort_keys=True), chat)
 
 
@@ -98,14 +100,19 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
     flags = {name: _typed(value) for name, value in json.loads(given).items()}
     preset = flags.pop("name", None) if family == PRESET else None
     if family == PRESET and not preset:
-        raise SettingsError("Family 'preset' takes the settings of one: name=latent-hard, for instance.")
+        raise SettingsError(
+            "Family 'preset' takes the settings of one: name=latent-hard, for instance."
+        )
     named = {} if preset else {"task": family}
     options = {} if chat else {"model_options": _TEXT}
-    chosen = choose(preset, {"model": "openai/hosted", "tokenizer": TOKENIZER, **options, **named, **flags})
+    chosen = choose(
+        preset, {"model": "openai/hosted", "tokenizer": TOKENIZER, **options, **named, **flags}
+    )
     experiment = prepare(chosen.first, asked=False)
     if experiment.scorer.asks or experiment.scorer.weighs:
         raise SettingsError(
-            f"Scorer '{experiment.scorer.name}' asks a model, which another harness does not lend it. Give "
+            f"Scorer '{experiment.scorer.name}' asks a model, which another harness does not lend "
+            f"it. Give "
             f"scorer=substring, or run it by needlemap run."
         )
     trials = {_id(trial): trial for trial in experiment.trials}

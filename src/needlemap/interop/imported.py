@@ -1,8 +1,9 @@
 """Imported runs: rows of other tools' results as records like our own.
 
-Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports and compares,
-and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps the score that was published,
-on its own scale. A run is written records first, then run.json, so it is whole or not there.
+Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports and
+compares, and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps the score
+that was published, on its own scale. A run is written records first, then run.json, so it is whole
+or not there.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ RECORDS = "records-imported.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the user says that files may not: a model's name, scale, tokenizer, the title's size, and which
-    metric of a log counts."""
+    """What the user says that files may not: a model's name, scale, tokenizer, the title's size,
+    and which metric of a log counts."""
 
     model: str = ""
     scale: Scale | None = None
@@ -68,7 +69,9 @@ def imported(sources: Sequence[Source], said: Said) -> list[Imported]:
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
     if said.model and len(models) > 1:
-        raise NeedlemapError(f"--model names one model, and the files hold {', '.join(sorted(models))}.")
+        raise NeedlemapError(
+            f"--model names one model, and the files hold {', '.join(sorted(models))}."
+        )
     parts: dict[tuple[str, str, str], list[tuple[Source, Row]]] = defaultdict(list)
     for source, row in rows:
         parts[said.model or row.model or UNKNOWN, row.task, row.series].append((source, row))
@@ -89,7 +92,9 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
     return names
 
 
-def _run(name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], said: Said) -> Imported:
+def _run(
+    name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], said: Said
+) -> Imported:
     rows = [row for _, row in part]
     scale = scale_of(rows, said.scale)
     numbered, moved = _numbered(rows)
@@ -101,11 +106,14 @@ def _run(name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], s
 
 
 def _numbered(rows: Iterable[Row]) -> tuple[list[tuple[Row, int]], int]:
-    """Each row with its repeat from 0: its version, or the next free one of its cell; how many moved."""
+    """Each row with its repeat from 0: its version, or the next free one of its cell; how many
+    moved."""
     taken: dict[tuple[int, float], set[int]] = defaultdict(set)
     numbered, moved = list[tuple[Row, int]](), 0
     for row in rows:
-        if row.repeat is not None:  # a sample of a log: its versions are the same prompt asked again
+        if (
+            row.repeat is not None
+        ):  # a sample of a log: its versions are the same prompt asked again
             numbered.append((row, row.repeat))
             continue
         used = taken[row.length, row.depth_percent]
@@ -134,7 +142,11 @@ class _Shared:
         depth = row.depth_percent / 100
         realised = None if row.realised is None else row.realised / 100
         prompt = PromptRecord(sha256=row.asked, tokens=row.prompt_tokens or 0, haystack_tokens=0)
-        needles = () if realised is None else (NeedleRecord(meant=depth, realised=realised, byte=NO_BYTE),)
+        needles = (
+            ()
+            if realised is None
+            else (NeedleRecord(meant=depth, realised=realised, byte=NO_BYTE),)
+        )
         return Record(
             schema=SCHEMA,
             key=_hash([*identity, row.needle, row.question, self.scorer]),
@@ -150,7 +162,9 @@ class _Shared:
             prompt=prompt if row.asked else None,
             answer=row.answer,
             score=None if row.native is None else share(row.native, self.scale),
-            scorer=ScorerRecord(name=self.scorer, scale=self.scale, native=row.native, mean=row.mean),
+            scorer=ScorerRecord(
+                name=self.scorer, scale=self.scale, native=row.native, mean=row.mean
+            ),
             prompt_tokens=row.prompt_tokens,
             completion_tokens=row.completion_tokens,
             usd=row.usd,
@@ -170,7 +184,8 @@ def _about(
     sources: Sequence[tuple[str, str, str]],
     said: Said,
 ) -> dict[str, Any]:
-    """run.json. settings: only what is known; everything else was not written down by the other tool."""
+    """run.json. settings: only what is known; everything else was not written down by the other
+    tool."""
     cells: dict[tuple[int, float], set[int]] = defaultdict(set)
     for record in records:
         cells[record.length_tokens, record.depth].add(record.repeat)
@@ -188,7 +203,11 @@ def _about(
         "needlemap": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "imported": {"files": files, "scale": list(shared.scale), "series": rows[0].series},
-        **({"title": context_title(shared.model, said.dataset_length)} if said.dataset_length else {}),
+        **(
+            {"title": context_title(shared.model, said.dataset_length)}
+            if said.dataset_length
+            else {}
+        ),
         "settings": {name: value for name, value in settings.items() if value},
         "tokenizer": {
             "name": said.tokenizer or _one((row.tokenizer for row in rows), UNKNOWN),
@@ -196,7 +215,9 @@ def _about(
         },
         "scorer": {"name": shared.scorer, "options": {}},
         "haystacks": [],
-        "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())],
+        "cells": [
+            [length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())
+        ],
     }
 
 
@@ -211,8 +232,8 @@ def _hash(value: Any) -> str:
 
 
 def load_results(path: Path, said: Said) -> list[Loaded]:
-    """The runs in another tool's file or folder, as reports take them; nothing is written. The notes of the
-    first say what is to be known of the files."""
+    """The runs in another tool's file or folder, as reports take them; nothing is written. The
+    notes of the first say what is to be known of the files."""
     found = read([path], said.metric)
     runs = imported(found.sources, said)
     places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
@@ -222,16 +243,20 @@ def load_results(path: Path, said: Said) -> list[Loaded]:
     ]
 
 
-def load_any(first: Families, second: Families, labels: Sequence[str] = (), metric: str = "") -> Both:
-    """What two runs, or two logs of other tools or folders of these, have in common; of logs each task is a
-    family, '' the only one. labels: other names of the two. metric: of logs with several.
+def load_any(
+    first: Families, second: Families, labels: Sequence[str] = (), metric: str = ""
+) -> Both:
+    """What two runs, or two logs of other tools or folders of these, have in common; of logs each
+    task is a family, '' the only one. labels: other names of the two. metric: of logs with several.
 
     Raises NeedlemapError where they have nothing in common, SettingsError for what means nothing.
     """
     if is_other_tools(first.path) or is_other_tools(second.path):
         return labelled(_tasks_of_both(first.path, second.path, metric), labels)
     if metric:
-        raise SettingsError("--metric is of logs of Inspect and lm-evaluation-harness, and these are runs.")
+        raise SettingsError(
+            "--metric is of logs of Inspect and lm-evaluation-harness, and these are runs."
+        )
     return labelled(load_both(first, second), labels)
 
 
@@ -252,14 +277,17 @@ def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
 
 
 def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
-    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could pair them."""
+    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could
+    pair them."""
     runs = load_results(path, Said(metric=metric)) if is_other_tools(path) else [load_run(path)]
     found = {str(run.about["settings"]["task"]): run for run in runs}
     if len(found) < len(runs):
         named = ", ".join(
             f"{called(run.about['settings'])} ({run.about['settings']['task']})" for run in runs
         )
-        raise NeedlemapError(f"'{path}' holds several results of one task: {named}. Name one file of them.")
+        raise NeedlemapError(
+            f"'{path}' holds several results of one task: {named}. Name one file of them."
+        )
     return found
 
 
@@ -270,7 +298,8 @@ def refuse_taken(path: Path) -> None:
 
 
 def write(run: Imported, path: Path) -> None:
-    """The run's folder. Raises NeedlemapError when it is taken, OSError when it cannot be written."""
+    """The run's folder. Raises NeedlemapError when it is taken, OSError when it cannot be
+    written."""
     refuse_taken(path)
     with closing(Writer(RunFolder(path))) as writer:
         with open_inside(path / RECORDS, "xb") as file:

@@ -1,8 +1,8 @@
 """Our families as tasks of Inspect: `inspect eval needlemap/multikey -T lengths=32k,128k`.
 
-A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and the event of
-the model's call is logged without its input. Nothing but Inspect imports this module (entry point group
-`inspect_ai`); it needs `pip install 'needlemap[inspect]'`.
+A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and the
+event of the model's call is logged without its input. Nothing but Inspect imports this module
+(entry point group `inspect_ai`); it needs `pip install 'needlemap[inspect]'`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ class Judge:
         said = state.output.completion
         found = await self._family.score(str(state.sample_id), said)
         why = json.dumps(dict(found.why), ensure_ascii=False, default=str)
-        about = {"scorer": self._family.scorer.name, "native": found.native, "unreadable": found.unreadable}
+        about = {
+            "scorer": self._family.scorer.name,
+            "native": found.native,
+            "unreadable": found.unreadable,
+        }
         return Score(value=found.share, answer=said, explanation=why, metadata=about)
 
 
@@ -93,7 +97,8 @@ class Family:
         self.__name__ = name
 
     def __call__(self, **given: Any) -> Task:
-        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the user can mend."""
+        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the user can
+        mend."""
         typed = {name: value for name, value in given.items() if name not in _THEIRS}
         try:
             family = hosted(self._name, typed)
@@ -109,13 +114,17 @@ class Family:
             for id, trial in family.trials.items()
         ]
         settings = family.settings
-        errors = [stderr(cluster=HAYSTACK)] if settings.repeats >= FEWEST else []  # of one haystack it is 0
+        errors = (
+            [stderr(cluster=HAYSTACK)] if settings.repeats >= FEWEST else []
+        )  # of one haystack it is 0
         return Task(
             dataset=MemoryDataset(samples, name=f"needlemap {self._name}"),
             solver=ask(self._name, typed),
             scorer=score(self._name, typed),
             metrics=[mean(), *errors],
-            config=GenerateConfig(max_tokens=settings.most_tokens, temperature=settings.temperature),
+            config=GenerateConfig(
+                max_tokens=settings.most_tokens, temperature=settings.temperature
+            ),
         )
 
 

@@ -1,9 +1,9 @@
 """Our families as tasks of lm-evaluation-harness.
 
 `lm_eval run --include_path "$(python -m needlemap.interop.hosted tasks)" --tasks needlemap_multikey
---metadata '{"needlemap": {"lengths": "32k,128k"}}'`. A chat model (`--apply_chat_template`) gets messages,
-any other one our plain text. Nothing but that harness imports this module, by the task files that `hosted`
-writes; it needs `pip install 'needlemap[lm-eval]'`.
+--metadata '{"needlemap": {"lengths": "32k,128k"}}'`. A chat model (`--apply_chat_template`) gets
+messages, any other one our plain text. Nothing but that harness imports this module, by the task
+files that `hosted` writes; it needs `pip install 'needlemap[lm-eval]'`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from needlemap.interop.hosted import PREFIX, Hosted, hosted
 from needlemap.interop.logs import OURS
 
 SCORE = "score"
-_GREEDY = {"until": [], "do_sample": False, "temperature": 0.0}  # an answer may have several paragraphs
+_GREEDY = {
+    "until": [],
+    "do_sample": False,
+    "temperature": 0.0,
+}  # an answer may have several paragraphs
 
 
 @contextmanager
@@ -38,7 +42,8 @@ def _silent() -> Iterator[None]:
 
 
 class Family(Task):
-    """The task of one family. config: that of the task file; its `metadata` holds what was typed."""
+    """The task of one family. config: that of the task file; its `metadata` holds what was
+    typed."""
 
     VERSION = 1
     OUTPUT_TYPE = "generate_until"
@@ -48,7 +53,9 @@ class Family(Task):
         told = dict(given.get("metadata") or {})  # what --metadata and --model_args say
         with _silent():  # of a default that is replaced in the next line
             super().__init__()
-        self._config = TaskConfig(task=given.get("task"), generation_kwargs=dict(_GREEDY), metadata=told)
+        self._config = TaskConfig(
+            task=given.get("task"), generation_kwargs=dict(_GREEDY), metadata=told
+        )
         self._family = str(given.get("task", "")).removeprefix(PREFIX)
         self._given, self._most = dict(told.get(OURS) or {}), told.get("max_length")
         self._chat = False
@@ -95,22 +102,32 @@ class Family(Task):
     def build_all_requests(self, *, apply_chat_template: bool = False, **more: Any) -> None:
         """All requests. Raises SettingsError for what would change our prompts, or cut them."""
         if more.get("system_instruction") or self.config.num_fewshot:
-            raise SettingsError("needlemap's prompts take no examples and no system instruction of others.")
+            raise SettingsError(
+                "needlemap's prompts take no examples and no system instruction of others."
+            )
         self._chat, self._made = bool(apply_chat_template), None
         self._refuse_cut(self._most)
         super().build_all_requests(apply_chat_template=apply_chat_template, **more)
 
     def _refuse_cut(self, most: object) -> None:
         family = self._hosted
-        longest = max(trial.prompt.tokens for trial in family.trials.values()) + family.settings.most_tokens
+        longest = (
+            max(trial.prompt.tokens for trial in family.trials.values())
+            + family.settings.most_tokens
+        )
         if isinstance(most, int) and longest > most:
             raise SettingsError(
-                f"max_length={most} would cut the beginning of prompts off, which with their answers take "
+                f"max_length={most} would cut the beginning of prompts off, which with their "
+                f"answers take "
                 f"{longest:,} tokens. Give a larger one in --model_args, or shorter lengths."
             )
 
     def fewshot_context(
-        self, doc: Mapping[str, Any], *_: Any, chat_template: Callable[..., Any] | None = None, **__: Any
+        self,
+        doc: Mapping[str, Any],
+        *_: Any,
+        chat_template: Callable[..., Any] | None = None,
+        **__: Any,
     ) -> Any:
         """The prompt: of a chat model its messages as the harness renders them."""
         if not self._chat or chat_template is None:
@@ -130,7 +147,9 @@ class Family(Task):
         return {SCORE: run_coroutine(self._hosted.score(doc["id"], results[0])).share}
 
     def aggregation(self) -> dict[str, Callable[..., Any]]:
-        return {SCORE: fmean}  # not its own, for which it prints an error as if no prompts shared a haystack
+        return {
+            SCORE: fmean
+        }  # not its own, for which it prints an error as if no prompts shared a haystack
 
     def higher_is_better(self) -> dict[str, bool]:
         return {SCORE: True}

@@ -1,11 +1,13 @@
-"""Logs of Inspect (`.eval`, `.json`) and sample files of lm-evaluation-harness (`samples_*.jsonl`) as rows.
+"""Logs of Inspect (`.eval`, `.json`) and sample files of lm-evaluation-harness (`samples_*.jsonl`)
+as rows.
 
-They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text, so two logs
-pair by it; an epoch is the same prompt asked again. What was asked is told by a hash of id, input and target
-(of lm-evaluation-harness: of the document, since chat templates word one document in several ways). Of
-several scores one is read: the first, or the one that `--metric` names. Samples of needlemap's own tasks know
-their length, depth and repeat; others have length 0. An `.eval` file is a zip; what it holds is read sample
-by sample, and no more than so much.
+They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text, so two
+logs pair by it; an epoch is the same prompt asked again. What was asked is told by a hash of id,
+input and target
+(of lm-evaluation-harness: of the document, since chat templates word one document in several ways).
+Of several scores one is read: the first, or the one that `--metric` names. Samples of needlemap's
+own tasks know their length, depth and repeat; others have length 0. An `.eval` file is a zip; what
+it holds is read sample by sample, and no more than so much.
 """
 
 from __future__ import annotations
@@ -27,19 +29,30 @@ from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, Row
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
-OURS = "needlemap"  # the field of a sample's metadata, or of a document, that says what it is a trial of
+# the field of a sample's metadata, or of a document, that says what it is a trial of
+OURS = "needlemap"
 _SAMPLE = re.compile(r"samples/.+\.json", re.DOTALL)
 _MOST_WHOLE = 8 << 30  # bytes of all samples of a log, unpacked
-_PIECE = 4096  # bytes: zipfile unpacks all that it is asked for at once, and zstd packs a gigabyte into this
+# bytes: zipfile unpacks all that it is asked for at once, and zstd packs a gigabyte into this
+_PIECE = 4096
 _SHOWN = 500  # characters of an input that are kept
 _WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_NO_METRIC = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
+_NO_METRIC = (
+    "doc_id",
+    "doc",
+    "target",
+    "arguments",
+    "resps",
+    "filtered_resps",
+    "filter",
+    "metrics",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One file. model, task: as it names them. samples: rows without the score that counts. notes: what a
-    reader should know of it. lower: metrics of which less is better."""
+    """One file. model, task: as it names them. samples: rows without the score that counts. notes:
+    what a reader should know of it. lower: metrics of which less is better."""
 
     tool: str
     model: str
@@ -49,36 +62,47 @@ class Log:
     lower: tuple[str, ...] = ()
 
     def rows(self, metric: str = "") -> tuple[list[Row], list[str]]:
-        """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a metric that
-        the log has not, or of which less is better."""
+        """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a
+        metric that the log has not, or of which less is better."""
         names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
         if not names and any(not sample.error for sample in self.samples):
             raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
         if metric and metric not in names:
-            raise NeedlemapError(f"{self.task}: no metric '{metric}'. {did_you_mean(metric, names)}")
+            raise NeedlemapError(
+                f"{self.task}: no metric '{metric}'. {did_you_mean(metric, names)}"
+            )
         chosen = metric or next(iter(names), "score")
         if chosen.partition(",")[0] in self.lower:
-            raise NeedlemapError(f"{self.task}: of {chosen} less is better. Name another: --metric NAME")
+            raise NeedlemapError(
+                f"{self.task}: of {chosen} less is better. Name another: --metric NAME"
+            )
         others = ", ".join(name for name in names if name != chosen)
-        several = [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
+        several = (
+            [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
+        )
         rows = [self._row(sample, chosen) for sample in self.samples]
         return rows, [*self.notes, *(several if not metric else ())]
 
     def _row(self, sample: Row, metric: str) -> Row:
         native = sample.scores.get(metric)
         error = "" if native is not None else sample.error or f"no {metric} in the file"
-        return replace(sample, native=native, model=self.model, task=self.task, scorer=metric, error=error)
+        return replace(
+            sample, native=native, model=self.model, task=self.task, scorer=metric, error=error
+        )
 
 
 def _sample(place: str, id: int | str, ours: Any, **said: Any) -> Row:
     """One sample, asked once. ours: what our own tasks say of it."""
     known = _ours(ours if isinstance(ours, dict) else {})
     length, depth = known.get("length_tokens", 0), 100 * known.get("depth", 0.0)
-    return Row(place, length, depth, None, scale=UNIT, repeat=known.get("repeat", _number(id)), **said)
+    return Row(
+        place, length, depth, None, scale=UNIT, repeat=known.get("repeat", _number(id)), **said
+    )
 
 
 def _ours(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Length, depth and repeat of one of our own trials; nothing where any of them is no such number."""
+    """Length, depth and repeat of one of our own trials; nothing where any of them is no such
+    number."""
     length, depth, repeat = (said.get(name) for name in ("length_tokens", "depth", "repeat"))
     known = (
         isinstance(length, int)
@@ -117,7 +141,9 @@ def read_harness(data: bytes, file: Path) -> Log:
     """The samples of a file that `--log_samples` wrote. Raises NeedlemapError."""
     places = {number: f"{file.name}, line {number}" for number in range(1, data.count(b"\n") + 2)}
     rows = zip(places.values(), data.split(b"\n"), strict=True)
-    samples = _joined(_harness_sample(_object(row, place), place) for place, row in rows if row.strip())
+    samples = _joined(
+        _harness_sample(_object(row, place), place) for place, row in rows if row.strip()
+    )
     task, _, date = file.stem.removeprefix("samples_").rpartition("_")
     about = _beside(file.with_name(f"results_{date}.json"))
     better = about.get("higher_is_better")
@@ -135,7 +161,8 @@ def _beside(file: Path) -> dict[str, Any]:
 
 
 def _joined(samples: Iterable[Row]) -> list[Row]:
-    """One sample a document and time it was asked: each filter writes it anew, with metrics of its own."""
+    """One sample a document and time it was asked: each filter writes it anew, with metrics of its
+    own."""
     found: dict[tuple[str, int], Row] = {}
     times: dict[tuple[str, str], int] = {}
     for sample in samples:
@@ -157,7 +184,9 @@ def _harness_sample(said: Mapping[str, Any], place: str) -> Row:
         place,
         _id(said.get("doc_id"), place),
         doc.get(OURS) if isinstance(doc, dict) else None,
-        asked=_hash([said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]),
+        asked=_hash(
+            [said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]
+        ),
         question=_shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
         reference=_shown(target),
         answer=_first(said.get("filtered_resps")),
@@ -187,7 +216,8 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
             return _inspect(head, (_member(packed, info, file.name) for info in names), file)
     except NotImplementedError:
         raise NeedlemapError(
-            f"{file.name} is packed by zstd. Run: pip install 'needlemap[inspect]', or where Inspect is: "
+            f"{file.name} is packed by zstd. Run: pip install 'needlemap[inspect]', or where "
+            f"Inspect is: "
             f"inspect log convert --to json --output-dir FOLDER {file.name}"
         ) from None
     except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:
@@ -204,7 +234,8 @@ def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
 
 
 def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> dict[str, Any]:
-    """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the zip says."""
+    """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the zip
+    says."""
     data = bytearray()
     with packed.open(info) as opened:
         while len(data) <= MOST_BYTES and (piece := opened.read(_PIECE)):
@@ -220,8 +251,12 @@ def _inspect(head: Mapping[str, Any], samples: Iterable[Any], file: Path) -> Log
         raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
     read = [_inspect_sample(each, f"{file.name}, sample {n}") for n, each in enumerate(samples, 1)]
     status = str(head.get("status") or "started")
-    notes = () if status == "success" else (f"{file.name}: the evaluation did not finish ({status})",)
-    return Log(INSPECT, _shown(about.get("model")), _shown(about.get("task")) or file.stem, read, notes)
+    notes = (
+        () if status == "success" else (f"{file.name}: the evaluation did not finish ({status})",)
+    )
+    return Log(
+        INSPECT, _shown(about.get("model")), _shown(about.get("task")) or file.stem, read, notes
+    )
 
 
 def _inspect_sample(said: Any, place: str) -> Row:
@@ -250,7 +285,10 @@ def _asked(input: Any) -> Any:
     """An input without what differs each time: messages have ids of their own."""
     if not isinstance(input, list):
         return input
-    return [[each.get("role"), each.get("content")] if isinstance(each, dict) else each for each in input]
+    return [
+        [each.get("role"), each.get("content")] if isinstance(each, dict) else each
+        for each in input
+    ]
 
 
 def _inspect_scores(scores: Any) -> Iterator[tuple[str, float | None]]:

@@ -1,7 +1,8 @@
-"""The files that hold results of other tools: which of a folder's, of which tool each is, and their rows.
+"""The files that hold results of other tools: which of a folder's, of which tool each is, and their
+rows.
 
-A file's kind is told by its ending and its first bytes. A file that was named must hold results; what merely
-lies in a folder beside them is left out with a reason.
+A file's kind is told by its ending and its first bytes. A file that was named must hold results;
+what merely lies in a folder beside them is left out with a reason.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MOST = MOST_BYTES * 4  # of a file that is read whole
 _START = 1 << 16  # bytes that tell what a file is
 _ZIP = b"PK\x03\x04"
 _EXPECTED = (
-    "Import reads needlehaystack results (.json, .jsonl), tables of these (.csv), OpenCompass's summary "
+    "Import reads needlehaystack results (.json, .jsonl), tables of these (.csv), OpenCompass's "
+    "summary "
     "(.csv, .txt), logs of Inspect (.eval, .json) and samples of lm-evaluation-harness (.jsonl)"
 )
 
@@ -64,9 +66,9 @@ class Found:
 
 
 def read(paths: Sequence[Path], metric: str = "") -> Found:
-    """Everything in these files and folders. metric: of logs with several; their first if not given. Raises
-    NeedlemapError: a file that was named must hold results; one that merely lies in a folder is left out with
-    a reason.
+    """Everything in these files and folders. metric: of logs with several; their first if not
+    given. Raises NeedlemapError: a file that was named must hold results; one that merely lies in a
+    folder is left out with a reason.
     """
     sources: list[Source] = []
     left_out: list[str] = []
@@ -81,14 +83,20 @@ def read(paths: Sequence[Path], metric: str = "") -> Found:
 
 
 def is_other_tools(path: Path) -> bool:
-    """Whether a path is a file, or a folder that holds results of another tool and no run of ours."""
+    """Whether a path is a file, or a folder that holds results of another tool and no run of
+    ours."""
     if path.is_dir():
-        return not is_run_folder(path) and not any(path.glob("records-*.jsonl")) and bool(_within(path))
+        return (
+            not is_run_folder(path)
+            and not any(path.glob("records-*.jsonl"))
+            and bool(_within(path))
+        )
     return path.is_file()
 
 
 def _folder(path: Path, metric: str) -> Found:
-    """Results in a folder, or in its folder `results`, by name; of several logs of one task the latest."""
+    """Results in a folder, or in its folder `results`, by name; of several logs of one task the
+    latest."""
     sources, left_out = list[Source](), list[str]()
     for file in _within(path):
         try:
@@ -97,15 +105,22 @@ def _folder(path: Path, metric: str) -> Found:
             left_out.append(str(error))
     if not sources:
         why = f" ({left_out[0]})" if left_out else ""
-        raise NeedlemapError(f"No results in folder '{path}'{why}. {_EXPECTED}; name a .csv or .txt itself.")
+        raise NeedlemapError(
+            f"No results in folder '{path}'{why}. {_EXPECTED}; name a .csv or .txt itself."
+        )
     latest = {(each.tool, each.rows[0].model, each.rows[0].task): each.name for each in sources}
-    older = [each.name for each in sources if each.tool in _LOGS and each.name not in latest.values()]
-    left_out += [f"{name}: a later log is of the same task; name this file to read it" for name in older]
+    older = [
+        each.name for each in sources if each.tool in _LOGS and each.name not in latest.values()
+    ]
+    left_out += [
+        f"{name}: a later log is of the same task; name this file to read it" for name in older
+    ]
     return Found(tuple(each for each in sources if each.name not in older), tuple(left_out))
 
 
 def _within(path: Path) -> list[Path]:
-    """The files of a folder that may be results, by name: lm-evaluation-harness keeps some beside these."""
+    """The files of a folder that may be results, by name: lm-evaluation-harness keeps some beside
+    these."""
     samples = sorted(path.glob(_SAMPLES)) or sorted(path.glob(f"*/{_SAMPLES}"))
     return samples or _listed(path) or _listed(path / "results")
 
@@ -131,7 +146,8 @@ def _source(file: Path, metric: str) -> Source:
 
 
 def _log(file: Path) -> Log | None:
-    """A log of Inspect or of lm-evaluation-harness; None for any other file. Raises NeedlemapError."""
+    """A log of Inspect or of lm-evaluation-harness; None for any other file. Raises
+    NeedlemapError."""
     with open_regular(file) as opened:
         start = opened.read(_START)
         if start.startswith(_ZIP):
@@ -157,7 +173,8 @@ def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
     if columns[0] == "dataset":
         return formats.OPENCOMPASS, formats.summary_from_csv(text, name)
     raise NeedlemapError(
-        f"{name}: unknown columns {','.join(columns):.80}. Expected: context_length,depth_percent,score or "
+        f"{name}: unknown columns {','.join(columns):.80}. Expected: "
+        f"context_length,depth_percent,score or "
         f"OpenCompass's {','.join(formats.HEADER)},MODEL..."
     )
 

@@ -1,8 +1,10 @@
-"""A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors work on it.
+"""A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors work
+on it.
 
-Of each trial the last answer that was scored counts, and answers to one prompt count together. Trials that
-share a haystack are a cluster. Every repeat has a haystack of its own, unless documents are taken as they
-are listed; results of other tools, whose prompts are not known, count as of one haystack.
+Of each trial the last answer that was scored counts, and answers to one prompt count together.
+Trials that share a haystack are a cluster. Every repeat has a haystack of its own, unless documents
+are taken as they are listed; results of other tools, whose prompts are not known, count as of one
+haystack.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
 Cell = tuple[int, float]  # length in tokens, depth
 Place = tuple[int, int, float]  # repeat, length in tokens, depth
 Rows = Iterable[Sequence[Any]]  # of run.json: length in tokens, depth, repeats
-Shared = Mapping[str, Iterable[Sequence[Any]]]  # of run.json: by `asked`: length in tokens, depth, repeat
+Shared = Mapping[
+    str, Iterable[Sequence[Any]]
+]  # of run.json: by `asked`: length in tokens, depth, repeat
 
 
 def latest_records(records: Iterable[Record]) -> list[Record]:
-    """One record a trial: of several (a failure, then a score) the last scored one, else the last."""
+    """One record a trial: of several (a failure, then a score) the last scored one, else the
+    last."""
     latest: dict[tuple[str, str], Record] = {}
     for record in records:
         trial = record.asked or record.key, record.reference_sha256
@@ -48,21 +53,27 @@ def places_of(trial: Trial) -> tuple[Place, ...]:
 
 
 def asks_same(one: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -> bool:
-    """Whether two prompts are of the same bytes, or both models see the same token ids; None is unknown."""
+    """Whether two prompts are of the same bytes, or both models see the same token ids; None is
+    unknown."""
     if other is None:
         return False
-    return one.sha256 == other.sha256 or (bool(one.ids_sha256) and one.ids_sha256 == other.ids_sha256)
+    return one.sha256 == other.sha256 or (
+        bool(one.ids_sha256) and one.ids_sha256 == other.ids_sha256
+    )
 
 
 def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
-    """The record of each place of a run: of a prompt that was asked twice the first one that was scored."""
+    """The record of each place of a run: of a prompt that was asked twice the first one that was
+    scored."""
     asked = ((prompt, prompt.record) for prompt in prompts)
-    return {place: record for prompt, record in asked if record is not None for place in prompt.places}
+    return {
+        place: record for prompt, record in asked if record is not None for place in prompt.places
+    }
 
 
 def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
-    """The first of ascending places in each cell: repeats that come to the very same prompt are no further
-    evidence there.
+    """The first of ascending places in each cell: repeats that come to the very same prompt are no
+    further evidence there.
 
     >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
     {(10, 0.0): (0, 10, 0.0), (10, 0.5): (0, 10, 0.5)}
@@ -75,8 +86,9 @@ def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
 
 @dataclass(frozen=True, slots=True)
 class AskedPrompt:
-    """One prompt of a run. places: all that it stands for, ascending: the cells that come to it. records: its
-    trials', one, or more where it was asked again; none where it is still to be asked."""
+    """One prompt of a run. places: all that it stands for, ascending: the cells that come to it.
+    records: its trials', one, or more where it was asked again; none where it is still to be
+    asked."""
 
     places: tuple[Place, ...]
     records: tuple[Record, ...] = ()
@@ -104,7 +116,8 @@ class AskedPrompt:
 
     @property
     def results(self) -> tuple[AskedPrompt, ...]:
-        """What counts in a cell: this prompt, or each of its results where another tool built it."""
+        """What counts in a cell: this prompt, or each of its results where another tool built
+        it."""
         known = not self.records or self.records[0].prompt is not None
         return (self,) if known else tuple(replace(self, records=(each,)) for each in self.records)
 
@@ -112,10 +125,11 @@ class AskedPrompt:
 def prompts_of(
     records: Iterable[Record], cells: Rows = (), shared: Shared | None = None
 ) -> list[AskedPrompt]:
-    """The prompts of a run, asked or still to be asked, by their first places. cells, shared: as in run.json.
+    """The prompts of a run, asked or still to be asked, by their first places. cells, shared: as in
+    run.json.
 
-    Imported results hold no prompt. Their tools build the same one for the same cell, question and answer, so
-    another version of a result is that prompt asked again.
+    Imported results hold no prompt. Their tools build the same one for the same cell, question and
+    answer, so another version of a result is that prompt asked again.
     """
     left = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
     alike = {
@@ -152,13 +166,16 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cube:
-    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's answers.
+    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's
+    answers.
 
-    spread: same shape, where a prompt that several depths or repeats share has its score at each of their
-    places: what is said of one depth or cell is taken of it, as there no prompt counts twice that matters.
-    asked: same shape, whether it was to be asked. lengths, depths and repeats' numbers ascend. one_haystack:
-    whether all repeats have the same. again: the first two scores of each prompt that was asked more than
-    once; again_at: their lengths. counted: False where a score is a mean of nobody knows how many answers.
+    spread: same shape, where a prompt that several depths or repeats share has its score at each of
+    their places: what is said of one depth or cell is taken of it, as there no prompt counts twice
+    that matters. asked: same shape, whether it was to be asked. lengths, depths and repeats'
+    numbers ascend. one_haystack:
+    whether all repeats have the same. again: the first two scores of each prompt that was asked
+    more than once; again_at: their lengths. counted: False where a score is a mean of nobody knows
+    how many answers.
     """
 
     repeats: tuple[int, ...]
@@ -199,15 +216,17 @@ class Cube:
 
 
 def is_ragged(cells: int, lengths: int, depths: int) -> bool:
-    """Whether lengths have depths of their own (mode lattice), so that lengths x depths is mostly holes."""
+    """Whether lengths have depths of their own (mode lattice), so that lengths x depths is mostly
+    holes."""
     return cells < RAGGED_BELOW * lengths * depths
 
 
 def make_cube(
     prompts: Sequence[AskedPrompt], *, one_haystack: bool = False, at: Iterable[Place] = ()
 ) -> Cube:
-    """From a run's prompts. One that several depths or repeats share has the place of the first, so that it
-    counts once, with the mean of its answers. at: places that it has, whatever was measured."""
+    """From a run's prompts. One that several depths or repeats share has the place of the first, so
+    that it counts once, with the mean of its answers. at: places that it has, whatever was
+    measured."""
     scored = [(prompt, score) for prompt in prompts if (score := prompt.score) is not None]
     scores = {prompt.places[0]: score for prompt, score in scored}
     copies = {place: score for prompt, score in scored for place in prompt.cells.values()}
@@ -228,16 +247,22 @@ def cube_of(
     copies: Mapping[Place, float] | None = None,
     at: Iterable[Place] = (),
 ) -> Cube:
-    """From scores by place, all places that were to be asked, and scores at further places of prompts. at: as
-    in `make_cube`."""
+    """From scores by place, all places that were to be asked, and scores at further places of
+    prompts. at: as in `make_cube`."""
     spread = {**(copies or {}), **scores}
     places = {*asked, *spread, *at}
     repeats = sorted({place[0] for place in places})
     lengths = sorted({place[1] for place in places})
     depths = sorted({place[2] for place in places})
-    row, column, layer = ({value: at for at, value in enumerate(each)} for each in (repeats, lengths, depths))
+    row, column, layer = (
+        {value: at for at, value in enumerate(each)} for each in (repeats, lengths, depths)
+    )
     shape = len(repeats), len(lengths), len(depths)
-    once, everywhere, wanted = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    once, everywhere, wanted = (
+        np.full(shape, np.nan),
+        np.full(shape, np.nan),
+        np.zeros(shape, dtype=bool),
+    )
     for place in places:
         slot = row[place[0]], column[place[1]], layer[place[2]]
         wanted[slot] = place in asked or place in scores

@@ -1,8 +1,9 @@
-"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities moved, the worst.
+"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities moved,
+the worst.
 
-The verdict is about new haystacks: each is one bet on its mean difference, however many prompts it made. It
-is `worse` where more than the margin is lost, and `no worse` where less is, so that a loss of exactly the
-margin is neither. Log-probabilities are a tripwire: they say where to look.
+The verdict is about new haystacks: each is one bet on its mean difference, however many prompts it
+made. It is `worse` where more than the margin is lost, and `no worse` where less is, so that a loss
+of exactly the margin is neither. Log-probabilities are a tripwire: they say where to look.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ BLOCKS = (16, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Trio:
-    """One prompt: the reference's record, the other arm's, and the reference's second one; None where it was
-    not asked. weighed: in the same order what each thinks of the reference's answer, where it was given."""
+    """One prompt: the reference's record, the other arm's, and the reference's second one; None
+    where it was not asked. weighed: in the same order what each thinks of the reference's answer,
+    where it was
+    given."""
 
     family: str
     place: Place
@@ -111,25 +114,30 @@ def strict(record: Record | None) -> float | None:
 
 
 def moved(first: Record | None, second: Record | None) -> float | None:
-    """How much likelier a second arm finds a first one's answer, in nats a token, as far as both say.
+    """How much likelier a second arm finds a first one's answer, in nats a token, as far as both
+    say.
 
-    That is to the first other token, and of that one the second's word for it: its runner-up, or, where it is
-    none of the two best, what is at most as likely as that.
+    That is to the first other token, and of that one the second's word for it: its runner-up, or,
+    where it is none of the two best, what is at most as likely as that.
     """
     one, other = first and first.logprobs, second and second.logprobs
     if not one or not other:
         return None
     same = shared(one.tokens, other.tokens)
     found = [there - here for here, there in zip(one.nats[:same], other.nats[:same], strict=True)]
-    if same < min(len(one.tokens), len(other.tokens)) and (least := other.other_nats[same]) is not None:
+    if (
+        same < min(len(one.tokens), len(other.tokens))
+        and (least := other.other_nats[same]) is not None
+    ):
         is_next = other.others[same] == one.tokens[same]
         found.append(least - one.nats[same] if is_next else min(0.0, least - one.nats[same]))
     return sum(found) / len(found) if found else None
 
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
-    """All prompts in the order of the haystacks. families: by name the records of the reference, of the
-    other arm, and of the reference's second asking, and then the same of weighed answers, if any."""
+    """All prompts in the order of the haystacks. families: by name the records of the reference, of
+    the other arm, and of the reference's second asking, and then the same of weighed answers, if
+    any."""
     made = []
     for rank, (name, arms) in enumerate(families.items()):
         found = [{place_of(each): each for each in latest_records(records)} for records in arms]
@@ -142,7 +150,8 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
 
 @dataclass(frozen=True, slots=True)
 class FamilyChange:
-    """One family's pairs: means of both arms as shares, pairs lost and gained, exact McNemar's p of these."""
+    """One family's pairs: means of both arms as shares, pairs lost and gained, exact McNemar's p of
+    these."""
 
     n: int
     first: float
@@ -161,9 +170,9 @@ class FamilyChange:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What two arms' answers come to. margin: a share. these: the gate of the very prompts, pair by pair.
-    new: what whole haystacks say of new ones. missing: pairs that the other arm failed to answer, and
-    that the reference did. prompts: asked of both, also those that both failed."""
+    """What two arms' answers come to. margin: a share. these: the gate of the very prompts, pair by
+    pair. new: what whole haystacks say of new ones. missing: pairs that the other arm failed to
+    answer, and that the reference did. prompts: asked of both, also those that both failed."""
 
     margin: float
     these: Gate
@@ -215,11 +224,12 @@ def _mean_lost(haystack: Sequence[Trio]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Tripwire:
-    """What log-probabilities say. n, again_n: prompts that show how far the other arm moved the reference's
-    answer, and how far its own second asking did. usual: nats a token that the reference's own differences
-    rarely exceed. beyond, again_beyond: how many moved farther. median, again_median: of the differences
-    either way; mean: of the other arm's. p_share, p_median: that equal arms differ so often by more than is
-    usual, and by more than the median."""
+    """What log-probabilities say. n, again_n: prompts that show how far the other arm moved the
+    reference's answer, and how far its own second asking did. usual: nats a token that the
+    reference's own differences rarely exceed. beyond, again_beyond: how many moved farther. median,
+    again_median:
+    of the differences either way; mean: of the other arm's. p_share, p_median: that equal arms
+    differ so often by more than is usual, and by more than the median."""
 
     n: int
     again_n: int
@@ -239,7 +249,8 @@ class Tripwire:
 
     @classmethod
     def of(cls, found: Sequence[float], own: Sequence[float]) -> Tripwire | None:
-        """From differences in nats a token, of the other arm and of the reference itself; None without."""
+        """From differences in nats a token, of the other arm and of the reference itself; None
+        without."""
         if not found or not own:
             return None
         theirs, ours = np.abs(found), np.abs(own)
@@ -248,14 +259,18 @@ class Tripwire:
         beyond, again = int((theirs > usual).sum()), int((ours > usual).sum())
         sizes = len(theirs), len(ours)
         tails = [
-            _tail((int((theirs > line).sum()), int((ours > line).sum())), sizes) for line in (usual, middle)
+            _tail((int((theirs > line).sum()), int((ours > line).sum())), sizes)
+            for line in (usual, middle)
         ]
         middles = median(theirs.tolist()), median(ours.tolist())
-        return cls(*sizes, usual, beyond, again, *middles, sum(found) / len(found), tails[0], tails[1])
+        return cls(
+            *sizes, usual, beyond, again, *middles, sum(found) / len(found), tails[0], tails[1]
+        )
 
 
 def _tail(above: tuple[int, int], sizes: tuple[int, int]) -> float:
-    """Chance that the first of two equal groups has so many of all that are above: exact, one-sided (Fisher).
+    """Chance that the first of two equal groups has so many of all that are above: exact, one-sided
+    (Fisher).
 
     >>> round(_tail((5, 0), (10, 10)), 4)
     0.0163
@@ -274,12 +289,17 @@ def tripwire(found: Iterable[Trio]) -> Tripwire | None:
 
 
 def worst_of(found: Iterable[Trio]) -> list[Trio]:
-    """The prompts that show most: what is lost, then what became less likely, then what reads otherwise."""
-    ranked = [each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)]
+    """The prompts that show most: what is lost, then what became less likely, then what reads
+    otherwise."""
+    ranked = [
+        each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)
+    ]
     return sorted(ranked, key=lambda each: (-each.lost, each.nats or 0.0, each.place[1]))[:WORST]
 
 
-def changes_by_cell(found: Iterable[Trio]) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
+def changes_by_cell(
+    found: Iterable[Trio],
+) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
     """By family, length and depth: the change of its pairs, and the mean change in nats a token."""
     cells = defaultdict[tuple[str, int, float], list[Trio]](list)
     for each in found:

@@ -1,6 +1,8 @@
-"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and the page.
+"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and the
+page.
 
-Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares in [0, 1].
+Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares in
+[0, 1].
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ Value = str | int | float | None
 class Column:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
-    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so. share: told in
-    percent.
+    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so. share:
+    told in percent.
     """
 
     name: str
@@ -96,7 +98,11 @@ TRIALS = (
     _LENGTH,
     _DEPTH,
     Column(
-        "realised_depth_percent", "number", "where the first needle was; empty as that", _realised, share=True
+        "realised_depth_percent",
+        "number",
+        "where the first needle was; empty as that",
+        _realised,
+        share=True,
     ),
     Column("repeat", "whole number", "number of the repeat, from 0"),
     Column("seed", "whole number", "the run's seed"),
@@ -116,7 +122,9 @@ TRIALS = (
     Column("outcome", "text", "what became of it: scored, refused by the model, ..."),
     Column("failure", "text", "why it could not be measured"),
     Column("error", "text", "the same in the server's or library's words"),
-    Column("prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"),
+    Column(
+        "prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"
+    ),
     Column("cached_tokens", "whole number", "of which it read from a cache"),
     Column(
         "planned_tokens",
@@ -145,18 +153,22 @@ _MARGIN = ("score", "low", "high")
 
 
 def cell_frame(cells: Iterable[CellScore]) -> Any:
-    """One row a cell, with the columns of the CSV. Raises NeedlemapError when pandas is not installed."""
+    """One row a cell, with the columns of the CSV. Raises NeedlemapError when pandas is not
+    installed."""
     return _frame(cells, CELLS[len(RUN) :])
 
 
 def margin_frame(maps: Mapping[str, Map]) -> Any:
-    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is missing."""
+    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is
+    missing."""
     rows = [
         {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
         for family, map in maps.items()
         for length, mean in map.margins.items()
     ]
-    frame = plain_frame(rows).reindex(columns=["family", "length_tokens", "score", "n", "low", "high"])
+    frame = plain_frame(rows).reindex(
+        columns=["family", "length_tokens", "score", "n", "low", "high"]
+    )
     return frame.astype(dict.fromkeys(_MARGIN, "float64"))
 
 
@@ -167,7 +179,8 @@ def _percents(mean: Any) -> dict[str, float | None]:
 
 
 def trial_frame(records: Iterable[Record]) -> Any:
-    """One row a trial: what its record holds. Raises NeedlemapError when pandas is not installed."""
+    """One row a trial: what its record holds. Raises NeedlemapError when pandas is not
+    installed."""
     return _frame(records, TRIALS[1:])
 
 
@@ -183,7 +196,9 @@ def plain_frame(rows: list[dict[str, Any]]) -> Any:
 def _frame(rows: Iterable[Any], columns: tuple[Column, ...]) -> Any:
     """NaN (or None for texts) where a value is not known."""
     named = {column.name: column for column in columns}
-    frame = plain_frame([{name: column.told(row) for name, column in named.items()} for row in rows])
+    frame = plain_frame(
+        [{name: column.told(row) for name, column in named.items()} for row in rows]
+    )
     numbers = {name: "float64" for name, column in named.items() if column.kind == "number"}
     counts = {name: "Int64" for name in named if name.endswith("_tokens")}
     return frame.reindex(columns=list(named)).astype(numbers | counts)

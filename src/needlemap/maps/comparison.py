@@ -1,8 +1,9 @@
-"""The comparison of two runs' paired trials: each family by length and cell, their mean, and a verdict.
+"""The comparison of two runs' paired trials: each family by length and cell, their mean, and a
+verdict.
 
-The mean counts every family the same, however many pairs it has, and takes what the families asked in one
-repeat together, since those of one number share a haystack wherever families use the same one. Of a run with
-one family it is that family's own difference.
+The mean counts every family the same, however many pairs it has, and takes what the families asked
+in one repeat together, since those of one number share a haystack wherever families use the same
+one. Of a run with one family it is that family's own difference.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class LengthDifference:
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """One cell, for exploration only: change of its mean over n pairs. p: of a sign test, not corrected.
+    """One cell, for exploration only: change of its mean over n pairs. p: of a sign test, not
+    corrected.
 
     A prompt that neighbouring cells share is in each of them.
     """
@@ -58,11 +60,13 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """overall: second - first in shares; its n counts pairs, each of which counts the same. margin: a share.
+    """overall: second - first in shares; its n counts pairs, each of which counts the same. margin:
+    a share.
 
-    bounds: of the overall difference if missing scores were anything; None when none is missing. unanswered:
-    what second has no score of, None where it has all. counted: False where scores are means of nobody knows
-    how many answers; then intervals hold everything and tests tell nothing.
+    bounds: of the overall difference if missing scores were anything; None when none is missing.
+    unanswered:
+    what second has no score of, None where it has all. counted: False where scores are means of
+    nobody knows how many answers; then intervals hold everything and tests tell nothing.
     """
 
     overall: Difference
@@ -80,8 +84,9 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(Compared):
-    """Of pairs that both runs scored. noise: when both runs are the same experiment. needed: pairs at which a
-    loss of the margin is called worse. answers: which of them differ, where somebody looked."""
+    """Of pairs that both runs scored. noise: when both runs are the same experiment. needed: pairs
+    at which a loss of the margin is called worse. answers: which of them differ, where somebody
+    looked."""
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
@@ -95,8 +100,8 @@ class FamilyComparison(Compared):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Compared):
-    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each, its p after
-    Holm's correction over all."""
+    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each, its
+    p after Holm's correction over all."""
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
@@ -113,13 +118,16 @@ class Comparison(Compared):
 
 
 def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
-    """Compare families, each of which has a pair with both scores. margin: a share that does not matter."""
+    """Compare families, each of which has a pair with both scores. margin: a share that does not
+    matter."""
     each = {name: compare_pairs(found, margin) for name, found in pairs.items()}
     compared = {name: found for name, found in each.items() if found is not None}
     counted = all(found.counted for found in pairs.values())
     alone = next(iter(compared.values())) if len(compared) == 1 else None
     overall = (
-        alone.overall if alone else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
+        alone.overall
+        if alone
+        else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
     )
     missing = alone.unanswered if alone else _mean_unanswered(list(pairs.values()))
     if not counted:
@@ -228,10 +236,13 @@ def _scored(pairs: Pairs) -> list[tuple[float, float]]:
 
 
 def _needed(pairs: Pairs, overall: Difference, margin: float) -> int:
-    """Pairs at which a drop of the margin is called worse, by how differences spread and cluster here."""
+    """Pairs at which a drop of the margin is called worse, by how differences spread and cluster
+    here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     clusters = None if overall.of_these else overall.clusters
-    return trials_needed(margin, squares if squares > margin else None, overall.design_effect, clusters)
+    return trials_needed(
+        margin, squares if squares > margin else None, overall.design_effect, clusters
+    )
 
 
 def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
@@ -252,7 +263,8 @@ def _weights(first: Array, second: Array) -> Array:
 
 
 def _rows(cube: Cube) -> list[int]:
-    """The repeats that a family's clusters stand for: the first, where all of them share a haystack."""
+    """The repeats that a family's clusters stand for: the first, where all of them share a
+    haystack."""
     return list(cube.repeats[:1] if cube.one_haystack else cube.repeats)
 
 

@@ -1,4 +1,5 @@
-"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold, its area.
+"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold, its
+area.
 
 Rows are draws, columns lengths. Between tested lengths a curve is straight over log2 of the length.
 """
@@ -16,22 +17,28 @@ from needlemap.maps import Array
 _SEED = 0
 
 
-def column(cells: Array, drawn: Array, worst: bool = False, order: NDArray[np.intp] | None = None) -> Array:
-    """The score at one length for each draw of clusters: (clusters, depths), NaN missing, to (draws,).
+def column(
+    cells: Array, drawn: Array, worst: bool = False, order: NDArray[np.intp] | None = None
+) -> Array:
+    """The score at one length for each draw of clusters: (clusters, depths), NaN missing, to
+    (draws,).
 
-    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the worst depth: a
-    cell) at which all clusters agree gets the spread of `agreed`, as the bootstrap would see no doubt there
-    however few the trials.
+    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the worst
+    depth: a cell) at which all clusters agree gets the spread of `agreed`, as the bootstrap would
+    see no doubt there however few the trials.
     """
     if not worst:
         return _doubted(_means(cells, drawn), cells, order)
-    measured = [cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()]
+    measured = [
+        cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()
+    ]
     columns = [_doubted(_means(cell, drawn), cell, order) for cell in measured]
     return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
 
 
 def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
-    """Drawn means, or where none differs from another, those of `agreed` in the order of the draws."""
+    """Drawn means, or where none differs from another, those of `agreed` in the order of the
+    draws."""
     if order is None or np.ptp(drawn_means) > 1e-12:
         return drawn_means
     return agreed(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), len(order))[order]
@@ -41,8 +48,8 @@ def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) 
 def agreed(total: float, n: int, draws: int) -> Array:
     """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
 
-    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science 16:101. Ascending,
-    so that one order for all lengths makes them doubtful together and not one by one.
+    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science 16:101.
+    Ascending, so that one order for all lengths makes them doubtful together and not one by one.
     """
     return np.sort(np.random.default_rng(_SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
 
@@ -55,11 +62,13 @@ def _means(cells: Array, drawn: Array) -> Array:
 
 
 def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
-    """Curves (draws, lengths) fitted as never rising, by least squares with so many trials a length.
+    """Curves (draws, lengths) fitted as never rising, by least squares with so many trials a
+    length.
 
-    The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew, Bremner and Brunk
-    1972, Statistical Inference under Order Restrictions, theorem 1.4). doubt: of each length. A curve that is
-    below 0 by more has clearly fallen: what comes behind may rise again, and does not lift it.
+    The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew, Bremner
+    and Brunk 1972, Statistical Inference under Order Restrictions, theorem 1.4). doubt: of each
+    length. A curve that is below 0 by more has clearly fallen: what comes behind may rise again,
+    and does not lift it.
     """
     count = above.shape[1]
     clear = above + doubt < 0

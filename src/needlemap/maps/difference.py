@@ -1,7 +1,9 @@
-"""The paired difference of two runs on the same trials: its interval, its tests, the verdict at a margin.
+"""The paired difference of two runs on the same trials: its interval, its tests, the verdict at a
+margin.
 
-No other module computes a p-value. The margin is given beforehand; where it is undecided, the verdict says
-what it would take to tell. What is missing gives bounds: all of it wrong, and all of it right.
+No other module computes a p-value. The margin is given beforehand; where it is undecided, the
+verdict says what it would take to tell. What is missing gives bounds: all of it wrong, and all of
+it right.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ PATTERNS = 20_000
 def mcnemar(lost: int, gained: int) -> float:
     """Exact two-sided p of so many pairs lost and gained, the others being equal.
 
-    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at most 1.
-    Takes pairs as independent.
+    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at most
+    1. Takes pairs as independent.
 
     >>> mcnemar(6, 0)
     0.03125
@@ -50,11 +52,12 @@ def mcnemar(lost: int, gained: int) -> float:
 
 
 def sign_flip(totals: Array) -> float:
-    """Two-sided p that clusters' summed differences come from no difference, by flipping their signs.
+    """Two-sided p that clusters' summed differences come from no difference, by flipping their
+    signs.
 
-    Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted (Fisher 1935, The
-    Design of Experiments, section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9:39). Whole
-    clusters flip, so trials that share a haystack need not be independent.
+    Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted (Fisher
+    1935, The Design of Experiments, section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol.
+    Biol. 9:39). Whole clusters flip, so trials that share a haystack need not be independent.
     """
     totals = totals[totals != 0]
     if not len(totals):
@@ -83,7 +86,8 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
 def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | None:
     """Lowest and highest mean of n scores that sum to total, and of so many unknown ones in [0, 1].
 
-    The worst-case bounds of Manski 1990, American Economic Review 80:319. None when there is no trial at all.
+    The worst-case bounds of Manski 1990, American Economic Review 80:319. None when there is no
+    trial at all.
 
     >>> missing_bounds(9.0, 10, 2)
     (0.75, 0.9166666666666666)
@@ -93,7 +97,8 @@ def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | 
 
 
 def difference_bounds(first: Array, second: Array) -> tuple[float, float] | None:
-    """Lowest and highest mean of second - first, NaN being any score in [0, 1]; None without trials."""
+    """Lowest and highest mean of second - first, NaN being any score in [0, 1]; None without
+    trials."""
     if not first.size:
         return None
     lowest = np.nan_to_num(second, nan=0.0) - np.nan_to_num(first, nan=1.0)
@@ -108,11 +113,14 @@ Flipped = Literal["", "prompts", "haystacks"]
 class Difference:
     """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
 
-    first, second: their means over these pairs. lost, gained: pairs in which second scored less or more. p:
-    exact McNemar for pass and fail that all count the same, else sign flips of whole clusters, or of pairs
-    where clusters are too few for that. flipped: what was flipped; least_p: the least p that could be. size:
+    first, second: their means over these pairs. lost, gained: pairs in which second scored less or
+    more. p:
+    exact McNemar for pass and fail that all count the same, else sign flips of whole clusters, or
+    of pairs where clusters are too few for that. flipped: what was flipped; least_p: the least p
+    that could be. size:
     how many pairs alike tell as much. design_effect: how much more the clusters vary than
-    independent pairs would; 1 where there are fewer than FEWEST, and then the interval is of these alone.
+    independent pairs would; 1 where there are fewer than FEWEST, and then the interval is of these
+    alone.
     """
 
     value: float
@@ -136,7 +144,9 @@ class Difference:
         return self.clusters < FEWEST
 
 
-ASSUMED_APART = 0.01  # least correlation of a haystack's differences: few show a loss that only some have
+ASSUMED_APART = (
+    0.01  # least correlation of a haystack's differences: few show a loss that only some have
+)
 SKEWED = 1.5  # few haystacks show too little of how skewed their losses are (by simulation)
 FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never below 0.05
 
@@ -144,13 +154,15 @@ FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never bel
 def paired_difference(
     first: Array, second: Array, *, graded: bool, weights: Array | None = None
 ) -> Difference | None:
-    """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left out.
+    """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left
+    out.
 
-    None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST clusters on
-    that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a bootstrap. weights:
-    of each pair, same shape; all the same if not given. The counts take no heed of them. From FEWEST clusters
-    on pairs of one are taken to correlate by ASSUMED_APART at least: where a loss clusters, few clusters may
-    show none of it.
+    None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST
+    clusters on that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a
+    bootstrap. weights:
+    of each pair, same shape; all the same if not given. The counts take no heed of them. From
+    FEWEST clusters on pairs of one are taken to correlate by ASSUMED_APART at least: where a loss
+    clusters, few clusters may show none of it.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -175,37 +187,49 @@ def paired_difference(
     means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
     lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
     alike = bool(np.ptp(each[1]) < 1e-12)
-    p, least, flipped = _test(each[0] * each[1], sums, None if graded or not alike else (lost, gained))
+    p, least, flipped = _test(
+        each[0] * each[1], sums, None if graded or not alike else (lost, gained)
+    )
     value, n = float(sums.sum() / counts.sum()), len(each[0])
     counted = p, n, len(sums), means[0], means[1], lost, gained
     return Difference(value, low, high, *counted, flipped, least, size, effect)
 
 
-def _test(pairs: Array, sums: Array, counts: tuple[int, int] | None) -> tuple[float, float, Flipped]:
-    """p, the least that it could be, and what was flipped. counts: lost and gained, where pairs are alike and
-    pass or fail."""
+def _test(
+    pairs: Array, sums: Array, counts: tuple[int, int] | None
+) -> tuple[float, float, Flipped]:
+    """p, the least that it could be, and what was flipped. counts: lost and gained, where pairs are
+    alike and pass or fail."""
     if counts is not None:
         return mcnemar(*counts), mcnemar(sum(counts), 0), ""
     whole = len(sums) >= FLIPPED
     units = sums if whole else pairs
-    return sign_flip(units), min(1.0, 2 * 0.5 ** int((units != 0).sum())), "haystacks" if whole else "prompts"
+    return (
+        sign_flip(units),
+        min(1.0, 2 * 0.5 ** int((units != 0).sum())),
+        "haystacks" if whole else "prompts",
+    )
 
 
 def pair_interval(
     apart: Array, weights: Array, effect: float = 1.0, *, graded: bool
 ) -> tuple[float, float, float]:
-    """Interval of a mean difference of pairs, and how many pairs alike and independent tell as much.
+    """Interval of a mean difference of pairs, and how many pairs alike and independent tell as
+    much.
 
-    effect: the design effect by which there are fewer. Pass and fail: `tango`. With weights as of so many
-    pairs as the heaviest would make the whole: all that is lost may be lost there. Graded: adjusted Wald.
-    Half a pair is added to each of the four outcomes, n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
-    Biometrics 61:515), so that a few equal answers do not make a certainty; n is Kish's effective size (1965,
-    Survey Sampling), and what is added has the largest weight.
+    effect: the design effect by which there are fewer. Pass and fail: `tango`. With weights as of
+    so many pairs as the heaviest would make the whole: all that is lost may be lost there. Graded:
+    adjusted Wald. Half a pair is added to each of the four outcomes, n + 2 pairs, sum d, sum d^2 +
+    1
+    (Agresti and Min 2005, Biometrics 61:515), so that a few equal answers do not make a certainty;
+    n is Kish's effective size (1965, Survey Sampling), and what is added has the largest weight.
     """
     shares = weights / weights.sum()
     parts, size = shares * apart, 1 / float(shares.max()) / effect
     if not graded:
-        ends = tango(-size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size)
+        ends = tango(
+            -size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size
+        )
         return (*ends, size)
     n = 1 / float((shares**2).sum())
     centre = float(parts.sum()) * n / (n + 2)
@@ -222,19 +246,22 @@ def _design_effect(apart: Array, weights: Array, error: float) -> float:
 
 
 def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
-    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness / (6 sqrt(G)).
+    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness / (6
+    sqrt(G)).
 
-    Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The American Statistician
-    69:371: a few haystacks that turn most answers make the sums skewed. The plain t ends are kept if wider.
-    t has the degrees of freedom of haystacks with a difference, FEWEST at least: others tell little of how
-    they spread.
+    Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The American
+    Statistician 69:371: a few haystacks that turn most answers make the sums skewed. The plain t
+    ends are kept if wider. t has the degrees of freedom of haystacks with a difference, FEWEST at
+    least: others tell little of how they spread.
     """
     value, clusters = float(sums.sum() / counts.sum()), len(sums)
     telling = max(FEWEST, int((sums != 0).sum()))
     error, t = robust_error(sums, counts), t_quantile(0.975, min(telling, clusters) - 1)
     left = sums - value * counts
     spread = float((left**2).mean())
-    skewness = float((left**3).mean()) / spread**1.5 if spread > 1e-12 and clusters >= FEWEST else 0.0
+    skewness = (
+        float((left**3).mean()) / spread**1.5 if spread > 1e-12 and clusters >= FEWEST else 0.0
+    )
     shift = SKEWED * skewness / (6 * sqrt(clusters)) * (1 + 2 * t * t)
     return value + error * min(shift - t, -t), value + error * max(shift + t, t)
 
@@ -253,9 +280,11 @@ FLOOR = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """What second failed to answer. lost: the difference with pairs that it has no score of taken as lost.
+    """What second failed to answer. lost: the difference with pairs that it has no score of taken
+    as lost.
 
-    excess: the share of prompts that it failed and first did not, less the reverse; n: those without a score.
+    excess: the share of prompts that it failed and first did not, less the reverse; n: those
+    without a score.
     """
 
     lost: Difference
@@ -265,10 +294,11 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """word; more: further pairs that would tell if the difference stays, None when told or no number would.
+    """word; more: further pairs that would tell if the difference stays, None when told or no
+    number would.
 
-    warning: why the reference proves little or nothing here; empty when it does. unanswered: whether missing
-    answers of second decided it, or kept it from `no worse`.
+    warning: why the reference proves little or nothing here; empty when it does. unanswered:
+    whether missing answers of second decided it, or kept it from `no worse`.
     """
 
     word: Word
@@ -291,12 +321,12 @@ UNCOUNTED = Verdict(
 def verdict(difference: Difference, margin: float, missing: Unanswered | None = None) -> Verdict:
     """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
 
-    better: the whole 95 % interval lies above 0, which is no worse too. no worse: it lies above -margin, be
-    it below 0 or not. worse: it lies below 0, and reaches -margin or beyond: a loss, of which Piaggio et al.
-    would say that it matters only where the whole interval lies beyond -margin. cannot tell: else, or where
-    the reference scores so little that it could not lose the margin. What second did not answer counts
-    against it: better and no worse hold with these pairs lost too, and who fails more prompts than first by
-    over the margin is worse.
+    better: the whole 95 % interval lies above 0, which is no worse too. no worse: it lies above
+    -margin, be it below 0 or not. worse: it lies below 0, and reaches -margin or beyond: a loss, of
+    which Piaggio et al. would say that it matters only where the whole interval lies beyond
+    -margin. cannot tell: else, or where the reference scores so little that it could not lose the
+    margin. What second did not answer counts against it: better and no worse hold with these pairs
+    lost too, and who fails more prompts than first by over the margin is worse.
     """
     warning = _warning(difference, margin)
     low = min(difference.low, missing.lost.low) if missing else difference.low
@@ -316,12 +346,16 @@ def verdict(difference: Difference, margin: float, missing: Unanswered | None = 
 
 
 def more_pairs(difference: Difference, margin: float) -> int | None:
-    """Further pairs after which the interval, narrowed by the root of n, clears -margin or 0; None if never.
+    """Further pairs after which the interval, narrowed by the root of n, clears -margin or 0; None
+    if never.
 
     Takes the observed difference to be the true one, so that it tells with even odds.
     """
     if not difference.lost + difference.gained and difference.size:
-        return max(0, ceil(least_pairs(margin) * difference.n / difference.size) - difference.n) or None
+        return (
+            max(0, ceil(least_pairs(margin) * difference.n / difference.size) - difference.n)
+            or None
+        )
     half = (difference.high - difference.low) / 2
     gap = max(difference.value + margin, -difference.value)
     needed = difference.n * (half / gap) ** 2 if gap > 1e-9 else inf
@@ -330,7 +364,10 @@ def more_pairs(difference: Difference, margin: float) -> int | None:
 
 def _warning(difference: Difference, margin: float) -> str:
     if difference.first <= max(margin, FLOOR):
-        return "the reference is at the floor: there is nothing that could be lost, so this proves nothing"
+        return (
+            "the reference is at the floor: there is nothing that could be lost, so this proves "
+            "nothing"
+        )
     if difference.first >= CEILING:
         return (
             "the reference is at the ceiling: trials as easy as these show only gross losses; "

@@ -1,9 +1,11 @@
-"""Effective length: how far a model's score holds, by four named rules, each with a bootstrap interval.
+"""Effective length: how far a model's score holds, by four named rules, each with a bootstrap
+interval.
 
-The curve is fitted as falling up to the first length that is clearly below the threshold (`curves.falling`),
-so that noise on a plateau is no fall and a clear dip is one. The interval reaches to tested lengths, as
-nobody looked between them. Of several families it is their mean: every family counts the same, and repeats
-are drawn for all of them together, since those of one number share a haystack where families use the same.
+The curve is fitted as falling up to the first length that is clearly below the threshold
+(`curves.falling`), so that noise on a plateau is no fall and a clear dip is one. The interval
+reaches to tested lengths, as nobody looked between them. Of several families it is their mean:
+every family counts the same, and repeats are drawn for all of them together, since those of one
+number share a haystack where families use the same.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from needlemap.maps.intervals import (
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
 RULES = ("absolute:85", "relative:85", "auc")  # those that are shown unless others are asked for
 KINDS = ("absolute", "relative", "worst-depth", "auc")
-PUBLISHED = 0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
+PUBLISHED = (
+    0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
+)
 POINT_FROM = 20  # haystacks: the least of few noisy depths lies far below the least true one
 FLAT = 0.1  # of the threshold: a curve this near to it over CRAWL octaves crawls through it
 CRAWL = 2
@@ -56,14 +60,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few haystacks.
+    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few
+    haystacks.
 
-    low and high are tested lengths. All three are infinite where the score never falls below the threshold up
-    to the longest, and 0 where it is below it at the shortest. value: None where it has none: of a relative
-    rule, for a score at the shortest length below LEAST_BASE, as a model that knows little there holds it as
-    far as it likes; of worst-depth, with fewer than POINT_FROM haystacks, where it is noise. shortest,
-    longest: lengths tested, in tokens. crawls: whether the curve is so flat near the threshold that only the
-    interval tells. cells: whether the interval is as if cells were independent, there being one haystack.
+    low and high are tested lengths. All three are infinite where the score never falls below the
+    threshold up to the longest, and 0 where it is below it at the shortest. value: None where it
+    has none: of a relative rule, for a score at the shortest length below LEAST_BASE, as a model
+    that knows little there holds it as far as it likes; of worst-depth, with fewer than POINT_FROM
+    haystacks, where it is noise. shortest, longest: lengths tested, in tokens. crawls: whether the
+    curve is so flat near the threshold that only the interval tells. cells: whether the interval is
+    as if cells were independent, there being one haystack.
     """
 
     rule: Rule
@@ -90,7 +96,9 @@ def parse_rule(text: str) -> Rule:
         if name in KINDS[:3] and 0 < float(number) <= 100:
             return Rule(text, name, float(number) / 100)  # type: ignore[arg-type]
     near = did_you_mean(text, (*RULES, "worst-depth:85"))
-    raise SettingsError(f"Unknown rule '{text}' of effective length. {near} Numbers are percentages.")
+    raise SettingsError(
+        f"Unknown rule '{text}' of effective length. {near} Numbers are percentages."
+    )
 
 
 def parse_rules(text: str) -> tuple[str, ...]:
@@ -107,8 +115,8 @@ _MEAN = parse_rule("auc")  # any rule that takes plain means of each length
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or where a
-    family's scores are means of nobody knows how many answers."""
+    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or
+    where a family's scores are means of nobody knows how many answers."""
 
     score: float
     low: float | None
@@ -116,7 +124,9 @@ class Mean:
 
 
 @lru_cache(16)  # one for the text, the table, the page and the trackers of a report
-def effective_length(cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED) -> Effective | None:
+def effective_length(
+    cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED
+) -> Effective | None:
     """A rule's value of one family; None without scores. See `FamilyScores.effective`."""
     return _family(cube, draws, seed).effective(rule)
 
@@ -141,7 +151,9 @@ class FamilyScores:
         self.haystacks = 1 if one else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
         self._one = one and len(cubes) == 1 and self._counted
-        self._drawn = dict[bool, Array | None]()  # of the worst depths and of all, when first asked for
+        self._drawn = dict[
+            bool, Array | None
+        ]()  # of the worst depths and of all, when first asked for
 
     def means(self) -> dict[int, Mean]:
         """The mean by length, with its interval."""
@@ -150,7 +162,9 @@ class FamilyScores:
         points, again = self._curve(_MEAN)[0], self._again(_MEAN)
         found = {}
         for at, length in enumerate(self.lengths):
-            interval = None if again is None else expanded_interval(again[:, at], len(self._repeats))
+            interval = (
+                None if again is None else expanded_interval(again[:, at], len(self._repeats))
+            )
             low, high = around(float(points[at]), *(interval or (None, None)))
             found[length] = Mean(float(points[at]), low, high)
         return found
@@ -160,18 +174,22 @@ class FamilyScores:
         if not self.lengths:
             return None
         point, again = float(self._curve(_MEAN).mean()), self._again(_MEAN)
-        interval = None if again is None else expanded_interval(again.mean(axis=1), len(self._repeats))
+        interval = (
+            None if again is None else expanded_interval(again.mean(axis=1), len(self._repeats))
+        )
         return Mean(point, *around(point, *(interval or (None, None))))
 
     def effective(self, rule: Rule) -> Effective | None:
-        """A rule's value, with an interval; None without scores, and of trials whose lengths nobody knows.
+        """A rule's value, with an interval; None without scores, and of trials whose lengths nobody
+        knows.
 
-        absolute: the length at which the score first falls below the threshold (RULER, arXiv:2404.06654,
-        takes the longest tested length above one). relative: the threshold is a share of the score at the
-        shortest length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE at least. worst-depth: the score is
-        that of each family's worst depth; the least of few noisy cells lies below the least true one, so it
-        errs on the short side, and the bootstrap with it: the interval's upper end is that of
-        `_longest_worst`. auc: mean score over log2 of the length.
+        absolute: the length at which the score first falls below the threshold (RULER,
+        arXiv:2404.06654, takes the longest tested length above one). relative: the threshold is a
+        share of the score at the shortest length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE
+        at least. worst-depth: the score is that of each family's worst depth; the least of few
+        noisy cells lies below the least true one, so it errs on the short side, and the bootstrap
+        with it: the interval's upper end is that of `_longest_worst`. auc: mean score over log2 of
+        the length.
         """
         if not self.lengths or not self.lengths[0]:
             return None
@@ -191,19 +209,30 @@ class FamilyScores:
         return Effective(rule, value, low, high, *ends, self.haystacks, crawls, self._one)
 
     def _fit(self, rule: Rule) -> Fit | None:
-        """How a curve is to be fitted; None where it is not: of other rules, and of unknown means."""
+        """How a curve is to be fitted; None where it is not: of other rules, and of unknown
+        means."""
         if rule.kind not in ("absolute", "relative") or not self._counted:
             return None
         pooled = np.concatenate(
             [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
         )
-        by_length = pooled.swapaxes(0, 1)  # by what is independent: haystacks, or where there is one, cells
+        by_length = pooled.swapaxes(
+            0, 1
+        )  # by what is independent: haystacks, or where there is one, cells
         means = [cluster_mean(each.reshape(-1, 1) if self._one else each) for each in by_length]
-        whole = self._one  # single cells that all agree show no doubt upward, and may yet dip by chance
-        up = [(mean.high or 0.0) - ((mean.low or 0.0) if whole else mean.score) for mean in means if mean]
+        whole = (
+            self._one
+        )  # single cells that all agree show no doubt upward, and may yet dip by chance
+        up = [
+            (mean.high or 0.0) - ((mean.low or 0.0) if whole else mean.score)
+            for mean in means
+            if mean
+        ]
         return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), (1.0 if whole else SURE) * np.array(up))
 
-    def _interval(self, rule: Rule, lengths: Array, fit: Fit | None) -> tuple[float | None, float | None]:
+    def _interval(
+        self, rule: Rule, lengths: Array, fit: Fit | None
+    ) -> tuple[float | None, float | None]:
         again = self._again(rule)
         if again is None:
             return None, None
@@ -215,7 +244,8 @@ class FamilyScores:
         return low, max(high, _longest_worst(self._scores(rule), lengths, rule))
 
     def _again(self, rule: Rule) -> Array | None:
-        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown means."""
+        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown
+        means."""
         worst = rule.kind == "worst-depth"
         if worst not in self._drawn:
             self._drawn[worst] = self._draw(rule)
@@ -230,7 +260,11 @@ class FamilyScores:
         if rule.kind == "worst-depth":
             return None
         drawn = [
-            column(cells, weights(len(cells), self._draws, self._seed + at), order=np.roll(order, 97 * at))
+            column(
+                cells,
+                weights(len(cells), self._draws, self._seed + at),
+                order=np.roll(order, 97 * at),
+            )
             for at, cells in enumerate(self._cells())
         ]
         return np.stack(drawn, axis=1)
@@ -238,22 +272,31 @@ class FamilyScores:
     def _cells(self) -> list[Array]:
         """The scores of each length as (cells, 1), of one haystack."""
         of = [
-            scores[:, at].reshape(-1, 1) for scores in self._scores(_MEAN) for at in range(len(self.lengths))
+            scores[:, at].reshape(-1, 1)
+            for scores in self._scores(_MEAN)
+            for at in range(len(self.lengths))
         ]
         return [cells[~np.isnan(cells[:, 0])] for cells in of]
 
-    def _curve(self, rule: Rule, drawn: Array | None = None, order: NDArray[np.intp] | None = None) -> Array:
-        """The mean over families for each draw, (draws, lengths); without draws, of what was measured."""
+    def _curve(
+        self, rule: Rule, drawn: Array | None = None, order: NDArray[np.intp] | None = None
+    ) -> Array:
+        """The mean over families for each draw, (draws, lengths); without draws, of what was
+        measured."""
         drawn = np.ones((1, len(self._repeats))) if drawn is None else drawn
         worst = rule.kind == "worst-depth"
         each = [
-            np.stack([column(scores[:, at], drawn, worst, order) for at in range(scores.shape[1])], axis=1)
+            np.stack(
+                [column(scores[:, at], drawn, worst, order) for at in range(scores.shape[1])],
+                axis=1,
+            )
             for scores in self._scores(rule)
         ]
         return np.asarray(np.mean(each, axis=0), dtype=np.float64)
 
     def _scores(self, rule: Rule) -> list[Array]:
-        """Each family's scores at all repeats and the common lengths: (repeats, lengths, depths)."""
+        """Each family's scores at all repeats and the common lengths: (repeats, lengths,
+        depths)."""
         made = []
         for cube in self._cubes:
             scores = cube.spread if rule.kind == "worst-depth" else cube.scores
@@ -269,8 +312,8 @@ class FamilyScores:
 def published_length(means: dict[int, Mean]) -> float | None:
     """The largest length, in tokens, whose mean over families exceeds 85.6 %: RULER's rule.
 
-    Infinite where it is the longest tested, 0 where there is none; None without means. It has no interval,
-    and one lucky length decides it: `effective` has ours.
+    Infinite where it is the longest tested, 0 where there is none; None without means. It has no
+    interval, and one lucky length decides it: `effective` has ours.
     """
     if not means:
         return None
@@ -296,9 +339,9 @@ def baseless(rule: Rule, curve: Array) -> bool:
 def _longest_worst(families: Sequence[Array], lengths: Array, rule: Rule) -> float:
     """How far the worst depth may hold: where the least upper end of a length's cells falls below.
 
-    Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J. American
-    Statistical Association 56:52), the worst depth's among them: the trials of a cell have a haystack each.
-    Of several families it is the mean of theirs.
+    Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J.
+    American Statistical Association 56:52), the worst depth's among them: the trials of a cell have
+    a haystack each. Of several families it is the mean of theirs.
     """
     ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
     return float(rule_values(np.mean(ends, axis=0, keepdims=True), lengths, rule)[0])
@@ -315,14 +358,16 @@ def _least_end(cells: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """sizes: trials by length. doubt: how far below the threshold a length's score has clearly fallen."""
+    """sizes: trials by length. doubt: how far below the threshold a length's score has clearly
+    fallen."""
 
     sizes: NDArray[np.intp]
     doubt: Array
 
 
 def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = None) -> Array:
-    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or scores."""
+    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or
+    scores."""
     if rule.kind == "auc":
         return area(by_length, lengths)
     base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
@@ -331,8 +376,11 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = 
     return crossing(falling(above, fit.sizes, fit.doubt) if fit else above, lengths)
 
 
-def _crawls(low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule) -> bool:
-    """Whether an interval spans more than CRAWL octaves, over which the curve stays near the threshold."""
+def _crawls(
+    low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule
+) -> bool:
+    """Whether an interval spans more than CRAWL octaves, over which the curve stays near the
+    threshold."""
     if low is None or high is None or rule.kind not in ("absolute", "relative"):
         return False
     base = curve[0] if rule.kind == "relative" else 1.0

@@ -1,9 +1,10 @@
-"""A map: per cell the mean score, how many trials it rests on, and its interval; and means over the map.
+"""A map: per cell the mean score, how many trials it rests on, and its interval; and means over the
+map.
 
-Means are of everything, by length, by depth, each with an interval over haystacks. In every mean each
-different prompt counts the same, once: so a mean is what its n says, right answers over prompts, and agrees
-with a paired comparison. Where all cells have as many prompts, which a finished run has unless neighbouring
-depths are one prompt, it equals the mean of the cells' means.
+Means are of everything, by length, by depth, each with an interval over haystacks. In every mean
+each different prompt counts the same, once: so a mean is what its n says, right answers over
+prompts, and agrees with a paired comparison. Where all cells have as many prompts, which a finished
+run has unless neighbouring depths are one prompt, it equals the mean of the cells' means.
 """
 
 from __future__ import annotations
@@ -35,15 +36,19 @@ class DepthScore:
 
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
-    """Score by depth with clustered intervals (`intervals.py`); depths without a score are left out.
+    """Score by depth with clustered intervals (`intervals.py`); depths without a score are left
+    out.
 
-    A prompt that depths share counts at each of them, once: else short lengths, which share most and are the
-    easiest, would count for the shallowest depths alone. Where lengths have depths of their own, hardly two
-    trials have the same: there by `PARTS` equal parts of the haystack, each prompt counting once.
+    A prompt that depths share counts at each of them, once: else short lengths, which share most
+    and are the easiest, would count for the shallowest depths alone. Where lengths have depths of
+    their own, hardly two trials have the same: there by `PARTS` equal parts of the haystack, each
+    prompt counting once.
     """
     if cube.ragged:
         part = np.minimum((np.array(cube.depths) * PARTS + 1e-9).astype(int), PARTS - 1)
-        rows = [(at / PARTS, (at + 1) / PARTS, cube.scores[:, :, part == at]) for at in range(PARTS)]
+        rows = [
+            (at / PARTS, (at + 1) / PARTS, cube.scores[:, :, part == at]) for at in range(PARTS)
+        ]
     else:
         rows = [(depth, depth, cube.spread[:, :, at]) for at, depth in enumerate(cube.depths)]
     means = ((depth, end, _clustered(cube, scores)) for depth, end, scores in rows)
@@ -57,7 +62,9 @@ def total_score(cube: Cube) -> ClusterMean | None:
 
 def length_scores(cube: Cube) -> dict[int, ClusterMean]:
     """Score by length with clustered intervals; lengths without a score are left out."""
-    means = ((length, _clustered(cube, cube.scores[:, at])) for at, length in enumerate(cube.lengths))
+    means = (
+        (length, _clustered(cube, cube.scores[:, at])) for at, length in enumerate(cube.lengths)
+    )
     return {length: mean for length, mean in means if mean is not None}
 
 
@@ -77,13 +84,14 @@ def _clustered(cube: Cube, scores: Array) -> ClusterMean | None:
 
 @dataclass(frozen=True, slots=True)
 class CellScore:
-    """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0, 1].
+    """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0,
+    1].
 
-    score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported results,
-    whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None where a result is a
-    mean of nobody knows how many answers.
-    missing: prompts that could not be measured or were not asked yet. failures: how many of each kind.
-    Where sentences are longer than the steps in depth, cells share a prompt, which counts once in sums.
+    score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported
+    results, whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None
+    where a result is a mean of nobody knows how many answers. missing: prompts that could not be
+    measured or were not asked yet. failures: how many of each kind. Where sentences are longer than
+    the steps in depth, cells share a prompt, which counts once in sums.
     """
 
     length_tokens: int
@@ -99,14 +107,15 @@ class CellScore:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """All cells of one run, lengths ascending, depths ascending within a length, and what they belong to.
+    """All cells of one run, lengths ascending, depths ascending within a length, and what they
+    belong to.
 
-    total, margins: of everything and by length (without those that have no score), each different prompt
-    counting once, with intervals over haystacks (`depth_scores`). missing: prompts that could not be measured
-    or were not asked yet. counted: False where scores are means of
-    nobody knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were ordered
-    and shared. depthless: whether the task asks about the whole text, so that depths of cells mean nothing.
-    by_depth: score by depth, as `depth_scores`.
+    total, margins: of everything and by length (without those that have no score), each different
+    prompt counting once, with intervals over haystacks (`depth_scores`). missing: prompts that
+    could not be measured or were not asked yet. counted: False where scores are means of nobody
+    knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were
+    ordered and shared. depthless: whether the task asks about the whole text, so that depths of
+    cells mean nothing. by_depth: score by depth, as `depth_scores`.
     """
 
     cells: tuple[CellScore, ...]
@@ -146,7 +155,8 @@ class Map:
     def by_length(self) -> dict[int, float | None]:
         """Score per length; None where nothing was measured."""
         return {
-            length: self.margins[length].score if length in self.margins else None for length in self.lengths
+            length: self.margins[length].score if length in self.margins else None
+            for length in self.lengths
         }
 
     @property
@@ -161,7 +171,8 @@ class Map:
         The number that OpenCompass's plots print, and that published maps are quoted with.
         """
         rows = [
-            [cell.score for cell in self.cells if cell.length_tokens == length] for length in self.lengths
+            [cell.score for cell in self.cells if cell.length_tokens == length]
+            for length in self.lengths
         ]
         return _mean([_mean(row) for row in rows])
 
@@ -198,9 +209,12 @@ def make_map(
 
 
 def with_scores(map: Map, scores: Mapping[Cell, float]) -> Map:
-    """A map that shows other scores in its cells, and no means or intervals: these are not its own."""
+    """A map that shows other scores in its cells, and no means or intervals: these are not its
+    own."""
     cells = [
-        replace(cell, score=scores.get((cell.length_tokens, cell.depth)), low=None, high=None, missing=0)
+        replace(
+            cell, score=scores.get((cell.length_tokens, cell.depth)), low=None, high=None, missing=0
+        )
         for cell in map.cells
     ]
     rows = tuple(replace(cell, failures={}) for cell in cells)
@@ -218,8 +232,8 @@ def with_skipped(map: Map) -> Map:
 
 
 def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
-    """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so that they are
-    not independent."""
+    """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so that
+    they are not independent."""
     scores = [score for prompt in asked if (score := prompt.score) is not None]
     records = [record for prompt in asked for record in prompt.records]
     failed = [prompt.records[-1] for prompt in asked if not prompt.scores and prompt.records]

@@ -1,9 +1,11 @@
-"""Two runs, paired prompt by prompt: their scores, which of their answers differ, and where these first do.
+"""Two runs, paired prompt by prompt: their scores, which of their answers differ, and where these
+first do.
 
-Not by key: a trial's key names the model, which is what two runs may differ in. The same prompt is one of the
-same bytes, or one that both models see as the same token ids. Scores say little of a model that is always
-wrong, and every fault of an engine shows in the answers of one with random weights. Text decides: tokens only
-say more of the place, where both runs kept them.
+Not by key: a trial's key names the model, which is what two runs may differ in. The same prompt is
+one of the same bytes, or one that both models see as the same token ids. Scores say little of a
+model that is always wrong, and every fault of an engine shows in the answers of one with random
+weights. Text decides:
+tokens only say more of the place, where both runs kept them.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ WEIGHS = "logprob"  # the scorer that gives a model its answer: nothing is said 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of an answer: its text, its log-probability in nats, and the likeliest other in its place.
-    None where nobody kept it."""
+    """One token of an answer: its text, its log-probability in nats, and the likeliest other in its
+    place. None where nobody kept it."""
 
     text: str
     nats: float | None = None
@@ -47,9 +49,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """Where two answers part. character: how many they share. before: the last of these; first, second: how
-    each goes on, '' where it ends. token: the number of the first other token, from 0; first_token,
-    second_token: those, None at an answer's end. Without tokens of both, token is None."""
+    """Where two answers part. character: how many they share. before: the last of these; first,
+    second: how each goes on, '' where it ends. token: the number of the first other token, from 0;
+    first_token, second_token: those, None at an answer's end. Without tokens of both, token is
+    None."""
 
     character: int
     before: str
@@ -62,8 +65,8 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangedAnswer:
-    """One prompt that two runs answered otherwise. difference: None where the second gave no answer.
-    question: what was asked, which tells samples of logs apart."""
+    """One prompt that two runs answered otherwise. difference: None where the second gave no
+    answer. question: what was asked, which tells samples of logs apart."""
 
     place: Place
     difference: FirstDifference | None
@@ -72,8 +75,8 @@ class ChangedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NatsChange:
-    """How much likelier the second run found the same answers, in nats a token: of n pairs the mean, and the
-    largest change either way with its place."""
+    """How much likelier the second run found the same answers, in nats a token: of n pairs the
+    mean, and the largest change either way with its place."""
 
     n: int
     mean: float
@@ -83,9 +86,9 @@ class NatsChange:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPairs:
-    """The answers of two runs to the same prompts: n pairs of which the first run has an answer. changed: in
-    the order in which the second run was asked. places: of all pairs. nats: of answers that are the same,
-    None where no two records keep log-probabilities of one."""
+    """The answers of two runs to the same prompts: n pairs of which the first run has an answer.
+    changed: in the order in which the second run was asked. places: of all pairs. nats: of answers
+    that are the same, None where no two records keep log-probabilities of one."""
 
     n: int
     changed: tuple[ChangedAnswer, ...]
@@ -126,7 +129,8 @@ class AnswerPairs:
 def first_difference(
     first: str, second: str, tokens: tuple[Sequence[Token], Sequence[Token]] = ((), ())
 ) -> FirstDifference | None:
-    """Where two answers first differ; None where they are the same. tokens: of each, where both are known.
+    """Where two answers first differ; None where they are the same. tokens: of each, where both are
+    known.
 
     >>> found = first_difference("It is 4711.", "It is 4171.")
     >>> found.character, found.before, found.first, found.second
@@ -140,7 +144,10 @@ def first_difference(
     number = shared([token.text for token in one], [token.text for token in other])
     if not one or not other or number == len(one) == len(other):
         return FirstDifference(at, *around)
-    here = one[number] if number < len(one) else None, other[number] if number < len(other) else None
+    here = (
+        one[number] if number < len(one) else None,
+        other[number] if number < len(other) else None,
+    )
     return FirstDifference(at, *around, number, *here)
 
 
@@ -168,15 +175,17 @@ def pair_answers(
     asked: Sequence[Record],
     cut: Callable[[str], Sequence[Token]] | None = None,
 ) -> AnswerPairs:
-    """The answers of two runs to the same prompts. asked: the second run's records, in the order asked. cut:
-    a text into tokens, for the first answers whose own were not kept.
+    """The answers of two runs to the same prompts. asked: the second run's records, in the order
+    asked. cut: a text into tokens, for the first answers whose own were not kept.
 
-    A prompt that several cells share makes one pair, at its first place; of one that was asked again the
-    first answer counts.
+    A prompt that several cells share makes one pair, at its first place; of one that was asked
+    again the first answer counts.
     """
     order = {record.key: at for at, record in enumerate(asked)}
     met = [(one.places[0], one.record, other.record) for one, other in _met(first, second)]
-    pairs = [(place, one, other) for place, one, other in met if one is not None and other is not None]
+    pairs = [
+        (place, one, other) for place, one, other in met if one is not None and other is not None
+    ]
     rows = sorted(pairs, key=lambda row: (order.get(row[2].key, len(order)), row[0]))
     said = [row for row in rows if row[1].answer is not None and not _is_weighed(row[1])]
     unlike = [row for row in said if row[1].answer != row[2].answer]
@@ -194,7 +203,10 @@ def _difference(
     if other.answer is None:
         return None
     texts = one.answer or "", other.answer or ""
-    tokens: tuple[Sequence[Token], Sequence[Token]] = tokens_of(one.logprobs), tokens_of(other.logprobs)
+    tokens: tuple[Sequence[Token], Sequence[Token]] = (
+        tokens_of(one.logprobs),
+        tokens_of(other.logprobs),
+    )
     if cut is not None and not all(tokens):
         tokens = cut(texts[0]), cut(texts[1])
     return first_difference(*texts, tokens)
@@ -206,8 +218,11 @@ def _is_weighed(record: Record) -> bool:
 
 
 def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:
-    """How much likelier the same answers became, of places with both runs' records; None without any."""
-    found = [(change, place) for place, one, other in rows if (change := _nats(one, other)) is not None]
+    """How much likelier the same answers became, of places with both runs' records; None without
+    any."""
+    found = [
+        (change, place) for place, one, other in rows if (change := _nats(one, other)) is not None
+    ]
     if not found:
         return None
     largest, place = max(found, key=lambda each: abs(each[0]))
@@ -215,8 +230,8 @@ def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | No
 
 
 def _nats(one: Record, other: Record) -> float | None:
-    """second - first of the mean log-probability of one answer's tokens; None where it is another answer, or
-    in other tokens, or nobody kept any."""
+    """second - first of the mean log-probability of one answer's tokens; None where it is another
+    answer, or in other tokens, or nobody kept any."""
     if one.logprobs and other.logprobs and one.logprobs.tokens == other.logprobs.tokens:
         return other.logprobs.mean - one.logprobs.mean
     if not (_is_weighed(one) and _is_weighed(other)):
@@ -242,11 +257,12 @@ class Pairs:
     """Two cubes with the same axes, of the trials that both runs were to make.
 
     A prompt that several cells share makes one pair, at the place of the first, of its mean scores.
-    only_first, only_second: prompts of one run alone. unlike: places where the two asked something else.
-    same: whether all paired records have the same key, so that one run is the other made again. graded:
-    whether any answer scored between wrong and right. counted: False where scores are means of nobody knows
-    how many answers. failed: prompts that first and second asked, of which no answer could be measured.
-    answers: which of them differ, where somebody looked.
+    only_first, only_second: prompts of one run alone. unlike: places where the two asked something
+    else. same: whether all paired records have the same key, so that one run is the other made
+    again. graded:
+    whether any answer scored between wrong and right. counted: False where scores are means of
+    nobody knows how many answers. failed: prompts that first and second asked, of which no answer
+    could be measured. answers: which of them differ, where somebody looked.
     """
 
     first: Cube
@@ -272,7 +288,8 @@ class Pairs:
 
     @property
     def excess(self) -> float:
-        """The share of prompts that second failed more often than first; below 0 where it failed fewer."""
+        """The share of prompts that second failed more often than first; below 0 where it failed
+        fewer."""
         return (self.failed[1] - self.failed[0]) / max(1, int(self.first.asked.sum()))
 
     @property
@@ -282,7 +299,8 @@ class Pairs:
 
     @property
     def spread(self) -> Array:
-        """The same with each pair in every cell of its prompt: what is said of cells is taken of it."""
+        """The same with each pair in every cell of its prompt: what is said of cells is taken of
+        it."""
         return self.second.spread - self.first.spread
 
     @property
@@ -311,7 +329,10 @@ def pair_up(
     left, right = (replace(make_cube(side, at=cells), one_haystack=alike) for side in sides)
     common = set(chain.from_iterable(one.places for one, _ in met))
     alone = [sum(common.isdisjoint(each.places) for each in prompts) for prompts in (first, second)]
-    failed = sum(one.score is None for one, _ in tried), sum(other.score is None for _, other in tried)
+    failed = (
+        sum(one.score is None for one, _ in tried),
+        sum(other.score is None for _, other in tried),
+    )
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
     told = tuple(sorted(chain.from_iterable(unlike))), same, graded, counted, failed
@@ -322,12 +343,16 @@ def _met(
     first: Iterable[AskedPrompt], second: Iterable[AskedPrompt]
 ) -> list[tuple[AskedPrompt, AskedPrompt]]:
     """The prompts that two runs have at the same places, each at these places alone."""
-    left, right = ({place: each for each in prompts for place in each.places} for prompts in (first, second))
+    left, right = (
+        {place: each for each in prompts for place in each.places} for prompts in (first, second)
+    )
     groups: dict[tuple[int, int], list[Place]] = {}
     for place in sorted(left.keys() & right.keys()):
         groups.setdefault((id(left[place]), id(right[place])), []).append(place)
     found = ((left[places[0]], right[places[0]], tuple(places)) for places in groups.values())
-    return [(replace(one, places=places), replace(other, places=places)) for one, other, places in found]
+    return [
+        (replace(one, places=places), replace(other, places=places)) for one, other, places in found
+    ]
 
 
 def _keys(prompt: AskedPrompt) -> set[str]:
@@ -335,15 +360,19 @@ def _keys(prompt: AskedPrompt) -> set[str]:
 
 
 def is_same(first: Record, second: Record) -> bool:
-    """Whether two records asked the same and held the same for right, as far as both say what that was.
+    """Whether two records asked the same and held the same for right, as far as both say what that
+    was.
 
-    The same is asked by the same bytes, by what both models see as the same token ids, or, of imported
-    results, whose prompts are not known, by the same question for the same answer.
+    The same is asked by the same bytes, by what both models see as the same token ids, or, of
+    imported results, whose prompts are not known, by the same question for the same answer.
     """
     digests = {first.reference_sha256, second.reference_sha256} - {""}
     if first.task != second.task or len(digests) > 1:
         return False
     one, other = first.prompt, second.prompt
     if one is None or other is None:
-        return one is other and (first.question, first.reference) == (second.question, second.reference)
+        return one is other and (first.question, first.reference) == (
+            second.question,
+            second.reference,
+        )
     return asks_same(one, other)

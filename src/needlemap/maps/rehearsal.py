@@ -1,4 +1,5 @@
-"""What a seek asks of made-up models: what it will cost, for a plan; how well it finds, for a benchmark."""
+"""What a seek asks of made-up models: what it will cost, for a plan; how well it finds, for a
+benchmark."""
 
 from __future__ import annotations
 
@@ -12,18 +13,24 @@ from numpy.typing import NDArray
 from needlemap.maps import Array
 from needlemap.maps.seek import PLACES, Asked, Axis, Known, batch_size, learn, next_batch
 
-Answer = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]  # of maps' and lengths' numbers: hits
+Answer = Callable[
+    [NDArray[np.int64], NDArray[np.int64]], Array
+]  # of maps' and lengths' numbers: hits
 _MODELS = 12  # made-up ones of each kind that a plan is reckoned with
 _ALIKE = 0.1  # intraclass correlation of a haystack's answers in a plan
 _MOST = 400  # times the longest length, asked PLACES times: where a plan's models give up
 
 
-def tokens_by_kind(axis: Axis, threshold: float, within: float) -> dict[str, tuple[float, float, float]]:
+def tokens_by_kind(
+    axis: Axis, threshold: float, within: float
+) -> dict[str, tuple[float, float, float]]:
     """Prompt tokens by kind of model: 10 %, median and 90 %. threshold, within: shares."""
     found, most = {}, _MOST * PLACES * axis.lengths[-1]
     for name, curve in _curves(axis, threshold).items():
         answer = partial(_answers, np.random.default_rng(0), curve)
-        asked, _ = rehearse(axis, answer, _MODELS, threshold=threshold, within=within, most_tokens=most)
+        asked, _ = rehearse(
+            axis, answer, _MODELS, threshold=threshold, within=within, most_tokens=most
+        )
         tokens = (asked.trials * np.array(axis.lengths)).sum(axis=-1)
         low, middle, high = np.quantile(tokens, [0.1, 0.5, 0.9]).tolist()
         found[name] = low, middle, high
@@ -31,7 +38,8 @@ def tokens_by_kind(axis: Axis, threshold: float, within: float) -> dict[str, tup
 
 
 def _curves(axis: Axis, threshold: float) -> dict[str, Array]:
-    """Chances by length: falls through the threshold at a place, by so many logits an octave, or none."""
+    """Chances by length: falls through the threshold at a place, by so many logits an octave, or
+    none."""
     octaves, level = axis.logs - axis.logs[0], log(threshold / (1 - threshold))
     falls = {
         "fails at the shortest lengths": (-0.2, 2.0),
@@ -54,9 +62,11 @@ def _answers(random: np.random.Generator, curve: Array, _: Array, at: Array) -> 
 def rehearse(
     axis: Axis, answer: Answer, maps: int, *, threshold: float, within: float, most_tokens: float
 ) -> tuple[Asked, Known]:
-    """Seek in made-up models, many at a time: all that was asked of each, and what was known in the end.
+    """Seek in made-up models, many at a time: all that was asked of each, and what was known in the
+    end.
 
-    answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens were asked.
+    answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens
+    were asked.
     """
     asked, live, best = Asked.nothing(maps, len(axis.lengths)), np.arange(maps), None
     asks, mode = np.repeat(axis.first()[None], maps, axis=0), None

@@ -1,10 +1,11 @@
-"""Effective length from haystacks asked where it matters: what is known by now, and what to ask next.
+"""Effective length from haystacks asked where it matters: what is known by now, and what to ask
+next.
 
-An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part. A smooth
-curve of the score over the logarithm of the length is fitted to all asks (a Gaussian process on the logit,
-Laplace's approximation: Rasmussen and Williams 2006, section 3.4); no fall is assumed, so that a dip stays a
-dip. Curves drawn from it cross the threshold first somewhere: that is what is known. Pure; all arrays may
-have leading axes, one entry a map.
+An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part. A
+smooth curve of the score over the logarithm of the length is fitted to all asks (a Gaussian process
+on the logit, Laplace's approximation: Rasmussen and Williams 2006, section 3.4); no fall is
+assumed, so that a dip stays a dip. Curves drawn from it cross the threshold first somewhere: that
+is what is known. Pure; all arrays may have leading axes, one entry a map.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 PLACES = 8  # depths of an ask
 SPACING = 1 / 8  # octaves between lengths
-_SCALE, _SPREAD = 4.0, 3.0  # of the curve: octaves over which it is alike, and its spread on the logit
+_SCALE, _SPREAD = (
+    4.0,
+    3.0,
+)  # of the curve: octaves over which it is alike, and its spread on the logit
 _RANK = 24
 LEAST_EFFECT, _PRIOR_EFFECT, _PRIOR_ASKS = 1.4, 2.0, 8.0
 _DRAWS, _SEED = 300, 0
@@ -65,7 +69,8 @@ class Axis:
         return int(np.abs(self.logs - log2(length)).argmin())
 
     def first(self) -> NDArray[np.int64]:
-        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of the way."""
+        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of
+        the way."""
         last = len(self.lengths) - 1
         asks = np.zeros(len(self.lengths), dtype=np.int64)
         asks[[0, round(last / 2), round(0.75 * last)]] = 1
@@ -74,9 +79,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts; hits: their
-    scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials squared; crosses, of
-    the product of both."""
+    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts;
+    hits: their scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials
+    squared; crosses, of the product of both."""
 
     asks: Array
     trials: Array
@@ -92,7 +97,8 @@ class Asked:
 
     @classmethod
     def of(cls, axis: Axis, asks: Iterable[tuple[int, float, int]]) -> Asked:
-        """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest length."""
+        """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest
+        length."""
         made = cls.nothing(len(axis.lengths))
         for length, hits, trials in asks:
             made.add((axis.place(length),), np.array(hits), np.array(trials))
@@ -109,9 +115,9 @@ class Asked:
         return Asked(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     def design_effect(self) -> Array:
-        """By how much haystacks differ more than chance: the variance of asks of one length over that of
-        independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is asked, at least
-        LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
+        """By how much haystacks differ more than chance: the variance of asks of one length over
+        that of independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is
+        asked, at least LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
         trials = np.maximum(self.trials, 1)
         rates = self.hits / trials
         seen = np.maximum(self.squares - 2 * rates * self.crosses + rates**2 * self.sizes, 0)
@@ -151,10 +157,11 @@ def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known: (..., draws) crossings in octaves, of which those off the axis lie one spacing beyond.
+    """What is known: (..., draws) crossings in octaves, of which those off the axis lie one spacing
+    beyond.
 
-    mode: (..., rank) weights of the likeliest curve; precision: (..., rank, rank) of the weights; effect: the
-    design effect; curves: (..., draws, rank) drawn weights.
+    mode: (..., rank) weights of the likeliest curve; precision: (..., rank, rank) of the weights;
+    effect: the design effect; curves: (..., draws, rank) drawn weights.
     """
 
     axis: Axis
@@ -206,8 +213,9 @@ def _first_below(axis: Axis, values: Array, threshold: float) -> Array:
 def next_asks(known: Known, count: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many haystacks to ask at each length, of so many in all: (..., lengths).
 
-    In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those before it taken
-    as answered: with P the weights' covariance and c theirs with the crossing, n asks of length x bring
+    In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those before
+    it taken as answered: with P the weights' covariance and c theirs with the crossing, n asks of
+    length x bring
     (x c)^2 / (x P x + 1 / (n w)), w being what one ask weighs.
     """
     basis, lengths = known.axis.basis, np.array(known.axis.lengths)
@@ -244,7 +252,8 @@ def is_close(known: Known, within: float) -> NDArray[np.bool_]:
 
 
 def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
-    """One haystack at the lengths next outside the interval's ends, where none was asked: (..., lengths).
+    """One haystack at the lengths next outside the interval's ends, where none was asked: (...,
+    lengths).
 
     So an end has not far to move, and nothing is said of a longest length that nobody asked."""
     logs, (low, high) = known.axis.logs, known.interval
@@ -256,17 +265,21 @@ def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
     return np.where(asked.asks > 0, 0, asks)
 
 
-def next_batch(known: Known, asked: Asked, within: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Haystacks to ask next at each length, so many in all; the ends, where the interval is close; none where
-    they are seen: (..., lengths)."""
+def next_batch(
+    known: Known, asked: Asked, within: float, counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Haystacks to ask next at each length, so many in all; the ends, where the interval is close;
+    none where they are seen: (..., lengths)."""
     close = is_close(known, within)[..., None]
     return np.where(close, unseen_ends(known, asked), next_asks(known, counts))
 
 
 def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
-    """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest: (...).
+    """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest:
+    (...).
 
-    Each is moved outward to the next asked length whose own score lies on that side: nobody looked between.
+    Each is moved outward to the next asked length whose own score lies on that side: nobody looked
+    between.
     """
     logs, (low, high) = known.axis.logs, known.interval
     rates = np.where(asked.trials > 0, asked.hits / np.maximum(asked.trials, 1), np.nan)
@@ -280,12 +293,14 @@ def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Sought:
-    """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the longest.
+    """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the
+    longest.
 
-    point: None where the interval spans more than an octave, or it crawls. crawls: the likeliest curve is
-    near the threshold all along such an interval, or it is rough: hits and misses repeat cell by cell. close:
-    whether the interval is as narrow as wished. effect: the design effect. curve: (3, lengths) the fitted
-    chances, and 95 % of those drawn.
+    point: None where the interval spans more than an octave, or it crawls. crawls: the likeliest
+    curve is near the threshold all along such an interval, or it is rough: hits and misses repeat
+    cell by cell. close:
+    whether the interval is as narrow as wished. effect: the design effect. curve: (3, lengths) the
+    fitted chances, and 95 % of those drawn.
     """
 
     axis: Axis
@@ -306,7 +321,9 @@ class Sought:
         return int((self.asked.trials * np.array(self.axis.lengths)).sum())
 
 
-def sought(axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False) -> Sought:
+def sought(
+    axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False
+) -> Sought:
     """What is known of one map by now. threshold, within: shares. rough: as `is_rough` finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))

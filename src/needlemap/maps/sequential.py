@@ -1,9 +1,11 @@
 """A gate that may be looked at any time: is B worse than A, or no worse than by a margin?
 
-Two bets run side by side over the pairs of two runs. Each wins only where its claim is true, so that it comes
-above 1 / alpha at any time at all with a chance of at most alpha where the claim is false (Ville 1939, Etude
-critique de la notion de collectif, chapter V). Whoever stops when one of them does needs no number of pairs
-fixed beforehand. The order of the pairs must not hang on their scores: `interleaved` gives one.
+Two bets run side by side over the pairs of two runs. Each wins only where its claim is true, so
+that it comes above 1 / alpha at any time at all with a chance of at most alpha where the claim is
+false (Ville 1939, Etude critique de la notion de collectif, chapter V). Whoever stops when one of
+them does needs no number of pairs fixed beforehand. The order of the pairs must not hang on their
+scores:
+`interleaved` gives one.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ Word = Literal["worse", "no worse", "undecided"]
 def log_worse(lost: int, gained: int) -> float:
     """Log of the bet that B loses more pairs than it gains, after so many of both.
 
-    The likelihood of the losses under a share of them drawn evenly from (1/2, 1], over that under 1/2
+    The likelihood of the losses under a share of them drawn evenly from (1/2, 1], over that under
+    1/2
     (Robbins 1970, Annals of Mathematical Statistics 41:1397). Holds where pairs are
     as likely lost as gained.
 
@@ -58,9 +61,13 @@ def _log_factorials(most: int) -> Array:
 
 @lru_cache(maxsize=2)
 def least_lost(most: int) -> NDArray[np.int64]:
-    """For 0..most pairs lost or gained, how many of them must be lost for `worse`; more than all: never."""
+    """For 0..most pairs lost or gained, how many of them must be lost for `worse`; more than all:
+    never."""
     logs, found = _log_factorials(most + 1).tolist(), np.zeros(most + 1, dtype=np.int64)
-    lost, tail = 0, 0.5  # tail: that of n + 1 fair coins at most so many are lost, as in `log_worse`
+    lost, tail = (
+        0,
+        0.5,
+    )  # tail: that of n + 1 fair coins at most so many are lost, as in `log_worse`
     for n in range(most + 1):
         all_ways = logs[n + 1] - (n + 1) * log(2)
         while lost <= n and logs[lost] + logs[n - lost] - all_ways + log(tail) < -log(WORSE_ALPHA):
@@ -74,22 +81,25 @@ def least_lost(most: int) -> NDArray[np.int64]:
 def log_growth(differences: Array, margin: float) -> Array:
     """What each of BETS wins by a difference B - A in [-1, 1], as logs: (..., bets).
 
-    log(1 + g (d + m) / (1 - m)): fair where B loses the margin m, a share (Waudby-Smith and Ramdas 2024, JRSS
-    B 86:1, section 4).
+    log(1 + g (d + m) / (1 - m)): fair where B loses the margin m, a share (Waudby-Smith and Ramdas
+    2024, JRSS B 86:1, section 4).
     """
     return np.log1p(BETS * ((np.asarray(differences)[..., None] + margin) / (1 - margin)))
 
 
 def log_bet(wins: Array) -> Array:
-    """Log of the mean of bets whose logs are (..., bets): the bet that B is no worse than by the margin."""
+    """Log of the mean of bets whose logs are (..., bets): the bet that B is no worse than by the
+    margin."""
     return np.asarray(np.logaddexp.reduce(wins, axis=-1) - log(len(BETS)))
 
 
 @dataclass(slots=True)
 class Gate:
-    """Pairs so far, and what they come to. margin: a share. lost, gained: pairs where B scored less, or more.
+    """Pairs so far, and what they come to. margin: a share. lost, gained: pairs where B scored
+    less, or more.
 
-    missing: pairs that B failed to answer, counted as wrong. after: pairs when it was decided, None before.
+    missing: pairs that B failed to answer, counted as wrong. after: pairs when it was decided, None
+    before.
     """
 
     margin: float
@@ -132,13 +142,17 @@ class Gate:
     def _look(self) -> Word:
         if self.worse >= -log(WORSE_ALPHA):
             return "worse"
-        return "no worse" if self.no_worse >= -log(NO_WORSE_ALPHA) and not self.floored else "undecided"
+        return (
+            "no worse"
+            if self.no_worse >= -log(NO_WORSE_ALPHA) and not self.floored
+            else "undecided"
+        )
 
     def more(self) -> int | None:
         """Further pairs after which half of all likely futures are decided; None beyond FARTHEST.
 
-        Futures draw pairs as those so far, of which nobody knows the true shares: drawn too, half a pair of
-        each kind more than was seen (Jeffreys 1946).
+        Futures draw pairs as those so far, of which nobody knows the true shares: drawn too, half a
+        pair of each kind more than was seen (Jeffreys 1946).
         """
         random = np.random.default_rng(0)
         seen = Counter(self._differences) + Counter({-1.0: 0.5, 0.0: 0.5, 1.0: 0.5})
@@ -146,10 +160,14 @@ class Gate:
         shares = random.dirichlet([seen[kind] for kind in kinds.tolist()], _FUTURES)
         looks = np.unique(np.geomspace(1, FARTHEST, _STEPS).astype(int))
         steps = np.diff(looks, prepend=0)
-        drawn = np.stack([random.multinomial(step, shares) for step in steps], axis=1).cumsum(axis=1)
+        drawn = np.stack([random.multinomial(step, shares) for step in steps], axis=1).cumsum(
+            axis=1
+        )
         lost = self.lost + drawn[..., kinds < -1e-12].sum(axis=-1)
         apart = lost + self.gained + drawn[..., kinds > 1e-12].sum(axis=-1)
-        passed = log_bet(self._wins + drawn @ log_growth(kinds, self.margin)) >= -log(NO_WORSE_ALPHA)
+        passed = log_bet(self._wins + drawn @ log_growth(kinds, self.margin)) >= -log(
+            NO_WORSE_ALPHA
+        )
         table = least_lost(1 << int(apart.max()).bit_length())
         decided = ((lost >= table[apart]) | (passed & (not self.floored))).mean(axis=0) >= 0.5
         return int(looks[decided.argmax()]) if decided.any() else None
@@ -159,9 +177,10 @@ class Gate:
 class Haystacks:
     """What n whole haystacks say of new ones, each one bet on its mean difference.
 
-    bet: log of the bet that B is no worse than by the margin. more: further haystacks that would decide if
-    they went on as these; None beyond FARTHEST. least: haystacks that it takes where all answers are equal.
-    worse: log of the bet that B is worse. after: haystacks when it was decided; None before.
+    bet: log of the bet that B is no worse than by the margin. more: further haystacks that would
+    decide if they went on as these; None beyond FARTHEST. least: haystacks that it takes where all
+    answers are equal. worse: log of the bet that B is worse. after: haystacks when it was decided;
+    None before.
     """
 
     n: int
@@ -174,14 +193,16 @@ class Haystacks:
 
 
 def of_haystacks(means: Iterable[float], margin: float, beyond: float = 0.0) -> Haystacks:
-    """Bet on haystacks' mean differences B - A, in their order. margin: a share. beyond: the loss, a share,
-    that `worse` says is exceeded."""
+    """Bet on haystacks' mean differences B - A, in their order. margin: a share. beyond: the loss,
+    a share, that `worse` says is exceeded."""
     found = np.array(list(means), dtype=np.float64)
     lost = log_growth(-found, -beyond)
     bets = (log_growth(found, margin), -log(NO_WORSE_ALPHA)), (lost, -log(WORSE_ALPHA))
     no_worse, worse = (_first_above(log_bet(wins.cumsum(axis=0)), goal) for wins, goal in bets)
     word: Word = "undecided" if no_worse == worse else "worse" if worse < no_worse else "no worse"
-    further = [_further(wins.sum(axis=0), wins.mean(axis=0), goal) for wins, goal in bets if len(found)]
+    further = [
+        _further(wins.sum(axis=0), wins.mean(axis=0), goal) for wins, goal in bets if len(found)
+    ]
     least = _further(np.zeros(len(BETS)), log_growth(np.array(0.0), margin), bets[0][1])
     more = min((each for each in further if each is not None), default=None)
     bet, against = (float(log_bet(wins.sum(axis=0))) for wins, _ in bets)
@@ -197,15 +218,17 @@ def _first_above(logs: Array, goal: float) -> float:
 
 
 def _further(wins: Array, each: Array, goal: float) -> int | None:
-    """How often each bet must win that much more until their mean is above; None beyond FARTHEST."""
+    """How often each bet must win that much more until their mean is above; None beyond
+    FARTHEST."""
     counts = np.arange(1, FARTHEST + 1)
     place = _first_above(log_bet(wins + counts[:, None] * each), goal)
     return None if place == inf else int(place) + 1
 
 
 def interleaved(places: Iterable[Place]) -> dict[tuple[int, int], list[Place]]:
-    """Places in the order of a gate, in layers: repeat by repeat, and inside each length once a layer, at
-    depths far apart first, so that any stop leaves a balanced map. By repeat and number of the layer.
+    """Places in the order of a gate, in layers: repeat by repeat, and inside each length once a
+    layer, at depths far apart first, so that any stop leaves a balanced map. By repeat and number
+    of the layer.
 
     >>> list(interleaved([(0, 10, 0.0), (0, 10, 0.5), (0, 10, 1.0), (0, 20, 0.0)]).values())
     [[(0, 10, 0.0), (0, 20, 0.0)], [(0, 10, 1.0)], [(0, 10, 0.5)]]
@@ -231,7 +254,8 @@ Found = Mapping[Place, Record]  # what a run asked: the last record of each tria
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """repeat: whose haystack it is of. first: A's score; second: B's, None where it failed to answer."""
+    """repeat: whose haystack it is of. first: A's score; second: B's, None where it failed to
+    answer."""
 
     repeat: int
     first: float
@@ -239,8 +263,8 @@ class Pair:
 
 
 def gate_pairs(families: Sequence[tuple[Found, Found]]) -> list[Pair]:
-    """The pairs that A scored and B tried, each prompt once, in the order of a gate; of several families
-    their layers by turns."""
+    """The pairs that A scored and B tried, each prompt once, in the order of a gate; of several
+    families their layers by turns."""
     layers: dict[tuple[int, int, int], list[Pair]] = {}
     for family, (first, second) in enumerate(families):
         seen: set[Hashable] = set()
@@ -268,7 +292,9 @@ def pair_at(place: Place, first: Found, second: Found, seen: set[Hashable]) -> P
 
 def whole_haystacks(families: Sequence[tuple[Found, Found]], pairs: Iterable[Pair]) -> list[float]:
     """The mean differences of the repeats of which B tried all that A scored."""
-    partly = {place[0] for first, second in families for place in scored_places(first) - second.keys()}
+    partly = {
+        place[0] for first, second in families for place in scored_places(first) - second.keys()
+    }
     found: dict[int, list[float]] = defaultdict(list)
     for pair in pairs:
         if pair.repeat not in partly:

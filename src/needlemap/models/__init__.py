@@ -1,7 +1,7 @@
 """What a back end is: it answers prompts, and raises `Unmeasured` when it gets no answer.
 
-A back end never retries, never scores and keeps no state between answers but its connection: retrying is
-`asking/retry.py`'s, scoring is `scorers/`'s.
+A back end never retries, never scores and keeps no state between answers but its connection:
+retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
 
-LANE: ContextVar[int] = ContextVar("needlemap_lane", default=0)  # which lane asks: replicas keep it together
+LANE: ContextVar[int] = ContextVar(
+    "needlemap_lane", default=0
+)  # which lane asks: replicas keep it together
 MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
-LONGEST_NAME = 200  # characters of a model's name, of a finish reason, and of each text in a usage report
+LONGEST_NAME = (
+    200  # characters of a model's name, of a finish reason, and of each text in a usage report
+)
 LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
 MOST_ROWS = 4_096  # tokens of an answer whose log-probabilities are kept: the first ones
 LOWEST_NATS = -9_999.0  # as OpenAI and vLLM say of a token that cannot come; less is kept as this
@@ -38,9 +42,10 @@ _DEEPEST, _WIDEST = 6, 200  # levels of a usage report, and parts of each
 class Decoding:
     """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
 
-    request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes the draws
-    of back ends that draw here; another one for each trial. thinking_tokens: a reasoning model's budget
-    before its answer, None where none was set. logprobs: keep what it thought of each token of its answer.
+    request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes
+    the draws of back ends that draw here; another one for each trial. thinking_tokens: a reasoning
+    model's budget before its answer, None where none was set. logprobs: keep what it thought of
+    each token of its answer.
     """
 
     max_answer_tokens: int = 300
@@ -61,15 +66,16 @@ class Decoding:
 class Forced:
     """How likely a model finds an answer that it was given.
 
-    logprobs: natural log-probability of each of its tokens (at least one), after the prompt and the tokens
-    before it. greedy: whether each was the model's first choice.
+    logprobs: natural log-probability of each of its tokens (at least one), after the prompt and the
+    tokens before it. greedy: whether each was the model's first choice.
     """
 
     logprobs: tuple[float, ...]
     greedy: bool
 
 
-# A token's text and natural log-probability, and those of the likeliest other token, None where not told.
+# A token's text and natural log-probability, and those of the likeliest other token, None where not
+# told.
 Row = tuple[object, object, object, object]
 Way = Literal["generated", "walk", "echo", "steps"]
 
@@ -78,12 +84,13 @@ Way = Literal["generated", "walk", "echo", "steps"]
 class Logprobs:
     """What a model thought of each token of an answer: its own, or one that it was given.
 
-    tokens: their texts. nats: natural log-probability of each, after the prompt and the tokens before it.
-    others, other_nats: the likeliest other token in its place (the runner-up, or the first choice where the
-    token was not that); None where nobody says. way: 'generated' for the model's own answer; for a given one
-    'walk' (computed here, behind the prompt), 'echo' (the server's log-probabilities of a prompt that holds
-    it) or 'steps' (the server was made to say it, token by token). start: tokens before the first one, None
-    where unknown.
+    tokens: their texts. nats: natural log-probability of each, after the prompt and the tokens
+    before it. others, other_nats: the likeliest other token in its place (the runner-up, or the
+    first choice where the token was not that); None where nobody says. way: 'generated' for the
+    model's own answer; for a given one
+    'walk' (computed here, behind the prompt), 'echo' (the server's log-probabilities of a prompt
+    that holds it) or 'steps' (the server was made to say it, token by token). start: tokens before
+    the first one, None where unknown.
     """
 
     tokens: tuple[str, ...]
@@ -95,9 +102,11 @@ class Logprobs:
 
     @classmethod
     def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """What is sound of the first 4,096 of some rows; None where there is none, or one lacks a number."""
+        """What is sound of the first 4,096 of some rows; None where there is none, or one lacks a
+        number."""
         kept = [
-            (named(text) or "", nats(own), *_pair(other, rest)) for text, own, other, rest in rows[:MOST_ROWS]
+            (named(text) or "", nats(own), *_pair(other, rest))
+            for text, own, other, rest in rows[:MOST_ROWS]
         ]
         if not kept or way not in get_args(Way) or any(row[1] is None for row in kept):
             return None
@@ -143,15 +152,18 @@ def nats(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for none.
+    """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for
+    none.
 
-    Whatever a server or a user's function says, an Answer fits into a record: half characters become '?',
-    and what is no reason, no count or no name is None. Raises Unmeasured for a text that is none.
-    Token counts are the provider's own, None where it reports none; usage is its report, in bounds.
-    completion_tokens holds thinking_tokens. thinking: what a reasoning model wrote before its answer, None
-    where nothing of it is seen. forced: set when the model was given the answer instead of asked for one;
-    text is then empty. allowance: what the server still takes. note: what the user should know of the asking.
-    logprobs: what was thought of each token, of an asked answer where that was wanted.
+    Whatever a server or a user's function says, an Answer fits into a record: half characters
+    become '?', and what is no reason, no count or no name is None. Raises Unmeasured for a text
+    that is none. Token counts are the provider's own, None where it reports none; usage is its
+    report, in bounds. completion_tokens holds thinking_tokens. thinking: what a reasoning model
+    wrote before its answer, None where nothing of it is seen. forced: set when the model was given
+    the answer instead of asked for one; text is then empty. allowance: what the server still takes.
+    note: what the user should know of the asking. logprobs: what was thought of each token, of an
+    asked answer
+    where that was wanted.
     """
 
     text: str
@@ -171,7 +183,9 @@ class Answer:
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
-            raise Unmeasured(Failure.UNREADABLE, f"The answer is {type(self.text).__name__}, not text.")
+            raise Unmeasured(
+                Failure.UNREADABLE, f"The answer is {type(self.text).__name__}, not text."
+            )
         sound = {
             "text": whole(self.text),
             "finish": named(self.finish),
@@ -182,14 +196,23 @@ class Answer:
             "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
         }
         counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
-        for name, value in {**sound, **{name: tokens(getattr(self, name)) for name in counts}}.items():
+        for name, value in {
+            **sound,
+            **{name: tokens(getattr(self, name)) for name in counts},
+        }.items():
             object.__setattr__(self, name, value)
 
 
 def touch(before: str, answer: str) -> bool:
-    """Whether an answer would run into the text before it, in a script that keeps words apart by blanks.
+    """Whether an answer would run into the text before it, in a script that keeps words apart by
+    blanks.
 
-    >>> touch("Answer:", "Jack"), touch("Answer: ", "Jack"), touch("答：", "杰克"), touch("", "Jack")
+    >>> (
+    ...     touch("Answer:", "Jack"),
+    ...     touch("Answer: ", "Jack"),
+    ...     touch("答：", "杰克"),
+    ...     touch("", "Jack"),
+    ... )
     (True, False, False, False)
     """
     met = before[-1:].strip() and answer[:1].strip()
@@ -236,16 +259,24 @@ def _kept(value: object, levels: int) -> Any:
     if isinstance(value, (int, float)):
         return value if abs(value) <= MOST_TOKENS else None
     if levels and isinstance(value, Mapping):
-        return {whole(str(key)[:LONGEST_NAME]): _kept(part, levels - 1) for key, part in _few(value.items())}
-    return [_kept(part, levels - 1) for part in _few(value)] if levels and isinstance(value, list) else None
+        return {
+            whole(str(key)[:LONGEST_NAME]): _kept(part, levels - 1)
+            for key, part in _few(value.items())
+        }
+    return (
+        [_kept(part, levels - 1) for part in _few(value)]
+        if levels and isinstance(value, list)
+        else None
+    )
 
 
 def _few(parts: Iterable[Any]) -> Iterable[Any]:
     return islice(parts, _WIDEST)
 
 
-# Chat messages as (role, text), one of which may hold MARK, to the token texts before and after that mark,
-# with everything that a model wants around them (chat template, first token). Without one: to all and none.
+# Chat messages as (role, text), one of which may hold MARK, to the token texts before and after
+# that mark, with everything that a model wants around them (chat template, first token). Without
+# one: to all and none.
 MARK = "\x00haystack\x00"
 Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
 
@@ -254,20 +285,23 @@ Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
 class Traits:
     """What prompts a model takes; known before it is loaded.
 
-    chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where nobody knows.
-    render: for models that are fed token ids, so that no text is tokenised twice; None for those fed text.
-    whole: whether these are the ids of the whole text, as a server of the same weights makes them; else those
-    of its spans, one behind the other.
-    teacher: whether the model weighs given answers (`Model.force`), as far as is known before it is asked.
-    serial: answers come one after another from one cache, so that
-    asking several at a time only mixes up their order. breakpoints: whether a provider's cache wants to be
-    told where prompts part. remote: whether it is asked over a network, so that what it counts is its word.
-    weights: hash of a local model's files, so that a retrained one is asked anew. positions: tokens of prompt
-    and answer that it has places for, None for no known limit. needs: packages that asking it imports.
-    request: the request fields that it heeds, None where a server or an engine says which. side: for prompts
-    of so many tokens a number: what was computed for one serves those of the same number, of None nothing. No
-    function where all serve each other. notes: what a user should know of how it is asked. window_bytes: what
-    each token takes in memory where the model's sliding windows keep all, None where it has none.
+    chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where
+    nobody knows. render: for models that are fed token ids, so that no text is tokenised twice;
+    None for those fed text. whole: whether these are the ids of the whole text, as a server of the
+    same weights makes them; else those of its spans, one behind the other. teacher: whether the
+    model weighs given answers
+    (`Model.force`), as far as is known before it is asked. serial: answers come one after another
+    from one cache, so that asking several at a time only mixes up their order. breakpoints: whether
+    a provider's cache wants to be told where prompts part. remote: whether it is asked over a
+    network, so that what it counts is its word. weights: hash of a local model's files, so that a
+    retrained one is asked anew. positions: tokens
+    of prompt and answer that it has places for, None for no known limit. needs:
+    packages that asking it imports. request: the request fields that it heeds, None where a server
+    or an engine says which. side:
+    for prompts of so many tokens a number: what was computed for one serves those of the same
+    number, of None nothing. No function where all serve each other. notes: what a user should know
+    of how it is asked. window_bytes: what each token takes in memory where the model's sliding
+    windows keep all, None where it has none.
     """
 
     chat: bool = True
@@ -288,12 +322,14 @@ class Traits:
 
 
 class Model(metaclass=Checked):
-    """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows the slash.
+    """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows
+    the slash.
 
-    Raises SettingsError at once when it cannot work (a missing key, an unknown option). Override `traits`,
-    `answer`, and what differs. unread: settings that it does not read, of `temperature`, `thinking_tokens`,
-    `request`, `logprobs` and `concurrency`; given for it, they are refused. notes: what a user should know
-    before a run. replicas: how many copies of the model answer, each of which takes lanes of its own.
+    Raises SettingsError at once when it cannot work (a missing key, an unknown option). Override
+    `traits`, `answer`, and what differs. unread: settings that it does not read, of `temperature`,
+    `thinking_tokens`, `request`, `logprobs` and `concurrency`; given for it, they are refused.
+    notes: what a user should know before a run. replicas: how many copies of the model answer, each
+    of which takes lanes of its own.
     """
 
     unread: tuple[str, ...] = ()
@@ -309,11 +345,13 @@ class Model(metaclass=Checked):
         return Traits()
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer, ..."""
+        """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer,
+        ..."""
         raise NotImplementedError
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits say teacher=True.
+        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits say
+        teacher=True.
 
         Raises Unmeasured.
         """

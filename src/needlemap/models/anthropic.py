@@ -12,7 +12,14 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, Unmeasured
 from needlemap.http import base_url_of, faults, from_environment
 from needlemap.models import Answer, Decoding, Traits
-from needlemap.models.servers import ServedModel, check_request, count, sent_tokens, texts_of, understood
+from needlemap.models.servers import (
+    ServedModel,
+    check_request,
+    count,
+    sent_tokens,
+    texts_of,
+    understood,
+)
 from needlemap.prompts import TEXT, Message, Prompt
 
 HOST = "api.anthropic.com"
@@ -24,9 +31,11 @@ FINISH = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length"}
 
 
 class AnthropicModel(ServedModel):
-    """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix ends.
+    """`anthropic/NAME`. cache: ask for prompt caching where the prompt says that a shared prefix
+    ends.
 
-    base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds the key.
+    base_url: default $ANTHROPIC_BASE_URL, else Anthropic itself. key_env: the variable that holds
+    the key.
     """
 
     unread = ("logprobs",)
@@ -48,7 +57,9 @@ class AnthropicModel(ServedModel):
         """Ask once. Raises Unmeasured."""
         check_request(decoding.request)
         body = to_json(self._fields(prompt, decoding))
-        return await self._server.ask("/v1/messages", body, decoding.timeout_s, partial(understood, read))
+        return await self._server.ask(
+            "/v1/messages", body, decoding.timeout_s, partial(understood, read)
+        )
 
     def headers(self, key: str) -> dict[str, str]:
         """A key or a token, and the API's version. Raises SettingsError."""
@@ -58,19 +69,25 @@ class AnthropicModel(ServedModel):
 
     def _fields(self, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
         system, said = messages(prompt, self.cache)
-        fields: dict[str, Any] = {"model": self.name, "messages": said, "max_tokens": decoding.most_tokens}
+        fields: dict[str, Any] = {
+            "model": self.name,
+            "messages": said,
+            "max_tokens": decoding.most_tokens,
+        }
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
         given = cool | thinking(decoding) | dict(decoding.request)
         return fields | ({"system": system} if system else {}) | given
 
 
 def thinking(decoding: Decoding) -> dict[str, Any]:
-    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in clearer words."""
+    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in clearer
+    words."""
     if not decoding.thinking_tokens or "thinking" in decoding.request:
         return {}
     if decoding.temperature not in (None, 1):
         raise Unmeasured(
-            Failure.REJECTED, "Anthropic takes no temperature with thinking: add --temperature none."
+            Failure.REJECTED,
+            "Anthropic takes no temperature with thinking: add --temperature none.",
         )
     if decoding.thinking_tokens < LEAST_THINKING:
         raise Unmeasured(
@@ -85,7 +102,8 @@ Blocks = list[dict[str, Any]]
 
 
 def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]:
-    """The prompt as (system blocks, messages); the context's message is split where a shared prefix ends."""
+    """The prompt as (system blocks, messages); the context's message is split where a shared prefix
+    ends."""
     system: Blocks = []
     said: list[dict[str, Any]] = []
     for index, message in enumerate(prompt.messages):
@@ -94,12 +112,15 @@ def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]
         if message.role == "system":
             system += content
         else:
-            said.append({"role": "user" if message.role == TEXT else message.role, "content": content})
+            said.append(
+                {"role": "user" if message.role == TEXT else message.role, "content": content}
+            )
     return system, said
 
 
 def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
-    """A message as text blocks that join to its text; all but the last end at a breakpoint and are cached."""
+    """A message as text blocks that join to its text; all but the last end at a breakpoint and are
+    cached."""
     data = message.data
     ends = _ends(message, data, breakpoints)
     cuts = [0, *ends, len(data)]
@@ -109,7 +130,8 @@ def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
 
 
 def _ends(message: Message, data: bytes, breakpoints: tuple[int, ...]) -> list[int]:
-    """Byte offsets to split at: the last four breakpoints that leave no block blank: the API refuses such."""
+    """Byte offsets to split at: the last four breakpoints that leave no block blank: the API
+    refuses such."""
     sizes = [len(span.data) for span in message.spans]
     ends: list[int] = []
     for index in sorted(set(breakpoints)):
@@ -126,7 +148,8 @@ def _character_start(data: bytes, byte: int) -> int:
 
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
-    """The answer in a reply; prompt_tokens adds up what the API reports apart. Raises Unmeasured."""
+    """The answer in a reply; prompt_tokens adds up what the API reports apart. Raises
+    Unmeasured."""
     content, usage = body.get("content"), body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):

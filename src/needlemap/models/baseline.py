@@ -1,12 +1,14 @@
-"""Models that are plain code: what retrieval without a language model finds, and a function of one's own.
+"""Models that are plain code: what retrieval without a language model finds, and a function of
+one's own.
 
-Retrieval is the floor, and a check of the instrument itself. `baseline/bm25` answers with the sentence of the
-context that best matches the question, `baseline/random` with a sentence drawn by the prompt's hash.
+Retrieval is the floor, and a check of the instrument itself. `baseline/bm25` answers with the
+sentence of the context that best matches the question, `baseline/random` with a sentence drawn by
+the prompt's hash.
 
-Okapi BM25 (Robertson et al. 1994, "Okapi at TREC-3", NIST SP 500-225): a sentence is a document. Terms are
-lower-cased words, stop words included, and, in scripts without spaces, pairs of neighbouring characters. The
-earliest sentence wins a tie. Only the question's terms are looked for, the rest is counted with numpy: half a
-megabyte takes some 20 ms.
+Okapi BM25 (Robertson et al. 1994, "Okapi at TREC-3", NIST SP 500-225): a sentence is a document.
+Terms are lower-cased words, stop words included, and, in scripts without spaces, pairs of
+neighbouring characters. The earliest sentence wins a tie. Only the question's terms are looked for,
+the rest is counted with numpy: half a megabyte takes some 20 ms.
 """
 
 from __future__ import annotations
@@ -34,16 +36,20 @@ from needlemap.text.tokens import Span
 NAMES = ("bm25", "random")
 K1, B = 1.5, 0.75
 ENDS = ".!?。！？\n"
-UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana and Han
+UNSPACED = (
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana and Han
+)
 _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\W_{UNSPACED}]+)")
 _BETWEEN, _WORD, _UNSPACED, _END = range(4)  # kinds of characters
 
 
 class Baseline(Model):
-    """window: it sees only the context's last `window` tokens, like a model whose memory ends there.
+    """window: it sees only the context's last `window` tokens, like a model whose memory ends
+    there.
 
-    b: how much BM25 favours short sentences, in [0, 1]. At its usual 0.75 a two-word fragment that shares two
-    rare words with the question beats a needle that shares all of them; at 0 length does not count.
+    b: how much BM25 favours short sentences, in [0, 1]. At its usual 0.75 a two-word fragment that
+    shares two rare words with the question beats a needle that shares all of them; at 0 length does
+    not count.
     """
 
     unread = ("temperature", "thinking_tokens", "request", "logprobs")
@@ -52,7 +58,9 @@ class Baseline(Model):
         if name not in NAMES:
             raise SettingsError(f"Unknown baseline '{name}'. {did_you_mean(name, NAMES)}")
         if window is not None and window < 1:
-            raise SettingsError(f"Option 'window' of Baseline must be at least 1 token, got {window}.")
+            raise SettingsError(
+                f"Option 'window' of Baseline must be at least 1 token, got {window}."
+            )
         if not 0 <= b <= 1:
             raise SettingsError(f"Option 'b' of Baseline must lie in 0..1, got {b}.")
         self.name, self.window, self.b = name, window, b
@@ -65,13 +73,17 @@ class Baseline(Model):
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """The chosen sentence. Raises Unmeasured for a prompt without a context or a question."""
         if not prompt.context_spans or not prompt.question:
-            raise Unmeasured(Failure.MODEL, "A baseline needs a prompt with a context and a question.")
+            raise Unmeasured(
+                Failure.MODEL, "A baseline needs a prompt with a context and a question."
+            )
         start = perf_counter()
         text = await asyncio.to_thread(self._choose, prompt)
         return Answer(text, "stop", prompt.tokens, latency_s=perf_counter() - start)
 
     def _choose(self, prompt: Prompt) -> str:
-        spans = prompt.context_spans if self.window is None else last(prompt.context_spans, self.window)
+        spans = (
+            prompt.context_spans if self.window is None else last(prompt.context_spans, self.window)
+        )
         text = b"".join([span.data for span in spans]).decode("utf-8", errors="replace")
         if self.name == "bm25":
             return best(text, prompt.question, self.b)
@@ -93,7 +105,8 @@ def last(spans: Sequence[Span], tokens: int) -> list[Span]:
 class Sentences:
     """A text cut after each end of a sentence.
 
-    codes, kinds: (characters,), code point and kind. stops: (n,), where sentence i ends; they tile the text.
+    codes, kinds: (characters,), code point and kind. stops: (n,), where sentence i ends; they tile
+    the text.
     """
 
     text: str
@@ -120,7 +133,9 @@ class Sentences:
 
     def pick(self, number: int) -> str:
         """A sentence that is not blank, chosen by a number; '' if there is none."""
-        said = [sentence for sentence in map(self.__getitem__, range(len(self))) if sentence.strip(ENDS)]
+        said = [
+            sentence for sentence in map(self.__getitem__, range(len(self))) if sentence.strip(ENDS)
+        ]
         return said[number % len(said)] if said else ""
 
 
@@ -136,7 +151,8 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 def best(text: str, question: str, b: float = B) -> str:
-    """The sentence of a text that best matches a question; '' if none of the question's terms occurs."""
+    """The sentence of a text that best matches a question; '' if none of the question's terms
+    occurs."""
     lowered = Sentences.of(text.lower())
     scores = rank(lowered, terms(question), b)
     if not scores.any():
@@ -161,9 +177,9 @@ def terms(text: str) -> list[str]:
 def rank(sentences: Sentences, wanted: list[str], b: float = B) -> NDArray[np.float64]:
     """BM25 of each sentence of a lower-cased text: (n,) float64.
 
-    Sum over the terms of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), f being how
-    often the sentence holds the term, idf = ln(1 + (n - holding + 0.5) / (holding + 0.5)), which is never
-    negative.
+    Sum over the terms of idf * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length)), f
+    being how often the sentence holds the term, idf = ln(1 + (n - holding + 0.5) / (holding +
+    0.5)), which is never negative.
     """
     n = len(sentences)
     scores = np.zeros(n)
@@ -186,7 +202,9 @@ def _lengths(sentences: Sentences) -> NDArray[np.int64]:
     before, after = np.append(np.uint8(_END), kinds[:-1]), np.append(kinds[1:], np.uint8(_END))
     words = (kinds == _WORD) & (before != _WORD)
     unspaced = kinds == _UNSPACED
-    pairs = unspaced & ((before == _UNSPACED) | (after != _UNSPACED))  # a pair's second, or a lone character
+    pairs = unspaced & (
+        (before == _UNSPACED) | (after != _UNSPACED)
+    )  # a pair's second, or a lone character
     starts = np.append(0, sentences.stops[:-1])
     return np.add.reduceat((words | pairs).astype(np.int64), starts)
 
@@ -203,19 +221,24 @@ def _places(sentences: Sentences, term: str) -> NDArray[np.int64]:
     return _alone(np.flatnonzero(hits), kinds, size, _UNSPACED)
 
 
-def _alone(places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind: int) -> NDArray[np.int64]:
+def _alone(
+    places: NDArray[np.int64], kinds: NDArray[np.uint8], size: int, kind: int
+) -> NDArray[np.int64]:
     """Those with no character of their kind before or after."""
     padded = np.concatenate(([_END], kinds, [_END]))
-    alone: NDArray[np.int64] = places[(padded[places] != kind) & (padded[places + size + 1] != kind)]
+    alone: NDArray[np.int64] = places[
+        (padded[places] != kind) & (padded[places + size + 1] != kind)
+    ]
     return alone
 
 
 class PythonModel(Model):
-    """`python/module:function`, called with [{"role": ..., "content": ...}, ...], or a plain prompt's text.
+    """`python/module:function`, called with [{"role": ..., "content": ...}, ...], or a plain
+    prompt's text.
 
-    It returns a str or an Answer, and may be async. The current directory can be imported from. A plain
-    function that runs out of time is left running in its thread, since Python cannot stop one; the program's
-    end does not wait for it.
+    It returns a str or an Answer, and may be async. The current directory can be imported from. A
+    plain function that runs out of time is left running in its thread, since Python cannot stop
+    one; the program's end does not wait for it.
     """
 
     unread = ("temperature", "thinking_tokens", "request", "logprobs")
@@ -230,7 +253,8 @@ class PythonModel(Model):
         return Traits(tokenizer="cl100k_base", weights=source_hash(name))
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Call once. Raises Unmeasured if the function raises, runs out of time or returns something else."""
+        """Call once. Raises Unmeasured if the function raises, runs out of time or returns
+        something else."""
         start = perf_counter()
         try:
             async with asyncio.timeout(decoding.timeout_s) as clock:
@@ -249,7 +273,10 @@ class PythonModel(Model):
             said = Answer(said)
         if isinstance(said, Answer):
             return replace(said, latency_s=said.latency_s or latency_s)
-        problem = f"{self.name} must return a str or a needlemap Answer, it returned {type(said).__name__}"
+        problem = (
+            f"{self.name} must return a str or a needlemap Answer, it returned "
+            f"{type(said).__name__}"
+        )
         raise faults.unreadable(problem, repr(said))
 
 

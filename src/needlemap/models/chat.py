@@ -1,9 +1,10 @@
 """What a Hugging Face model wants around a text: its chat template, its first token. As token ids.
 
-The same text as transformers' `apply_chat_template`, without importing transformers (a second and a half, and
-torch with it): jinja2 in its sandbox, in a process of its own (`rendering.py`). Only the template's own text
-makes special tokens; what a message says is plain text, even where it spells one. Tools, images and reasoning
-are not rendered. A model's files are a stranger's: whatever they hold is a value or an error in words.
+The same text as transformers' `apply_chat_template`, without importing transformers (a second and a
+half, and torch with it): jinja2 in its sandbox, in a process of its own (`rendering.py`). Only the
+template's own text makes special tokens; what a message says is plain text, even where it spells
+one. Tools, images and reasoning are not rendered. A model's files are a stranger's: whatever they
+hold is a value or an error in words.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _SPELT = re.compile("\0plain:(\\d{1,9})\0")
 class Chat:
     """A model's tokenizer and chat template (None for base models).
 
-    template_options: further variables of the template, as {"enable_thinking": False}. opening: the tokens
-    that begin a text without a template (the first token, if the tokenizer adds one).
+    template_options: further variables of the template, as {"enable_thinking": False}. opening: the
+    tokens that begin a text without a template (the first token, if the tokenizer adds one).
     """
 
     files: ModelFiles
@@ -51,9 +52,14 @@ class Chat:
 
     @classmethod
     def of(
-        cls, files: ModelFiles, *, base: bool = False, template_options: Mapping[str, Any] | None = None
+        cls,
+        files: ModelFiles,
+        *,
+        base: bool = False,
+        template_options: Mapping[str, Any] | None = None,
     ) -> Chat:
-        """From a model's files. base: ignore its chat template. Raises SettingsError or VocabularyMissing."""
+        """From a model's files. base: ignore its chat template. Raises SettingsError or
+        VocabularyMissing."""
         path = files.tokenizer
         config = files.json("tokenizer_config.json")
         vocabulary = read_vocabulary(path)
@@ -73,7 +79,8 @@ class Chat:
         )
 
     def traits(self, **more: Any) -> Traits:
-        """What prompts its model takes: messages if it has a chat template; its own tokens, fed as ids."""
+        """What prompts its model takes: messages if it has a chat template; its own tokens, fed as
+        ids."""
         folder = self.files.folder
         return Traits(
             self.template is not None,
@@ -85,8 +92,8 @@ class Chat:
         )
 
     def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
-        """The tokens before and after MARK; of rows without one all, and none. Raises SettingsError for a
-        template that does not keep a message's text."""
+        """The tokens before and after MARK; of rows without one all, and none. Raises SettingsError
+        for a template that does not keep a message's text."""
         spelt: list[str] = []
         guarded = [(role, self._guarded(said, spelt)) for role, said in rows]
         text = self._text(guarded)
@@ -127,7 +134,8 @@ class Chat:
         return self._rendered(merged(turns))  # no system role: refused, or left out without a word
 
     def _rendered(self, rows: Sequence[Row]) -> str:
-        """The template's text, the answer left open: begun by the last row if that is the assistant's."""
+        """The template's text, the answer left open: begun by the last row if that is the
+        assistant's."""
         begun = rows[-1][0] == "assistant"
         messages = [{"role": role, "content": said} for role, said in rows]
         if begun:
@@ -143,12 +151,14 @@ class Chat:
 
     def _unkept(self) -> SettingsError:
         return SettingsError(
-            f"The chat template of '{self.files.name}' does not keep a message's text as it is, so no "
+            f"The chat template of '{self.files.name}' does not keep a message's text as it is, so "
+            f"no "
             f"haystack can be put in. Use --model-options base=true to ask without it."
         )
 
     def _guarded(self, said: str, spelt: list[str]) -> str:
-        """A message's text, with every spelling of a special token replaced by its number in `spelt`."""
+        """A message's text, with every spelling of a special token replaced by its number in
+        `spelt`."""
         for spelling in self.spellings:
             if spelling.strip() and spelling in said:
                 said = said.replace(spelling, f"\0plain:{len(spelt)}\0")
@@ -156,7 +166,8 @@ class Chat:
         return said
 
     def _tokens(self, text: str, spelt: Sequence[str]) -> TokenText:
-        """The template's special tokens, and between them the plain text, each stretch of it as a whole."""
+        """The template's special tokens, and between them the plain text, each stretch of it as a
+        whole."""
         first, *rest = _SPELT.split(text)
         if not rest:
             return self.special.index(first.encode())
@@ -221,12 +232,16 @@ def template_of(files: ModelFiles, config: Mapping[str, Any]) -> str | None:
         return found
     kept = config.get("chat_template") or files.json("chat_template.json").get("chat_template")
     if isinstance(kept, list):
-        named = [entry for entry in kept if isinstance(entry, dict) and entry.get("name") == "default"]
+        named = [
+            entry for entry in kept if isinstance(entry, dict) and entry.get("name") == "default"
+        ]
         kept = named[-1].get("template") if named else None
     return kept if isinstance(kept, str) else None
 
 
-def special_tokens(files: ModelFiles, config: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, str]:
+def special_tokens(
+    files: ModelFiles, config: Mapping[str, Any], vocabulary: Vocabulary
+) -> dict[str, str]:
     """bos_token, eos_token, ... as templates know them; else by their numbers in config.json."""
     kept = {**files.json("special_tokens_map.json"), **config}
     named = {name: _text_of(token) for name, token in kept.items() if name.endswith("_token")}
@@ -253,7 +268,8 @@ def evaluated(name: str, template: str, variables: dict[str, Any]) -> str:
     except SettingsError as error:
         said = printable(str(error), line=True)
         raise type(error)(
-            f"The chat template of '{name}' refuses these messages: {said} Use another --template, or "
+            f"The chat template of '{name}' refuses these messages: {said} Use another --template, "
+            f"or "
             f"--model-options base=true to ask without it."
         ) from None
 

@@ -1,8 +1,8 @@
 """Where an answer stops, how its tokens are spelt, and what of it is thinking.
 
-Reasoning models write their thoughts between marks, where a server leaves both in one text; some chat
-templates open them in the prompt, so that the text holds the closing mark alone. Thoughts that are not
-closed used the budget up: there is no answer then.
+Reasoning models write their thoughts between marks, where a server leaves both in one text; some
+chat templates open them in the prompt, so that the text holds the closing mark alone. Thoughts that
+are not closed used the budget up: there is no answer then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from needlemap.models.walk import Seen
 
 STOP_FIELDS = ("stop", "stop_strings")  # as OpenAI and as transformers call them
-_LEAD = 4  # tokens decoded before those that a stop string can have: the first one may lose its blank
+_LEAD = (
+    4  # tokens decoded before those that a stop string can have: the first one may lose its blank
+)
 _MARK_BYTES = 64  # of a prompt's end: enough to see whether its template opens the thinking
 # DeepSeek, Qwen, GLM, MiniMax, Nemotron; Mistral; Kimi; Seed
 MARKS = (
@@ -34,7 +36,8 @@ MARKS = (
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Texts that end an answer, which is cut before them. Special tokens are looked at as they are spelt.
+    """Texts that end an answer, which is cut before them. Special tokens are looked at as they are
+    spelt.
 
     An answer ends with the first token that completes one, as transformers' `stop_strings` do it.
     """
@@ -51,7 +54,8 @@ class Stops:
         return any(string in text for string in self.strings)
 
     def text(self, answer: Sequence[int]) -> str:
-        """The answer up to the first stop string, without special tokens; all of it where there is none."""
+        """The answer up to the first stop string, without special tokens; all of it where there is
+        none."""
         whole = self.vocabulary.decode(list(answer), skip_special_tokens=False)
         ends = [whole.find(string) for string in self.strings if string in whole]
         if not ends:
@@ -66,12 +70,17 @@ class Stops:
 
 
 def spelt(vocabulary: Vocabulary, token: int) -> str:
-    """A token's text as it stands inside an answer, with its blank; special tokens as they are spelt."""
-    once, twice = (vocabulary.decode([token] * times, skip_special_tokens=False) for times in (1, 2))
+    """A token's text as it stands inside an answer, with its blank; special tokens as they are
+    spelt."""
+    once, twice = (
+        vocabulary.decode([token] * times, skip_special_tokens=False) for times in (1, 2)
+    )
     return str(twice[len(once) :])
 
 
-def spelt_out(seen: Sequence[Seen], vocabulary: Vocabulary, way: Way, start: int) -> Logprobs | None:
+def spelt_out(
+    seen: Sequence[Seen], vocabulary: Vocabulary, way: Way, start: int
+) -> Logprobs | None:
     """What a walk saw, in texts."""
     texts = {token: spelt(vocabulary, token) for row in seen for token in (row[0], row[2])}
     return Logprobs.of(
@@ -88,10 +97,13 @@ def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:
     found: list[str] = []
     for name in STOP_FIELDS:
         given = request.get(name)
-        for string in [given] if isinstance(given, str) else given if isinstance(given, list) else [given]:
+        for string in (
+            [given] if isinstance(given, str) else given if isinstance(given, list) else [given]
+        ):
             if given is not None and (not isinstance(string, str) or not string):
                 raise SettingsError(
-                    f"--request {name} takes a text or a list of texts, got {given!r}. For example: "
+                    f"--request {name} takes a text or a list of texts, got {given!r}. For "
+                    f"example: "
                     f"--request 'stop=[\"<eoa>\"]'"
                 )
             found += [string] if string else []
@@ -99,7 +111,8 @@ def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Parted(NamedTuple):
-    """A text's thinking (None where it has none) and its answer; none behind thinking that never ends."""
+    """A text's thinking (None where it has none) and its answer; none behind thinking that never
+    ends."""
 
     thinking: str | None
     answer: str
@@ -108,7 +121,11 @@ class Parted(NamedTuple):
 def parted(text: str) -> Parted:
     """Thinking and answer of a text.
 
-    >>> parted("<think>Hm.</think>\\n\\n42"), parted("Hm.</think>42").answer, parted("<think>Hm").answer
+    >>> (
+    ...     parted("<think>Hm.</think>\\n\\n42"),
+    ...     parted("Hm.</think>42").answer,
+    ...     parted("<think>Hm").answer,
+    ... )
     (Parted(thinking='Hm.', answer='42'), '42', '')
     >>> parted("42")
     Parted(thinking=None, answer='42')
@@ -128,16 +145,17 @@ def opened_in(prompt: Prompt) -> bool:
 
     >>> [opened_in(Prompt.plain([("text", end)])) for end in ("<|user|>Hm<think>\\n", "<think></think>\\n")]
     [True, False]
-    """
+    """  # noqa: E501
     end = b"".join([bytes(span.data[-_MARK_BYTES:]) for span in prompt.spans[-1:]])
     return end.decode("utf-8", "ignore").rstrip().endswith(tuple(opening for opening, _ in MARKS))
 
 
 def told_apart(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
-    """An answer without its thinking, which is kept beside it. opened: the prompt had begun the thinking.
+    """An answer without its thinking, which is kept beside it. opened: the prompt had begun the
+    thinking.
 
-    A text that was cut off beyond the answer's own budget, with a thinking budget set and no mark in it, can
-    only be thinking that the template had opened.
+    A text that was cut off beyond the answer's own budget, with a thinking budget set and no mark
+    in it, can only be thinking that the template had opened.
     """
     if answer.thinking is not None:
         return answer

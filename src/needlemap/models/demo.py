@@ -1,13 +1,15 @@
-"""The model in the box: a small transformer in NumPy that retrieves, with its weights in the package.
+"""The model in the box: a small transformer in NumPy that retrieves, with its weights in the
+package.
 
-`demo/retriever` was trained on sequences of at most 256 tokens of the generated haystack to answer the
-default English question, and on nothing else: it finds that kind of needle within that length and loses it
-beyond. It does not chat, and knows no other wording. tools/train_demo_model.py made it; training.json
-beside its weights says how, and what it was measured to find.
+`demo/retriever` was trained on sequences of at most 256 tokens of the generated haystack to answer
+the default English question, and on nothing else: it finds that kind of needle within that length
+and loses it beyond. It does not chat, and knows no other wording. tools/train_demo_model.py made
+it; training.json beside its weights says how, and what it was measured to find.
 
-Decoder only, with a KV cache that can be cropped: an `Engine` for `walk.py`. Rotary positions, RMS norms
-before each part, SiLU-gated inner layers, embeddings tied to the output; float32 throughout. It runs any
-length: positions that were never trained make it wrong, not fail. No sampling, no batches, no training.
+Decoder only, with a KV cache that can be cropped: an `Engine` for `walk.py`. Rotary positions, RMS
+norms before each part, SiLU-gated inner layers, embeddings tied to the output; float32 throughout.
+It runs any length: positions that were never trained make it wrong, not fail. No sampling, no
+batches, no training.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from needlemap.text.tokens import Tokenizer, TokenText
 from needlemap.tokenizers import load
 
 Array = NDArray[np.float32]
-CHUNK = 128  # tokens computed at a time: what a prompt needs beside the cache does not grow with its length
+# tokens computed at a time: what a prompt needs beside the cache does not grow with its length
+CHUNK = 128
 _GROWTH = 1024  # tokens by which the cache grows at least
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"
@@ -44,8 +47,8 @@ DATA = Path(str(files("needlemap") / "models" / "demo_data"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """attend: (3 width, width), queries, keys and values; mix: (width, width); widen: (2 inner, width), gates
-    first; narrow: (width, inner); norm_1, norm_2: (width,)."""
+    """attend: (3 width, width), queries, keys and values; mix: (width, width); widen: (2 inner,
+    width), gates first; narrow: (width, inner); norm_1, norm_2: (width,)."""
 
     norm_1: Array
     attend: Array
@@ -57,7 +60,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """embedding: (vocabulary, width); last_norm: (width,). theta: base of rotary positions; eps: of norms."""
+    """embedding: (vocabulary, width); last_norm: (width,). theta: base of rotary positions; eps: of
+    norms."""
 
     embedding: Array
     last_norm: Array
@@ -74,7 +78,9 @@ class Weights:
             sizes = {name: float(file[name]) for name in ("heads", "theta", "eps")}
         names = Layer.__dataclass_fields__
         count = sum(name.endswith(".mix") for name in arrays)
-        layers = tuple(Layer(**{name: arrays[f"{n}.{name}"] for name in names}) for n in range(count))
+        layers = tuple(
+            Layer(**{name: arrays[f"{n}.{name}"] for name in names}) for n in range(count)
+        )
         heads, theta, eps = int(sizes["heads"]), sizes["theta"], sizes["eps"]
         return cls(arrays["embedding"], arrays["last_norm"], layers, heads, theta, eps)
 
@@ -87,8 +93,8 @@ class Weights:
 class NumpyEngine(Engine):
     """One sequence's cache, and the transformer that extends it. See `walk.Engine`.
 
-    Its matrices are so small that BLAS threads only wait for each other (ten times slower on busy cores), so
-    it computes in one; that also makes the result the same on any number of cores.
+    Its matrices are so small that BLAS threads only wait for each other (ten times slower on busy
+    cores), so it computes in one; that also makes the result the same on any number of cores.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -99,7 +105,8 @@ class NumpyEngine(Engine):
 
     @property
     def cache(self) -> Array:
-        """Keys and values held: (layers, 2, heads, tokens, head width). A view, for those who check it."""
+        """Keys and values held: (layers, 2, heads, tokens, head width). A view, for those who check
+        it."""
         return self._cache[:, :, :, : self._length]
 
     def extend(self, ids: Ids) -> Array:
@@ -136,7 +143,9 @@ class NumpyEngine(Engine):
                 yield hidden
         except MemoryError:
             tokens = self._length + len(ids)
-            raise Unmeasured(Failure.MEMORY, f"No memory for a cache of {tokens:,} tokens.") from None
+            raise Unmeasured(
+                Failure.MEMORY, f"No memory for a cache of {tokens:,} tokens."
+            ) from None
 
     def _logits(self, hidden: Array) -> Array:
         with self._one_thread():
@@ -159,7 +168,9 @@ class NumpyEngine(Engine):
             cache[0, :, start:stop], cache[1, :, start:stop] = both[1], parts[2]
             mixed = attention(both[0], cache[0, :, :stop], cache[1, :, :stop])
             hidden = hidden + mixed.transpose(1, 0, 2).reshape(hidden.shape) @ layer.mix.T
-            hidden = hidden + gated(self._norm(hidden, layer.norm_2) @ layer.widen.T) @ layer.narrow.T
+            hidden = (
+                hidden + gated(self._norm(hidden, layer.norm_2) @ layer.widen.T) @ layer.narrow.T
+            )
         self._length = stop
         return hidden
 
@@ -171,7 +182,9 @@ class NumpyEngine(Engine):
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
         """Cosines and sines of positions start..stop: (tokens, head width / 2) each."""
         width = self._weights.head_width
-        angles = np.arange(start, stop)[:, None] * self._weights.theta ** (-np.arange(0, width, 2) / width)
+        angles = np.arange(start, stop)[:, None] * self._weights.theta ** (
+            -np.arange(0, width, 2) / width
+        )
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def _make_room(self, tokens: int) -> None:
@@ -182,12 +195,14 @@ class NumpyEngine(Engine):
 
     def _empty(self, tokens: int) -> Array:
         weights = self._weights
-        return np.empty((len(weights.layers), 2, weights.heads, tokens, weights.head_width), np.float32)
+        return np.empty(
+            (len(weights.layers), 2, weights.heads, tokens, weights.head_width), np.float32
+        )
 
 
 def attention(queries: Array, keys: Array, values: Array) -> Array:
-    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values: (heads, all tokens,
-    width). Returns (heads, tokens, width)."""
+    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values: (heads,
+    all tokens, width). Returns (heads, tokens, width)."""
     tokens = queries.shape[1]
     scores = queries @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(queries.shape[-1]))
     if tokens > 1:
@@ -199,7 +214,8 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
 
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:
-    """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its position's angle."""
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its position's
+    angle."""
     left, right = halves(vectors)
     return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
@@ -221,7 +237,8 @@ def halves(values: Array) -> tuple[Array, Array]:
 class DemoModel(WalkingModel):
     """Answers greedily, one prompt after another.
 
-    folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the package's.
+    folder: other weights and tokenizer, as tools/train_demo_model.py writes them, instead of the
+    package's.
     """
 
     unread = ("temperature", "thinking_tokens", "request", "concurrency")
@@ -243,15 +260,21 @@ class DemoModel(WalkingModel):
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
         """An answer of one line, behind a blank."""
-        return np.array(self._vocabulary.encode(f" {answer}", add_special_tokens=False).ids, np.int32)
+        return np.array(
+            self._vocabulary.encode(f" {answer}", add_special_tokens=False).ids, np.int32
+        )
 
     def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
         """Raises Unmeasured for request fields and temperatures: it has neither."""
         if decoding.temperature:
-            raise Unmeasured(Failure.REJECTED, "demo/retriever always answers greedily. Use --temperature 0.")
+            raise Unmeasured(
+                Failure.REJECTED, "demo/retriever always answers greedily. Use --temperature 0."
+            )
         if decoding.request:
             fields = ", ".join(sorted(decoding.request))
-            raise Unmeasured(Failure.REJECTED, f"demo/retriever takes no request fields, got {fields}.")
+            raise Unmeasured(
+                Failure.REJECTED, f"demo/retriever takes no request fields, got {fields}."
+            )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once, without the blank that stands before an answer. Raises Unmeasured."""
@@ -270,7 +293,8 @@ def tokenizer_in(folder: Path) -> str:
     for file in (WEIGHTS, TOKENIZER):
         if not (folder / file).is_file():
             raise SettingsError(
-                f"No {file} in '{folder}'. Leave the option 'folder' out to ask the model in the package, or "
+                f"No {file} in '{folder}'. Leave the option 'folder' out to ask the model in the "
+                f"package, or "
                 f"make one: python tools/train_demo_model.py --out FOLDER"
             )
     return str(folder / TOKENIZER)
@@ -288,7 +312,8 @@ def stop_tokens(vocabulary: tokenizers.Tokenizer) -> tuple[int, ...]:
 
 
 def rendered(tokenizer: Tokenizer, rows: Sequence[tuple[str, str]]) -> tuple[TokenText, TokenText]:
-    """The tokens around a context, of one plain text and nothing more: the model has no special token."""
+    """The tokens around a context, of one plain text and nothing more: the model has no special
+    token."""
     if rows[0][0] != TEXT:
         raise SettingsError("demo/retriever takes one plain text, no chat. Use --template text-en.")
     head, _, tail = "".join(text for _, text in rows).partition(MARK)

@@ -1,7 +1,9 @@
-"""Any causal language model that transformers loads, in this process: `hf/FOLDER` or `hf/ORG/MODEL`.
+"""Any causal language model that transformers loads, in this process: `hf/FOLDER` or
+`hf/ORG/MODEL`.
 
-Prompts are token ids. One KV cache walks from prompt to prompt (`walk.py`), so answers come one after
-another, in the order asked, whatever the run's concurrency. How a model wants a prompt is in `chat.py`.
+Prompts are token ids. One KV cache walks from prompt to prompt (`walk.py`), so answers come one
+after another, in the order asked, whatever the run's concurrency. How a model wants a prompt is in
+`chat.py`.
 """
 
 from __future__ import annotations
@@ -19,35 +21,50 @@ from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.hf_cache import configured_switch
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.model_files import Loading, ModelFiles, load_model, position_limit, stop_tokens
+from needlemap.models.model_files import (
+    Loading,
+    ModelFiles,
+    load_model,
+    position_limit,
+    stop_tokens,
+)
 from needlemap.models.walk import Ids, WalkingModel
 from needlemap.prompts import Prompt
 from needlemap.registry import checked
 from needlemap.secrets import scrub
 
-# Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none for the
-# next token, or whose attention picks its tokens (benchmarks/architectures.py asks all). For plans: a model
-# is tried when it is loaded.
-TOGETHER = "weights of 8 bit round by what all tokens of a pass are: each prompt is computed in full"
+# Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none
+# for the next token, or whose attention picks its tokens (benchmarks/architectures.py asks all).
+# For plans: a model is tried when it is loaded.
+TOGETHER = (
+    "weights of 8 bit round by what all tokens of a pass are: each prompt is computed in full"
+)
 ALONE = (
-    "axk2", "cpmant", "deepseek_v32", "deepseek_v4", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4",
+    "axk2", "cpmant", "deepseek_v32", "deepseek_v4", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4",  # noqa: E501
     "jamba", "mamba", "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
 )  # fmt: skip
-_SAMPLE = b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, 12345."
+_SAMPLE = (
+    b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, "
+    b"12345."
+)
 
 
 class HuggingFaceModel(WalkingModel):
     """A model in this process.
 
-    device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the checkpoint's
-    own, float32 for a float16 checkpoint on the CPU. device_map, max_memory, offload_folder (several
-    devices), attn_implementation, quantization_config (its fields), revision, trust_remote_code: as for
-    transformers. base: ask in plain text even if there is a chat template. template_options: further
-    variables of the chat template. chunk_tokens: computed at a time. allow_beyond: also ask prompts longer
-    than the model's positions. full_cache: keep all tokens of sliding-window layers, which takes more memory
-    and serves any later prompt. share: False computes every prompt from nothing.
+    device: 'auto' (cuda if there is one, else cpu) or torch's name of one. dtype: 'auto' is the
+    checkpoint's own, float32 for a float16 checkpoint on the CPU. device_map, max_memory,
+    offload_folder
+    (several devices), attn_implementation, quantization_config (its fields), revision,
+    trust_remote_code: as for transformers. base: ask in plain text even if there is a chat
+    template. template_options:
+    further variables of the chat template. chunk_tokens: computed at a time. allow_beyond: also ask
+    prompts longer than the model's positions. full_cache: keep all tokens of sliding-window layers,
+    which takes more memory and serves any later prompt. share: False computes every prompt from
+    nothing.
 
-    notes: what a user should know before a run. side: as `Traits.side`, of the model that was tried.
+    notes: what a user should know before a run. side: as `Traits.side`, of the model that was
+    tried.
     """
 
     unread = ("concurrency",)
@@ -73,17 +90,24 @@ class HuggingFaceModel(WalkingModel):
         full_cache: bool = True,
         share: bool = True,
     ) -> None:
-        loading = Loading(**{key: value for key, value in locals().items() if key in Loading.__slots__})
+        loading = Loading(
+            **{key: value for key, value in locals().items() if key in Loading.__slots__}
+        )
         check_chunk(chunk_tokens)
         files = ModelFiles(name, revision)
         self._chat = Chat.of(files, base=base, template_options=template_options)
         share = share and not rounds_together(files, quantization_config)
         model = load_model(name, loading)
         self._limit = None if allow_beyond else position_limit(model.config)
-        engine, self.notes = checked_engine(model, name, chunk_tokens, full_cache, share, self._chat)
+        engine, self.notes = checked_engine(
+            model, name, chunk_tokens, full_cache, share, self._chat
+        )
         vocabulary = self._chat.vocabulary
         super().__init__(
-            name, engine, stop_tokens(model, vocabulary, self._chat.variables.get("eos_token")), vocabulary
+            name,
+            engine,
+            stop_tokens(model, vocabulary, self._chat.variables.get("eos_token")),
+            vocabulary,
         )
         self._engine, switch = engine, engine.switch
         self.side = (switch and replace(switch, turns=()).side) if engine.way.share else _nothing
@@ -92,12 +116,15 @@ class HuggingFaceModel(WalkingModel):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no torch."""
+        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no
+        torch."""
         known = checked(cls, options)
         check_chunk(known.get("chunk_tokens", 1))
         Loading(**{key: known[key] for key in known if key in Loading.__slots__}).check()
         files = ModelFiles(name, known.get("revision"))
-        chat = Chat.of(files, **{key: known[key] for key in ("base", "template_options") if key in known})
+        chat = Chat.of(
+            files, **{key: known[key] for key in ("base", "template_options") if key in known}
+        )
         together = rounds_together(files, known.get("quantization_config"))
         return chat.traits(
             teacher=True,
@@ -115,27 +142,33 @@ class HuggingFaceModel(WalkingModel):
         return self._chat.ids(prompt)
 
     def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
-        """Raises Unmeasured for request fields, too long a prompt, and tokens of another vocabulary."""
+        """Raises Unmeasured for request fields, too long a prompt, and tokens of another
+        vocabulary."""
         unknown = sorted(set(decoding.request) - set(STOP_FIELDS))
         if unknown:
             raise Unmeasured(
-                Failure.REJECTED, f"hf models take no request field but stop, got {', '.join(unknown)}."
+                Failure.REJECTED,
+                f"hf models take no request field but stop, got {', '.join(unknown)}.",
             )
         if self._limit is not None and len(ids) + answer_tokens > self._limit:
             raise Unmeasured(
                 Failure.TOO_LONG,
-                f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the {self._limit:,} "
-                f"positions of '{self.name}'. To try all the same: --model-options allow_beyond=true",
+                f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the "
+                f"{self._limit:,} "
+                f"positions of '{self.name}'. To try all the same: --model-options "
+                f"allow_beyond=true",
             )
         if len(ids) and int(ids.max()) >= self._engine.vocabulary:
             raise Unmeasured(
                 Failure.REJECTED,
-                f"Token {int(ids.max())} of the tokenizer is not among the {self._engine.vocabulary:,} that "
+                f"Token {int(ids.max())} of the tokenizer is not among the "
+                f"{self._engine.vocabulary:,} that "
                 f"'{self.name}' knows: tokenizer and model do not belong together.",
             )
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
-        """An answer's ids as they go on behind the prompt: with a blank where two words would touch."""
+        """An answer's ids as they go on behind the prompt: with a blank where two words would
+        touch."""
         last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
         spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
         blank = " " if touch(last, answer) and spelling not in self._chat.spellings else ""
@@ -145,7 +178,8 @@ class HuggingFaceModel(WalkingModel):
 def checked_engine(
     model: Any, name: str, chunk_tokens: int, full_cache: bool, share: bool, chat: Chat
 ) -> tuple[HuggingFaceEngine, tuple[str, ...]]:
-    """A model as an engine that was tried, and what a user should know of it. Raises SettingsError."""
+    """A model as an engine that was tried, and what a user should know of it. Raises
+    SettingsError."""
     try:
         engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache, share=share)
         notes = settle(engine, np.asarray(chat.plain.index(_SAMPLE).ids, np.int32))
@@ -153,7 +187,9 @@ def checked_engine(
         raise SettingsError(f"'{name}' cannot be asked: {error}") from None
     except Exception as error:  # a model's own code may raise anything
         said = scrub(f"{type(error).__name__}: {error}")
-        raise SettingsError(f"'{name}' cannot be asked: it does not compute a few tokens: {said}") from error
+        raise SettingsError(
+            f"'{name}' cannot be asked: it does not compute a few tokens: {said}"
+        ) from error
     return engine, tuple(f"hf/{name}: {note}." for note in notes)
 
 
@@ -185,13 +221,14 @@ def notes_of(model: ModelFiles) -> tuple[str, ...]:
     if kind_of(model) not in ALONE:
         return ()
     return (
-        f"the cache of a {kind_of(model)} model does not go on to the next prompt: each is computed in full",
+        f"the cache of a {kind_of(model)} model does not go on to the next prompt: each is "
+        f"computed in full",
     )
 
 
 def rounds_together(model: ModelFiles, quantization: Mapping[str, Any] | None) -> bool:
-    """Whether weights of 8 bit (bitsandbytes) round by what all tokens of a pass are: a prompt that goes on
-    from a cache would come to other numbers."""
+    """Whether weights of 8 bit (bitsandbytes) round by what all tokens of a pass are: a prompt that
+    goes on from a cache would come to other numbers."""
     told = quantization or model.json("config.json").get("quantization_config")
     return isinstance(told, Mapping) and bool(told.get("load_in_8bit"))
 
@@ -200,7 +237,10 @@ def window_bytes(model: ModelFiles) -> int | None:
     """See `Traits.window_bytes`; None too where a configuration does not say all of it."""
     config = model.json("config.json")
     window = model.number("sliding_window", "attention_chunk_size")
-    layers, heads = model.number("num_hidden_layers", "n_layer"), model.number("num_attention_heads")
+    layers, heads = (
+        model.number("num_hidden_layers", "n_layer"),
+        model.number("num_attention_heads"),
+    )
     if not (window and layers and heads) or config.get("use_sliding_window") is False:
         return None
     size = model.number("head_dim") or (model.number("hidden_size") or 0) // heads

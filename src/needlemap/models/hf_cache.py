@@ -1,14 +1,15 @@
-"""What of a transformers model's cache serves another prompt: a cache with room to grow, snapshots of what it
-cannot be cropped back to, and from which length on a model turns its positions otherwise.
+"""What of a transformers model's cache serves another prompt: a cache with room to grow, snapshots
+of what it cannot be cropped back to, and from which length on a model turns its positions
+otherwise.
 
 What is added to a cache is written behind what is there, which stays where it is.
-transformers' own `DynamicCache` joins old and new into fresh tensors at every token: a fifth of the time of
-an answer token for 4 layers at 4,000 tokens on a CPU; for an 8B model at 128,000 tokens, 16 GB copied. Values
-are the same to the last bit. Only for caches whose layers keep every token.
+transformers' own `DynamicCache` joins old and new into fresh tensors at every token: a fifth of the
+time of an answer token for 4 layers at 4,000 tokens on a CPU; for an 8B model at 128,000 tokens, 16
+GB copied. Values are the same to the last bit. Only for caches whose layers keep every token.
 
-Keys that were computed before such a switch of positions (longrope, dynamic NTK, code of one's own) do not
-serve a prompt beyond it. Copies of the rotary modules are asked, on the CPU, whether the first positions are
-turned otherwise in a longer text.
+Keys that were computed before such a switch of positions (longrope, dynamic NTK, code of one's own)
+do not serve a prompt beyond it. Copies of the rotary modules are asked, on the CPU, whether the
+first positions are turned otherwise in a longer text.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def roomy_cache() -> Any:
 
 
 def _layer_class() -> Any:
-    """transformers' plain layer, made to write in place. A class made late, as its base is imported late."""
+    """transformers' plain layer, made to write in place. A class made late, as its base is imported
+    late."""
     from transformers.cache_utils import DynamicLayer
 
     return type("RoomyLayer", (DynamicLayer,), {"update": _update})
@@ -68,7 +70,8 @@ def _with_room(room: Any, held: Any, tokens: int) -> Any:
 
 
 def is_croppable(layer: Any) -> bool:
-    """Whether a layer keeps what it has of every token, and nothing else: then it can be cropped exactly."""
+    """Whether a layer keeps what it has of every token, and nothing else: then it can be cropped
+    exactly."""
     return _grows(layer) and not hasattr(layer, "conv_states")
 
 
@@ -83,7 +86,9 @@ def token_bytes(cache: Any) -> dict[Any, int]:
     found: dict[Any, int] = {}
     for tensor in held:
         if tensor is not None:
-            found[tensor.device] = found.get(tensor.device, 0) + tensor.nelement() * tensor.element_size()
+            found[tensor.device] = (
+                found.get(tensor.device, 0) + tensor.nelement() * tensor.element_size()
+            )
     return found
 
 
@@ -103,8 +108,8 @@ def free_bytes(device: Any) -> float:
 
 
 def _grows(layer: Any) -> bool:
-    """Whether a layer keeps every token's keys and values, beside whatever else. Layers that share another's
-    have none."""
+    """Whether a layer keeps every token's keys and values, beside whatever else. Layers that share
+    another's have none."""
     from transformers.cache_utils import DynamicLayer
 
     shares = type(layer).__name__ == "DummyLayer"
@@ -113,8 +118,8 @@ def _grows(layer: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a cache holds at one length beside the keys and values of every token, copied: recurrent states,
-    windows. layers: None for a cache of an unknown kind, which `rest` then is a copy of."""
+    """What a cache holds at one length beside the keys and values of every token, copied: recurrent
+    states, windows. layers: None for a cache of an unknown kind, which `rest` then is a copy of."""
 
     rest: Any
     layers: tuple[dict[str, Any], ...] | None
@@ -154,7 +159,8 @@ def _states(layer: Any) -> dict[str, Any]:
 
 
 def _crop(layer: Any, length_tokens: int) -> None:
-    """The one form of `crop` that means the same in every release: a negative number of tokens to remove."""
+    """The one form of `crop` that means the same in every release: a negative number of tokens to
+    remove."""
     held = layer.get_seq_length() if hasattr(layer, "get_seq_length") else 0
     if held > length_tokens:
         layer.crop(length_tokens - held)
@@ -180,8 +186,8 @@ Turn = tuple[Any, dict[str, Any]]  # a rotary module, and what it wants beside p
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """at: tokens up to which positions are turned in one way. steady: whether there is one other way beyond;
-    else each length has its own. turns: rotary modules."""
+    """at: tokens up to which positions are turned in one way. steady: whether there is one other
+    way beyond; else each length has its own. turns: rotary modules."""
 
     at: int
     steady: bool
@@ -203,15 +209,21 @@ def switch_of(model: Any) -> Switch | None:
     """Where a model's positions switch; None where they never do. Imports torch."""
     turns = list(_turns(model))
     try:
-        found = [_probed(copy.deepcopy(module).to("cpu"), fields) for module, fields in _distinct(turns)]
-    except Exception:  # a module's own code may raise anything: its configuration is what is left to ask
+        found = [
+            _probed(copy.deepcopy(module).to("cpu"), fields) for module, fields in _distinct(turns)
+        ]
+    except (
+        Exception
+    ):  # a module's own code may raise anything: its configuration is what is left to ask
         found, turns = [], []
     if not turns:
         return configured_switch(model.config.to_dict())
     switches = [each for each in found if each is not None]
     if not switches:
         return None
-    return Switch(min(at for at, _ in switches), all(steady for _, steady in switches), tuple(turns))
+    return Switch(
+        min(at for at, _ in switches), all(steady for _, steady in switches), tuple(turns)
+    )
 
 
 def configured_switch(config: Mapping[str, Any]) -> Switch | None:
@@ -246,7 +258,9 @@ def _turns(model: Any) -> Iterator[Turn]:
             continue
         names = [name for name in {**vars(module), **module._buffers} if name.endswith("inv_freq")]
         plain = {name.removesuffix("inv_freq").rstrip("_") for name in names}
-        kinds = sorted(kind for kind in plain if kind and not kind.endswith(("original", "long", "short")))
+        kinds = sorted(
+            kind for kind in plain if kind and not kind.endswith(("original", "long", "short"))
+        )
         if "layer_type" in takes and kinds:
             yield from ((module, {"layer_type": kind}) for kind in kinds)
         elif names:
@@ -263,8 +277,8 @@ def _distinct(turns: list[Turn]) -> list[Turn]:
 
 
 def _probed(module: Any, fields: dict[str, Any]) -> tuple[int, bool] | None:
-    """(the longest text whose first positions are turned as a short one's, whether all beyond are turned
-    alike); None where the length does not matter."""
+    """(the longest text whose first positions are turned as a short one's, whether all beyond are
+    turned alike); None where the length does not matter."""
     short = _turned(module, fields, _FEW + 1)
     low = high = _FEW + 1
     while _alike(_turned(module, fields, high), short):
@@ -287,7 +301,10 @@ def _turned(module: Any, fields: dict[str, Any], tokens: int) -> Any:
 
     with torch.inference_mode():
         where = next((each.device for each in module.buffers()), "cpu")
-        for last in (0, tokens - 1):  # a text of one token first: the module forgets what was before
+        for last in (
+            0,
+            tokens - 1,
+        ):  # a text of one token first: the module forgets what was before
             places = torch.tensor([[*range(_FEW), last]] if last else [[0]], device=where)
             made = module(torch.zeros(1, 1, 1, device=where), places, **fields)
     first = made[0] if isinstance(made, tuple | list) else made

@@ -1,11 +1,12 @@
 """A check when a model is loaded: does one cache give what the model gives without any?
 
-Two short prompts that part in the middle are walked: long, short, long again in three pieces, with single
-tokens behind the first two, and compared with passes without a cache. Those passes beside one another, below
-float32 also beside one of a few tokens, tell what rounding does and whether the model looks ahead. The first
-of `WAYS` that is as good is taken. A longer text, where it is cheap, ends the walk and shows what begins only
-there. A model without a good way is asked through its own `generate`, where it prepares that itself, or
-refused: an encoder, one that draws random numbers, code that remembers what it was asked before.
+Two short prompts that part in the middle are walked: long, short, long again in three pieces, with
+single tokens behind the first two, and compared with passes without a cache. Those passes beside
+one another, below float32 also beside one of a few tokens, tell what rounding does and whether the
+model looks ahead. The first of `WAYS` that is as good is taken. A longer text, where it is cheap,
+ends the walk and shows what begins only there. A model without a good way is asked through its own
+`generate`, where it prepares that itself, or refused: an encoder, one that draws random numbers,
+code that remembers what it was asked before.
 """
 
 from __future__ import annotations
@@ -29,19 +30,25 @@ _FEW = 8  # tokens; products of so few are computed otherwise than those of doze
 _TIMES = 3.0  # a difference is more than so many times what rounding does
 _UNLIKE = 0.1  # of the logits' spread: more than rounding ever does
 _ENCODER = (
-    "it is an encoder: what it computes for a token changes with the tokens behind it. needlemap asks causal "
+    "it is an encoder: what it computes for a token changes with the tokens behind it. needlemap "
+    "asks causal "
     "(decoder-only) language models."
 )
 _MEMORY = (
-    "the same tokens, computed twice without a cache, come out differently: no answer of it could be trusted."
+    "the same tokens, computed twice without a cache, come out differently: no answer of it could "
+    "be trusted."
 )
 _FINE, _COARSE = 1e-3, 1e-2  # of the spread: what rounding may do at least, in float32 and below
-_SHAKES = (1.0, 2.0)  # last bits by which embeddings are shaken, to see how a model amplifies rounding
+_SHAKES = (
+    1.0,
+    2.0,
+)  # last bits by which embeddings are shaken, to see how a model amplifies rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Tokens, and the logits behind each of them from a pass without a cache, (tokens, vocabulary)."""
+    """Tokens, and the logits behind each of them from a pass without a cache, (tokens,
+    vocabulary)."""
 
     ids: Ids
     rows: Logits
@@ -49,8 +56,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two texts that share their first `parting` tokens, and one that goes on behind the long one where that
-    is cheap. most: the largest difference that rounding explains; spread: of the logits."""
+    """Two texts that share their first `parting` tokens, and one that goes on behind the long one
+    where that is cheap. most: the largest difference that rounding explains; spread: of the
+    logits."""
 
     long: Text
     short: Text
@@ -61,8 +69,10 @@ class Check:
 
 
 def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, ...]:
-    """Let an engine compute in the first way that gives what passes without a cache give; what a user should
-    know of that. sample: tokens of any text. Raises SettingsError for a model that has no such way."""
+    """Let an engine compute in the first way that gives what passes without a cache give; what a
+    user should know of that. sample: tokens of any text. Raises SettingsError for a model that has
+    no such
+    way."""
     try:
         _settle(engine, sample)
     except Unmeasured as error:
@@ -79,7 +89,8 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     spread = _spread(rows)
     least = (_FINE if _is_fine(engine) else _COARSE) * spread
     short = _short(engine, other, rows[:parting], least)
-    # The same tokens with others behind them: alike, but where weights are quantised by what all tokens are.
+    # The same tokens with others behind them: alike, but where weights are quantised by what all
+    # tokens are.
     rounding = difference(rows[:parting], _beside(engine, short, other)[:parting])
     if engine.way.cached and not _is_fine(engine) and _is_one_side(engine, one, _FEW):
         rounding = max(rounding, difference(rows[:_FEW], engine.alone(one[:_FEW], _FEW)))
@@ -90,7 +101,9 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
         return
     check = Check(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
     ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
-    engine.way = next((way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1])
+    engine.way = next(
+        (way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1]
+    )
     engine.chunk = chunk
 
 
@@ -98,17 +111,24 @@ def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
     """Two texts of one length whose first halves are the same."""
     size = _size(engine)
     draw = np.random.default_rng(0)
-    known = np.arange(engine.vocabulary, dtype=np.int32) if sample is None or not len(sample) else sample
-    one, other = draw.choice(known, size).astype(np.int32), draw.choice(known, size).astype(np.int32)
+    known = (
+        np.arange(engine.vocabulary, dtype=np.int32)
+        if sample is None or not len(sample)
+        else sample
+    )
+    one, other = (
+        draw.choice(known, size).astype(np.int32),
+        draw.choice(known, size).astype(np.int32),
+    )
     other[: size // 2] = one[: size // 2]
     other[size // 2] = next((token for token in known if token != one[size // 2]), other[size // 2])
     return one, other
 
 
 def _short(engine: HuggingFaceEngine, other: Ids, rows: Logits, least: float) -> Text:
-    """The shorter text, on this side of a switch; as long as the other where no cache is walked. Positions
-    are left to a model that counts its own from elsewhere than 0, or takes none whatever its signature says.
-    rows: those of its first tokens in the long text."""
+    """The shorter text, on this side of a switch; as long as the other where no cache is walked.
+    Positions are left to a model that counts its own from elsewhere than 0, or takes none whatever
+    its signature says. rows: those of its first tokens in the long text."""
     size = len(other) // 2 + len(other) // 4 if engine.way.cached else len(other)
     ids = other[: size if engine.switch is None else min(size, engine.switch.at)]
     placed = _placed(engine, ids)
@@ -136,7 +156,11 @@ def _is_fine(engine: HuggingFaceEngine) -> bool:
 
 def _beside(engine: HuggingFaceEngine, short: Text, other: Ids) -> Logits:
     """Logits of a text that begins as the long one, and lies on the same side of a switch."""
-    return short.rows if _is_one_side(engine, other, len(short.ids)) else engine.alone(other, len(other))
+    return (
+        short.rows
+        if _is_one_side(engine, other, len(short.ids))
+        else engine.alone(other, len(other))
+    )
 
 
 def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
@@ -145,7 +169,8 @@ def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
 
 
 def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
-    """A text that begins as one and is longer, up to what is cheap and the model has positions for."""
+    """A text that begins as one and is longer, up to what is cheap and the model has positions
+    for."""
     tokens = min(_cheap(engine), position_limit(engine.model.config) or _MOST)
     if engine.switch is not None or tokens <= len(one):
         return None
@@ -158,9 +183,12 @@ def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
         return None
 
 
-def _refuse_unless_generated(engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float) -> None:
-    """Ask a model that looks ahead through its own `generate`, where its code prepares what that computes.
-    Raises SettingsError for others: encoders, and those that come out differently each time."""
+def _refuse_unless_generated(
+    engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float
+) -> None:
+    """Ask a model that looks ahead through its own `generate`, where its code prepares what that
+    computes. Raises SettingsError for others: encoders, and those that come out differently each
+    time."""
     if not difference(rows, engine.alone(ids, len(ids))) <= least:
         raise SettingsError(_MEMORY)
     if not engine.prepares_itself() or getattr(engine.model.config, "is_decoder", None) is False:
@@ -207,25 +235,31 @@ def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:
         raise
     except Exception:  # a model's own code may raise anything
         return False
-    alone = pairs[0][1]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
+    alone = pairs[0][
+        1
+    ]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
     if _explained(pairs, alone, check.most, check.spread):
         return True
     near = all(prompt <= _COARSE * check.spread for prompt, _ in pairs)
     return near and _explained(pairs, alone, _shaken(engine, check), check.spread)
 
 
-def _explained(pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float) -> bool:
+def _explained(
+    pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float
+) -> bool:
     """Whether rounding explains the differences of prompts and of single tokens behind them."""
     steps = max(most, _TIMES * alone) if alone <= max(most, _UNLIKE * spread) else most
     return all(prompt <= most and step <= steps for prompt, step in pairs)
 
 
 def _shaken(engine: HuggingFaceEngine, check: Check) -> float:
-    """What rounding explains in a model that amplifies it, as do experts that are picked by a hair; as before
-    where it does so much that answers hang on it: what is shared would change them."""
+    """What rounding explains in a model that amplifies it, as do experts that are picked by a hair;
+    as before where it does so much that answers hang on it: what is shared would change them."""
     texts = [text for text in (check.long, check.short, check.far) if text is not None]
     noise = [_shift(engine, text, bits, check.parting) for text in texts for bits in _SHAKES]
-    return check.most if max(noise) > _COARSE * check.spread else max(check.most, _TIMES * max(noise))
+    return (
+        check.most if max(noise) > _COARSE * check.spread else max(check.most, _TIMES * max(noise))
+    )
 
 
 def _shift(engine: HuggingFaceEngine, text: Text, bits: float, start: int) -> float:
@@ -270,8 +304,8 @@ def _walk(engine: HuggingFaceEngine, check: Check) -> list[tuple[float, float]]:
 def _asked(
     engine: HuggingFaceEngine, check: Check, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
-    """The differences of a prompt's logits behind what it shares with the one before, and of so many single
-    tokens' behind it."""
+    """The differences of a prompt's logits behind what it shares with the one before, and of so
+    many single tokens' behind it."""
     stop = len(text.ids) - steps
     engine.prepare(stop, (check.parting,))
     kept = engine.crop(shared)
@@ -284,8 +318,8 @@ def _asked(
 
 
 def difference(left: Logits, right: Logits) -> float:
-    """The median over positions of the root mean square difference of two (tokens, vocabulary) logits. What
-    is added to all of a position does not count."""
+    """The median over positions of the root mean square difference of two (tokens, vocabulary)
+    logits. What is added to all of a position does not count."""
     both = np.nan_to_num(left - right, posinf=0.0, neginf=0.0)
     both -= both.mean(axis=-1, keepdims=True)
     return float(np.median(np.sqrt((both * both).mean(axis=-1))))
@@ -301,22 +335,28 @@ def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
     way, notes = engine.way, []
     if way == GENERATED:
         notes.append(
-            "what it computes for a token changes with the tokens behind it: each answer token is asked anew "
+            "what it computes for a token changes with the tokens behind it: each answer token is "
+            "asked anew "
             "of its own `generate`, from the whole prompt on"
         )
     elif not way.cached:
         notes.append(
-            "it keeps no cache that serves the next token: each answer token computes the whole prompt"
+            "it keeps no cache that serves the next token: each answer token computes the whole "
+            "prompt"
         )
     elif engine.share and not way.share:
         notes.append(
-            "what its cache holds of one prompt does not serve another: every prompt is computed in full"
+            "what its cache holds of one prompt does not serve another: every prompt is computed "
+            "in full"
         )
     if way.cached and not way.pieces:
-        notes.append("its result hangs on how a prompt is cut: each prompt is computed in one piece")
+        notes.append(
+            "its result hangs on how a prompt is cut: each prompt is computed in one piece"
+        )
     if engine.switch is not None:
         notes.append(
-            f"positions are turned otherwise beyond {engine.switch.at:,} tokens: prompts on one side of that "
+            f"positions are turned otherwise beyond {engine.switch.at:,} tokens: prompts on one "
+            f"side of that "
             f"share nothing with those on the other"
         )
     return tuple(notes)

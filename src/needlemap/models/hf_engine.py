@@ -1,7 +1,7 @@
 """A transformers model and its KV cache as a `walk.Engine`.
 
-What may be shared is decided by looking at the cache that the model itself makes, and by `hf_check.py`, which
-tries it. No model is known by its name here.
+What may be shared is decided by looking at the cache that the model itself makes, and by
+`hf_check.py`, which tries it. No model is known by its name here.
 """
 
 from __future__ import annotations
@@ -27,15 +27,21 @@ from needlemap.models.hf_cache import (
 )
 from needlemap.models.walk import Engine, Ids, Logits
 
-_KEEPING = ("DynamicLayer", "DummyLayer", "DynamicSlidingWindowLayer")  # the last one where it is made to
+_KEEPING = (
+    "DynamicLayer",
+    "DummyLayer",
+    "DynamicSlidingWindowLayer",
+)  # the last one where it is made to
 _SPARE = 1.5  # times what is reckoned that a full cache needs: it grows by quarters
 _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How prompts are computed. share: what two have in common is computed once. pieces: in chunks. cached:
-    False where each token computes the whole text anew. generated: so, through the model's own `generate`."""
+    """How prompts are computed. share: what two have in common is computed once. pieces: in chunks.
+    cached: False where each token computes the whole text anew. generated: so, through the model's
+    own
+    `generate`."""
 
     share: bool = True
     pieces: bool = True
@@ -43,23 +49,34 @@ class Way:
     generated: bool = False
 
 
-WAYS = (Way(), Way(share=False), Way(share=False, pieces=False), Way(share=False, pieces=False, cached=False))
+WAYS = (
+    Way(),
+    Way(share=False),
+    Way(share=False, pieces=False),
+    Way(share=False, pieces=False, cached=False),
+)
 GENERATED = Way(share=False, pieces=False, cached=False, generated=True)
-_RANDOM = "it draws random numbers where it computes {tokens:,} tokens: asked twice, it answers differently."
+_RANDOM = (
+    "it draws random numbers where it computes {tokens:,} tokens: asked twice, it answers "
+    "differently."
+)
 
 
 class HuggingFaceEngine(Engine):
     """One sequence's cache, and the model that extends it in chunks.
 
-    full_cache: sliding-window layers keep all tokens (their attention still sees only the window), so that
-    they can be cropped, as long as there is room; False: they keep the window, and a copy of it where prompts
-    part, as is always done with recurrent states. share: whether prompts shall share. way: how they are
-    computed; may be changed while the cache is empty. switch: where positions are turned otherwise. sliding:
-    tokens of the smallest window. vocabulary: how many tokens it tells apart. cache: the model's own object,
-    None while it is empty.
+    full_cache: sliding-window layers keep all tokens (their attention still sees only the window),
+    so that they can be cropped, as long as there is room; False: they keep the window, and a copy
+    of it where prompts part, as is always done with recurrent states. share: whether prompts shall
+    share. way: how they are computed; may be changed while the cache is empty. switch: where
+    positions are turned otherwise. sliding:
+    tokens of the smallest window. vocabulary: how many tokens it tells apart. cache: the model's
+    own object, None while it is empty.
     """
 
-    def __init__(self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True) -> None:
+    def __init__(
+        self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True
+    ) -> None:
         import torch
 
         self._torch, self.model = torch, model
@@ -88,14 +105,20 @@ class HuggingFaceEngine(Engine):
         self.vocabulary = int(self._compute(token, 1).shape[-1])
         self._made = True
         layers = list(getattr(self.cache, "layers", ()))
-        self.sliding = min((layer.sliding_window for layer in layers if is_sliding(layer)), default=None)
+        self.sliding = min(
+            (layer.sliding_window for layer in layers if is_sliding(layer)), default=None
+        )
         kinds = _KEEPING if full_cache else _KEEPING[:2]
-        plain = type(self.cache).__name__ == "DynamicCache"  # others may hold more than their layers
+        plain = (
+            type(self.cache).__name__ == "DynamicCache"
+        )  # others may hold more than their layers
         self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
         self._token_bytes = token_bytes(self.cache) if plain else {}
         self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
         # Layers that keep more of each token than keys and values pick what they attend to by it.
-        picks = any(is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers)
+        picks = any(
+            is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers
+        )
         picks = picks or bool(getattr(self.model.config.get_text_config(), "index_topk", None))
         self.share, self.way = share, Way(share=share and not picks, pieces=not picks)
         self.way = WAYS[-1] if self.cache is None else self.way
@@ -115,25 +138,29 @@ class HuggingFaceEngine(Engine):
         return np.concatenate(self._rows(ids, len(ids)))
 
     def alone(self, ids: Ids, keep: int, *, placed: bool = False) -> Logits:
-        """Logits of the last `keep` positions of a text, from one pass without a cache. placed: the model is
-        told the positions, which it counts itself else."""
+        """Logits of the last `keep` positions of a text, from one pass without a cache. placed: the
+        model is told the positions, which it counts itself else."""
         if self.switch is not None:
             self.switch.reset()
         with self._torch.inference_mode():
             return self._logits(self._call(ids, 0, keep, {"use_cache": False}, placed), keep)
 
     def crop(self, length_tokens: int) -> int:
-        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly; how many.
+        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly; how
+        many.
 
         Raises RuntimeError when the cache did not do it.
         """
         side = self._side_of(self._coming) if self._coming else self._side
-        # Where each length is turned in its own way, what is added would be turned as a shorter text.
+        # Where each length is turned in its own way, what is added would be turned as a shorter
+        # text.
         fits = side == self._side and (side <= 0 or length_tokens == self._coming)
         serves = self.way.share and fits and self._has_room()
         kept = self._kept(length_tokens) if serves else 0
         self._snapshots = {
-            at: held for at, held in self._snapshots.items() if at <= kept and at in self._partings | {kept}
+            at: held
+            for at, held in self._snapshots.items()
+            if at <= kept and at in self._partings | {kept}
         }
         if kept < len(self._ids):
             self.cache = self._cropped(kept) if kept else None
@@ -143,12 +170,14 @@ class HuggingFaceEngine(Engine):
         return kept
 
     def _has_room(self) -> bool:
-        """Whether the cache may go on as it is. Windows that kept all tokens keep the last ones only from the
-        first prompt on that leaves no room for more."""
+        """Whether the cache may go on as it is. Windows that kept all tokens keep the last ones
+        only from the first prompt on that leaves no room for more."""
         if not (self._roomy and self.sliding):
             return True
         more = _SPARE * (self._coming - len(self._ids))
-        self._roomy = all(more * size <= free_bytes(device) for device, size in self._token_bytes.items())
+        self._roomy = all(
+            more * size <= free_bytes(device) for device, size in self._token_bytes.items()
+        )
         self._snaps = not self._roomy
         return self._roomy
 
@@ -163,10 +192,13 @@ class HuggingFaceEngine(Engine):
         if self._snaps:
             with self._torch.inference_mode():
                 return self._snapshots[length_tokens].put(self.cache, length_tokens)
-        # The one form of `crop` that means the same in every release: a negative number of tokens to remove.
+        # The one form of `crop` that means the same in every release: a negative number of tokens
+        # to remove.
         self.cache.crop(length_tokens - self.cache.get_seq_length())
         if self.cache.get_seq_length() != length_tokens:
-            raise RuntimeError(f"the cache holds {self.cache.get_seq_length()} tokens, not {length_tokens}")
+            raise RuntimeError(
+                f"the cache holds {self.cache.get_seq_length()} tokens, not {length_tokens}"
+            )
         return self.cache
 
     def _side_of(self, tokens: int) -> int:
@@ -228,7 +260,11 @@ class HuggingFaceEngine(Engine):
             self._ids = whole
             return rows
         with self._torch.inference_mode():
-            if self.cache is not None and self._side == 0 != self._side_of(len(whole)) and self._drops(whole):
+            if (
+                self.cache is not None
+                and self._side == 0 != self._side_of(len(whole))
+                and self._drops(whole)
+            ):
                 ids, self.cache, self._side = whole, None, self._side_of(len(whole))
             if self.cache is None and self._roomy:
                 self.cache = roomy_cache()
@@ -239,7 +275,8 @@ class HuggingFaceEngine(Engine):
             return self._logits(made, keep)
 
     def _drops(self, whole: Ids) -> bool:
-        """Whether the model itself computes the whole text anew where an answer crosses the switch."""
+        """Whether the model itself computes the whole text anew where an answer crosses the
+        switch."""
         tokens = self._tokens(whole)
         fields = {self._cache_field: self.cache, "attention_mask": self._torch.ones_like(tokens)}
         try:
@@ -254,8 +291,8 @@ class HuggingFaceEngine(Engine):
         return made is not None and not made.__module__.startswith("transformers.generation")
 
     def _generated(self, whole: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions as the model's own `generate` meets them, which is made to pick
-        what follows the prompt."""
+        """Logits of the last `keep` positions as the model's own `generate` meets them, which is
+        made to pick what follows the prompt."""
         prompt, start = self._tokens(whole[: self._coming]), self._coming
         wanted = [*whole[start:].tolist(), 0]  # whatever is picked last does not count
         with self._undrawn(len(whole)):
@@ -288,7 +325,8 @@ class HuggingFaceEngine(Engine):
 
     @contextmanager
     def _undrawn(self, tokens: int) -> Iterator[None]:
-        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules made only then."""
+        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules made
+        only then."""
         before = self._dice()
         yield
         after = self._dice()
@@ -311,8 +349,8 @@ class HuggingFaceEngine(Engine):
 
 
 def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
-    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`) that end at all
-    cuts.
+    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`) that end
+    at all cuts.
 
     >>> _ends(0, [5, 12], 4, 1), _ends(0, [12], 4, 7)
     ([4, 5, 9, 12], [7, 11, 12])
@@ -326,7 +364,8 @@ def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
 
 
 def first_device(model: Any) -> Any:
-    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves them knows."""
+    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves them
+    knows."""
     embeddings = model.get_input_embeddings()
     mover = getattr(embeddings, "_hf_hook", None)
     found = getattr(mover, "execution_device", None)

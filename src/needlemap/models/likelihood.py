@@ -1,10 +1,13 @@
 """How likely a server finds the tokens of a text: of its own answer, or of one that it is given.
 
-Replies list log-probabilities in two forms: chat's, a list of tokens (llama.cpp's completions too), and that
-of completions, in columns. A given answer is weighed in one of two ways, found out by two short texts first:
-`echo`, where the reply repeats its prompt with log-probabilities (vLLM, SGLang), in one request; `steps`,
-where the server is made to say it, a token a request, by a bias that leaves the log-probabilities as they are
-(llama.cpp). Either way it is sent token ids by its own tokenizer: the answer begins where the prompt ends.
+Replies list log-probabilities in two forms: chat's, a list of tokens (llama.cpp's completions too),
+and that of completions, in columns. A given answer is weighed in one of two ways, found out by two
+short texts first:
+`echo`, where the reply repeats its prompt with log-probabilities (vLLM, SGLang), in one request;
+`steps`, where the server is made to say it, a token a request, by a bias that leaves the
+log-probabilities as they are
+(llama.cpp). Either way it is sent token ids by its own tokenizer: the answer begins where the
+prompt ends.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
 
 WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
 _PATH = "/completions"
-_BIAS = 100  # the most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that
+# the most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that
+_BIAS = 100
 _PROMPT, _TRIED = "The sky is blue. The grass is", (" green", " seven")
 _ROUNDED = 1.001  # what the shares of two answers may add up to
 _LARGEST_ID = 2**31
@@ -43,7 +47,8 @@ class Weighing:
         self._finding = asyncio.Lock()
 
     async def weigh(self, asked: bytes, answer: str, timeout_s: float) -> Answer:
-        """How likely an answer is behind a prompt. asked: the request's field that holds the prompt.
+        """How likely an answer is behind a prompt. asked: the request's field that holds the
+        prompt.
 
         Raises Unmeasured, or SettingsError for a server that cannot tell.
         """
@@ -53,11 +58,14 @@ class Weighing:
         prompt = await self._prompt_ids(asked, timeout_s)
         wanted = await self._text_ids(answer, timeout_s)
         if not wanted:
-            raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")
+            raise Unmeasured(
+                Failure.MODEL, "The reference answer is empty: there is nothing to weigh."
+            )
         return await self._weighed(self._way, prompt, wanted, timeout_s)
 
     async def _found(self, timeout_s: float) -> Literal["echo", "steps"]:
-        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is busy now."""
+        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is busy
+        now."""
         reasons = []
         ways: tuple[Literal["echo", "steps"], ...] = ("echo", "steps")
         for way in ways:
@@ -73,8 +81,10 @@ class Weighing:
             told = " and ".join(f"{share:.2f}" for share in shares)
             reasons.append(f"{way}: two different answers have probabilities of {told}.")
         raise SettingsError(
-            f"'openai/{self._name}' at {self._server.base_url} does not say how likely a given answer is, as "
-            f"scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: vLLM, SGLang, llama.cpp's. "
+            f"'openai/{self._name}' at {self._server.base_url} does not say how likely a given "
+            f"answer is, as "
+            f"scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: vLLM, SGLang, "
+            f"llama.cpp's. "
             f"Or use --model hf/PATH, or another --scorer."
         )
 
@@ -93,7 +103,9 @@ class Weighing:
         if way == "steps":
             return await self._stepped(prompt, wanted, timeout_s)
         read = partial(understood, partial(self._read_echo, len(prompt), len(wanted)))
-        return await self._server.ask(_PATH, self._body(prompt + wanted, echo=True), timeout_s, read)
+        return await self._server.ask(
+            _PATH, self._body(prompt + wanted, echo=True), timeout_s, read
+        )
 
     async def _stepped(self, prompt: list[int], wanted: list[int], timeout_s: float) -> Answer:
         """Token by token, each behind those before it, which the server has in its cache."""
@@ -102,12 +114,16 @@ class Weighing:
             body = self._body(prompt + wanted[:place], logit_bias={str(token): _BIAS})
             said.append(
                 await self._server.ask(
-                    _PATH, body, timeout_s, partial(understood, partial(self._read_step, token, rows))
+                    _PATH,
+                    body,
+                    timeout_s,
+                    partial(understood, partial(self._read_step, token, rows)),
                 )
             )
         weighed = _given(said[0], rows, "steps", len(prompt))
         sent, written = (
-            sum(getattr(each, name) or 0 for each in said) for name in ("prompt_tokens", "completion_tokens")
+            sum(getattr(each, name) or 0 for each in said)
+            for name in ("prompt_tokens", "completion_tokens")
         )
         usage = {"requests": len(said), "prompt_tokens": sent, "completion_tokens": written}
         return replace(weighed, usage=usage, latency_s=sum(each.latency_s for each in said))
@@ -116,13 +132,19 @@ class Weighing:
         rows = rows_of(body, start, start + count)
         if len(rows) < count:
             told = f"{len(rows)} of {count} tokens"
-            raise faults.unreadable("The reply does not repeat its prompt with log-probabilities", told)
+            raise faults.unreadable(
+                "The reply does not repeat its prompt with log-probabilities", told
+            )
         return _given(self._read(body, took_s), rows, "echo", start)
 
-    def _read_step(self, token: int, rows: list[Row], body: dict[str, Any], took_s: float) -> Answer:
+    def _read_step(
+        self, token: int, rows: list[Row], body: dict[str, Any], took_s: float
+    ) -> Answer:
         entry = next(iter(_entries(body, 0, 1)), {})
         if entry.get("id") != token:
-            raise faults.unreadable("The reply does not show the token that was wanted", str(entry.get("id")))
+            raise faults.unreadable(
+                "The reply does not show the token that was wanted", str(entry.get("id"))
+            )
         rows.append(_row(entry))
         return self._read(body, took_s)
 
@@ -139,16 +161,22 @@ class Weighing:
         except Unmeasured as failure:
             if not _is_final(failure):
                 raise
-        reply = await self._server.look_up("/apply-template", b"{%b}" % asked, timeout_s)  # llama.cpp
-        return await self._ids(b'"prompt":%b' % to_json(str(reply.get("prompt"))), timeout_s, special=True)
+        reply = await self._server.look_up(
+            "/apply-template", b"{%b}" % asked, timeout_s
+        )  # llama.cpp
+        return await self._ids(
+            b'"prompt":%b' % to_json(str(reply.get("prompt"))), timeout_s, special=True
+        )
 
     async def _text_ids(self, text: str, timeout_s: float) -> list[int]:
         return await self._ids(b'"prompt":%b' % to_json(text), timeout_s, special=False)
 
     async def _ids(self, asked: bytes, timeout_s: float, *, special: bool) -> list[int]:
-        """The server's token ids. special: with its first token, and special tokens where they are spelt.
+        """The server's token ids. special: with its first token, and special tokens where they are
+        spelt.
 
-        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives no token.
+        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives no
+        token.
         """
         for field in (asked, asked.replace(b'"prompt":', b'"content":', 1)):
             flags = {"model": self._name, "add_special_tokens": special}
@@ -180,7 +208,12 @@ def _given(said: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], sta
         raise faults.unreadable("The reply lacks a token's log-probability", str(rows)[:200])
     others = [LOWEST_NATS if (other := nats(row[3])) is None else other for row in rows]
     forced = Forced(known, all(mine >= other for mine, other in zip(known, others, strict=True)))
-    fields: dict[str, Any] = {"text": "", "finish": None, "prompt_tokens": start, "completion_tokens": 0}
+    fields: dict[str, Any] = {
+        "text": "",
+        "finish": None,
+        "prompt_tokens": start,
+        "completion_tokens": 0,
+    }
     return replace(said, **fields, thinking=None, forced=forced, logprobs=told)
 
 

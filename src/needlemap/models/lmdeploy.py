@@ -1,8 +1,10 @@
 """LMDeploy's engines in this process, TurboMind first: `lmdeploy/FOLDER` or `lmdeploy/ORG/MODEL`.
 
-Prompts are token ids, chat template included, as for `hf`. They go into LMDeploy's pipeline as they come, so
-that it batches them continuously and its prefix cache follows the plan. Options are named as the engine names
-them; they are checked against the installed package by tests/contract/test_lmdeploy.py (release 0.18).
+Prompts are token ids, chat template included, as for `hf`. They go into LMDeploy's pipeline as they
+come, so that it batches them continuously and its prefix cache follows the plan. Options are named
+as the engine names them; they are checked against the installed package by
+tests/contract/test_lmdeploy.py
+(release 0.18).
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ OUR_FIELDS = (
     "migration_request",
 )
 LESS_MEMORY = (
-    "Less memory: --model-options cache_max_entry_count=0.5, session_len=N, tp=GPUS or quant_policy=8."
+    "Less memory: --model-options cache_max_entry_count=0.5, session_len=N, tp=GPUS or "
+    "quant_policy=8."
 )
 _REFUSALS = {  # LMDeploy's error codes, and the states that its engines end in
     "context_length_exceeded": Failure.TOO_LONG,
@@ -54,10 +57,11 @@ _REFUSALS = {  # LMDeploy's error codes, and the states that its engines end in
 class LMDeployModel(Model):
     """A model on LMDeploy's engine.
 
-    engine: which one; where TurboMind does not run the model, LMDeploy takes its PyTorch engine, and `notes`
-    says so. enable_prefix_caching: on unless told otherwise, since a plan lives on it (the engine's own
-    default is off). base, template_options: as for `hf`. Options that are None are left to the engine; what
-    they mean is in its documentation (TurbomindEngineConfig, PytorchEngineConfig).
+    engine: which one; where TurboMind does not run the model, LMDeploy takes its PyTorch engine,
+    and `notes` says so. enable_prefix_caching: on unless told otherwise, since a plan lives on it
+    (the engine's own default is off). base, template_options: as for `hf`. Options that are None
+    are left to the engine; what they mean is in its documentation (TurbomindEngineConfig,
+    PytorchEngineConfig).
     """
 
     unread = ("logprobs",)
@@ -96,9 +100,13 @@ class LMDeployModel(Model):
         base: bool = False,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
-        options = {key: value for key, value in locals().items() if key not in OURS and value is not None}
+        options = {
+            key: value for key, value in locals().items() if key not in OURS and value is not None
+        }
         self.name = name
-        self._chat = Chat.of(ModelFiles(name, revision), base=base, template_options=template_options)
+        self._chat = Chat.of(
+            ModelFiles(name, revision), base=base, template_options=template_options
+        )
         self._package = library()
         self._pipeline = open_pipeline(name, engine, options, trust_remote_code=trust_remote_code)
         self._engine = self._pipeline.async_engine
@@ -108,14 +116,20 @@ class LMDeployModel(Model):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no engine."""
+        """Chat if its tokenizer has a chat template; its own tokens, fed as ids. Imports no
+        engine."""
         known = checked(cls, options)
         files = ModelFiles(name, known.get("revision"))
-        chat = Chat.of(files, **{key: known[key] for key in ("base", "template_options") if key in known})
-        return chat.traits(positions=known.get("session_len") or files.positions, needs=("lmdeploy",))
+        chat = Chat.of(
+            files, **{key: known[key] for key in ("base", "template_options") if key in known}
+        )
+        return chat.traits(
+            positions=known.get("session_len") or files.positions, needs=("lmdeploy",)
+        )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it failed."""
+        """Ask once. Raises Unmeasured: too long for session_len, no memory, out of time, or it
+        failed."""
         start, ids = perf_counter(), self._chat.ids(prompt)
         self._check_room(len(ids), decoding.most_tokens)
         loop = self._pipeline.internal_thread.loop
@@ -141,12 +155,15 @@ class LMDeployModel(Model):
         """Stop the engine, and give its memory back."""
         await asyncio.to_thread(self._pipeline.close)
 
-    async def _said(self, ids: Ids, decoding: Decoding, stops: Stops) -> tuple[list[int], str, int | None]:
+    async def _said(
+        self, ids: Ids, decoding: Decoding, stops: Stops
+    ) -> tuple[list[int], str, int | None]:
         """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.
 
-        Runs on the engine's own loop. The pipeline's plainer interface is not used since it calls every
-        failure of the engine the same: here its last state says whether memory ran out. The engine knows stop
-        words of one token only, so with stop strings the answer is read as it comes, and then cancelled.
+        Runs on the engine's own loop. The pipeline's plainer interface is not used since it calls
+        every failure of the engine the same: here its last state says whether memory ran out. The
+        engine knows stop words of one token only, so with stop strings the answer is read as it
+        comes, and then cancelled.
         """
         engine, session = self._engine, self._engine.session_mgr.get()
         tokens: list[int] = []
@@ -154,7 +171,10 @@ class LMDeployModel(Model):
         reached = False
         try:
             request = await engine.preprocess(
-                None, session, gen_config=generation(self._package, decoding), input_ids=ids.tolist()
+                None,
+                session,
+                gen_config=generation(self._package, decoding),
+                input_ids=ids.tolist(),
             )
             config = request.gen_config
             async with (
@@ -181,7 +201,9 @@ class LMDeployModel(Model):
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # LMDeploy swallows a cancellation
             raise asyncio.CancelledError
-        cached = None if last is None or last.req_metrics is None else last.req_metrics.cached_tokens
+        cached = (
+            None if last is None or last.req_metrics is None else last.req_metrics.cached_tokens
+        )
         if reached:
             return tokens, "stop", cached
         failure = ended(last.status.name if last is not None else "no output")
@@ -196,7 +218,8 @@ class LMDeployModel(Model):
         if wanted > room:
             raise Unmeasured(
                 Failure.TOO_LONG,
-                f"{prompt_tokens:,} prompt and {answer_tokens:,} answer tokens are more than the engine's "
+                f"{prompt_tokens:,} prompt and {answer_tokens:,} answer tokens are more than the "
+                f"engine's "
                 f"session of {room:,}. For a longer one: --model-options session_len={wanted}",
             )
 
@@ -219,7 +242,9 @@ def library() -> Any:
     return lmdeploy
 
 
-def open_pipeline(name: str, engine: str, options: Mapping[str, Any], *, trust_remote_code: bool) -> Any:
+def open_pipeline(
+    name: str, engine: str, options: Mapping[str, Any], *, trust_remote_code: bool
+) -> Any:
     """A pipeline with the model loaded. Raises SettingsError."""
     package = library()
     config = engine_config(package, engine, options)
@@ -259,16 +284,23 @@ def engine_config(package: Any, engine: str, options: Mapping[str, Any]) -> Any:
 
 
 def generation(package: Any, decoding: Decoding) -> Any:
-    """How an answer is drawn: greedily at temperature 0. Raises Unmeasured for unknown request fields."""
+    """How an answer is drawn: greedily at temperature 0. Raises Unmeasured for unknown request
+    fields."""
     kind = package.GenerationConfig
     known = [field.name for field in fields(kind) if field.name not in OUR_FIELDS]
     given = {name: value for name, value in decoding.request.items() if name not in STOP_FIELDS}
     for name in given:
         if name not in known:
-            raise Unmeasured(Failure.REJECTED, f"lmdeploy takes no '{name}'. {did_you_mean(name, known)}")
+            raise Unmeasured(
+                Failure.REJECTED, f"lmdeploy takes no '{name}'. {did_you_mean(name, known)}"
+            )
     drawn = {}
     if decoding.temperature:
-        drawn = {"do_sample": True, "temperature": decoding.temperature, "random_seed": decoding.seed}
+        drawn = {
+            "do_sample": True,
+            "temperature": decoding.temperature,
+            "random_seed": decoding.seed,
+        }
     try:
         return kind(max_new_tokens=decoding.most_tokens, **drawn, **given)
     except (AssertionError, ValueError, TypeError) as error:

@@ -1,8 +1,9 @@
-"""A model's files, from a folder or from the hub: the small ones as data, and all of them by transformers.
+"""A model's files, from a folder or from the hub: the small ones as data, and all of them by
+transformers.
 
-Tokenizer, chat template and configuration are read without weights, and without the model's code. They tell
-which weights and code a folder holds: part of a trial's key, so that another model is asked anew. Whatever
-fails says what to type next.
+Tokenizer, chat template and configuration are read without weights, and without the model's code.
+They tell which weights and code a folder holds: part of a trial's key, so that another model is
+asked anew. Whatever fails says what to type next.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class ModelFiles:
             return path
         if self.name.startswith((".", "/", "~")) or self.name.count("/") != 1:
             raise SettingsError(
-                f"No model folder at '{path.absolute()}'. Give a folder, as hf/./my-model, or a hub name, as "
+                f"No model folder at '{path.absolute()}'. Give a folder, as hf/./my-model, or a "
+                f"hub name, as "
                 f"hf/Qwen/Qwen3-0.6B (lmdeploy/... likewise)."
             )
         return None
@@ -53,10 +55,15 @@ class ModelFiles:
         """Where its tokenizer.json is. Raises VocabularyMissing with what to do."""
         path = self.find(TOKENIZER)
         if path is None:
-            own = "auto_map" in self.json("tokenizer_config.json")  # a tokenizer that is code, as InternLM's
-            trust, warning = (", trust_remote_code=True", ", which runs its own code") if own else ("", "")
+            own = "auto_map" in self.json(
+                "tokenizer_config.json"
+            )  # a tokenizer that is code, as InternLM's
+            trust, warning = (
+                (", trust_remote_code=True", ", which runs its own code") if own else ("", "")
+            )
             raise VocabularyMissing(
-                f"No {TOKENIZER} in '{self.name}'. Copy the one it was trained with there, or make it of its "
+                f"No {TOKENIZER} in '{self.name}'. Copy the one it was trained with there, or make "
+                f"it of its "
                 f'other files{warning}: python -c "from transformers import AutoTokenizer as A; '
                 f"A.from_pretrained('{self.name}'{trust}).save_pretrained('{self.name}')\""
             )
@@ -70,10 +77,13 @@ class ModelFiles:
         try:
             return folder / file if (folder / file).is_file() else None
         except OSError as error:
-            raise SettingsError(f"'{folder / file}' cannot be looked at: {error.strerror}.") from None
+            raise SettingsError(
+                f"'{folder / file}' cannot be looked at: {error.strerror}."
+            ) from None
 
     def text(self, file: str) -> str | None:
-        """A file's text, None if the model has none. Raises SettingsError for one that is no such text."""
+        """A file's text, None if the model has none. Raises SettingsError for one that is no such
+        text."""
         path = self.find(file)
         if path is None:
             return None
@@ -87,7 +97,8 @@ class ModelFiles:
             raise SettingsError(f"'{path}' cannot be read as text: {error}") from None
 
     def json(self, file: str) -> dict[str, Any]:
-        """A JSON file's object; empty if the model has none. Raises SettingsError if it is unreadable."""
+        """A JSON file's object; empty if the model has none. Raises SettingsError if it is
+        unreadable."""
         text = self.text(file)
         if text is None:
             return {}
@@ -105,7 +116,8 @@ class ModelFiles:
         return self.number("max_position_embeddings", "n_positions")
 
     def number(self, *names: str) -> int | None:
-        """The first of some sizes that its configuration names, its text part first; None for none."""
+        """The first of some sizes that its configuration names, its text part first; None for
+        none."""
         config = self.json("config.json")
         inner = config.get("text_config")
         for part in (inner if isinstance(inner, dict) else {}, config):
@@ -124,7 +136,9 @@ class ModelFiles:
                 f"Run: pip install 'needlemap[hf]'"
             ) from None
         try:
-            return Path(hub.hf_hub_download(self.name, file, revision=self.revision, etag_timeout=10))
+            return Path(
+                hub.hf_hub_download(self.name, file, revision=self.revision, etag_timeout=10)
+            )
         except hub.errors.LocalEntryNotFoundError as error:
             reason = str(error.__cause__ or error).splitlines()[0]
         except hub.errors.EntryNotFoundError:
@@ -139,13 +153,17 @@ class ModelFiles:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64 kB of each.
+    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64 kB
+    of each.
 
-    Raises SettingsError. Whole files would take minutes; trained weights that differ at all differ there.
+    Raises SettingsError. Whole files would take minutes; trained weights that differ at all differ
+    there.
     """
     digest = hashlib.sha256()
     try:
-        for file in sorted(path for path in folder.iterdir() if path.suffix in _KINDS and path.is_file()):
+        for file in sorted(
+            path for path in folder.iterdir() if path.suffix in _KINDS and path.is_file()
+        ):
             size = file.stat().st_size
             digest.update(f"{file.name}\0{size}\0".encode(errors="surrogateescape"))
             with file.open("rb") as data:
@@ -159,11 +177,12 @@ def weights_fingerprint(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How a model is loaded. Names and values are transformers' own, but for device: 'auto' or torch's name.
+    """How a model is loaded. Names and values are transformers' own, but for device: 'auto' or
+    torch's name.
 
     device_map, max_memory, offload_folder: over several devices. quantization_config: fields of
-    transformers' configuration of that kind, as {"load_in_4bit": True}; None: as the checkpoint says.
-    trust_remote_code: run the code that comes with the model.
+    transformers' configuration of that kind, as {"load_in_4bit": True}; None: as the checkpoint
+    says. trust_remote_code: run the code that comes with the model.
     """
 
     device: str = "auto"
@@ -184,7 +203,9 @@ class Loading:
                     f"Option '{name}' needs a device map: add --model-options device_map=auto."
                 )
         if self.device != "auto" and self.device_map is not None:
-            raise SettingsError("Give 'device' for one device or 'device_map' for several, not both.")
+            raise SettingsError(
+                "Give 'device' for one device or 'device_map' for several, not both."
+            )
 
 
 def load_model(name: str, loading: Loading) -> Any:
@@ -203,7 +224,9 @@ def load_model(name: str, loading: Loading) -> Any:
         refuse_encoders(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
-        model = transformers.AutoModelForCausalLM.from_pretrained(source, config=config, **common, **given)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            source, config=config, **common, **given
+        )
         placed = loading.device_map is not None or getattr(model, "is_quantized", False)
         return (model if placed else model.to(where)).eval()
     except SettingsError:
@@ -216,7 +239,8 @@ def refuse_encoders(name: str, config: Any) -> None:
     """Raises SettingsError for a model whose decoder reads what an encoder made of another text."""
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(
-            f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the other "
+            f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the "
+            f"other "
             f"writes. needlemap asks causal (decoder-only) language models."
         )
 
@@ -225,7 +249,9 @@ def _refuse_absurd(files: ModelFiles) -> None:
     """Raises SettingsError for more layers than any model has: building them would never end."""
     layers = files.number("num_hidden_layers", "n_layer", "num_layers")
     if layers is not None and layers > _MOST_LAYERS:
-        raise SettingsError(f"The config.json of '{files.name}' names {layers:,} layers: it is no model's.")
+        raise SettingsError(
+            f"The config.json of '{files.name}' names {layers:,} layers: it is no model's."
+        )
 
 
 def _device(loading: Loading, torch: Any) -> str:
@@ -235,7 +261,9 @@ def _device(loading: Loading, torch: Any) -> str:
     return loading.device
 
 
-def _given(loading: Loading, where: str, config: Any, torch: Any, transformers: Any) -> dict[str, Any]:
+def _given(
+    loading: Loading, where: str, config: Any, torch: Any, transformers: Any
+) -> dict[str, Any]:
     """The options that go to transformers."""
     dtype, method = loading.dtype, loading.quantization_config
     if dtype == "auto" and where == "cpu" and loading.device_map is None and _halved(config, torch):
@@ -249,25 +277,30 @@ def _given(loading: Loading, where: str, config: Any, torch: Any, transformers: 
         "quantization_config": None if method is None else _quantisation(method, transformers),
     }
     if loading.device != "auto" and (method or getattr(config, "quantization_config", None)):
-        options["device_map"] = {"": where}  # quantised weights cannot be moved once they are loaded
+        options["device_map"] = {
+            "": where
+        }  # quantised weights cannot be moved once they are loaded
     return {key: value for key, value in options.items() if value is not None}
 
 
 def _by_device(memory: dict[int | str, int | str] | None) -> dict[int | str, int | str] | None:
-    """Memory by device; GPU numbers that came through JSON, where keys are texts, are numbers again."""
+    """Memory by device; GPU numbers that came through JSON, where keys are texts, are numbers
+    again."""
     if memory is None:
         return None
     return {int(key) if str(key).isdigit() else key: room for key, room in memory.items()}
 
 
 def _quantisation(fields: dict[str, Any], transformers: Any) -> Any:
-    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for a field that
-    would be ignored without a word."""
+    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for a
+    field that would be ignored without a word."""
     made = transformers.quantizers.AutoQuantizationConfig.from_dict(dict(fields))
     known = made.to_dict()
     for name in fields:
         if name not in known:
-            raise SettingsError(f"Unknown field '{name}' of quantization_config. {did_you_mean(name, known)}")
+            raise SettingsError(
+                f"Unknown field '{name}' of quantization_config. {did_you_mean(name, known)}"
+            )
     return made
 
 
@@ -278,7 +311,8 @@ def libraries() -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise SettingsError(
-            f"Model 'hf' needs {error.name or 'torch'}. Run: pip install torch (your machine's build: see "
+            f"Model 'hf' needs {error.name or 'torch'}. Run: pip install torch (your machine's "
+            f"build: see "
             f"pytorch.org), then: pip install 'needlemap[hf]'"
         ) from None
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
@@ -292,7 +326,8 @@ def position_limit(config: Any) -> int | None:
 
 
 def stop_tokens(model: Any, vocabulary: Vocabulary, eos: object) -> tuple[int, ...]:
-    """Every token that ends an answer: the generation settings', the configuration's and the tokenizer's."""
+    """Every token that ends an answer: the generation settings', the configuration's and the
+    tokenizer's."""
     found = [
         getattr(model.generation_config, "eos_token_id", None),
         getattr(model.config, "eos_token_id", None),
@@ -315,7 +350,8 @@ def _why(name: str, folder: Path | None, config: Any, error: Exception) -> str:
     said = " ".join(scrub(str(error)).split())
     if "trust_remote_code" in said:
         return (
-            f"'{name}' brings its own code, which has not been run. With --trust-remote-code it would be run "
+            f"'{name}' brings its own code, which has not been run. With --trust-remote-code it "
+            f"would be run "
             f"on this machine, with all that you may do here: read it first, and pin a model of "
             f"the hub with --model-options revision=COMMIT."
         )

@@ -1,8 +1,10 @@
-"""Any server that speaks the OpenAI wire format: OpenAI, vLLM, SGLang, LMDeploy, llama.cpp, Ollama, TGI, ...
+"""Any server that speaks the OpenAI wire format: OpenAI, vLLM, SGLang, LMDeploy, llama.cpp, Ollama,
+TGI, ...
 
-Replies are not streamed and never retried here. A trailing assistant message (an answer's first words) is
-passed on as it is; vLLM and SGLang continue it when `request` holds `{"add_generation_prompt": false,
-"continue_final_message": true}`.
+Replies are not streamed and never retried here. A trailing assistant message (an answer's first
+words) is passed on as it is; vLLM and SGLang continue it when `request` holds
+`{"add_generation_prompt":
+false, "continue_final_message": true}`.
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 class OpenAIModel(ServedModel):
     """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
 
-    base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the key.
-    system_role: 'system', 'developer', or 'user' for chat templates without one: the text then opens the
-    first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI, 'max_tokens' elsewhere,
-    and the other one as soon as the server says that it wants that.
+    base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the
+    key. system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
+    opens the first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI,
+    'max_tokens' elsewhere, and the other one as soon as the server says that it wants that.
     """
 
     host, variables = HOST, "OPENAI"
@@ -62,7 +64,9 @@ class OpenAIModel(ServedModel):
         key_env: str = KEY,
     ) -> None:
         url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
-        newer = at_home(url, HOST) and api == "chat"  # OpenAI's own completions know only the older field
+        newer = (
+            at_home(url, HOST) and api == "chat"
+        )  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
         super().__init__(name, url, key_env, "/v1")
@@ -75,10 +79,13 @@ class OpenAIModel(ServedModel):
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
         """Chat or completions; the vocabulary of OpenAI's own and of well-known open models."""
-        return Traits(options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True)
+        return Traits(
+            options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
+        )
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once; a second time if the server wants the other field for the budget. Raises Unmeasured."""
+        """Ask once; a second time if the server wants the other field for the budget. Raises
+        Unmeasured."""
         check_request(decoding.request)
         field = self.max_tokens_field
         try:
@@ -89,8 +96,8 @@ class OpenAIModel(ServedModel):
         return await self._asked_once(prompt, decoding)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, by what the server offers. Raises Unmeasured, or SettingsError
-        for a server that offers nothing."""
+        """How likely it finds a given answer, by what the server offers. Raises Unmeasured, or
+        SettingsError for a server that offers nothing."""
         last, asked = prompt.messages[-1], self._asked(prompt)
         begun = last.role == "assistant"
         if begun and self.api == "chat":
@@ -104,11 +111,14 @@ class OpenAIModel(ServedModel):
         answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, self._read)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
-            answer = replace(answer, note=f"{self.base_url} sends no log-probabilities: records lack them")
+            answer = replace(
+                answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
+            )
         return told_apart(answer, decoding)
 
     def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
-        """Whether a refusal says that the budget's field is the other one; from then on it is that one."""
+        """Whether a refusal says that the budget's field is the other one; from then on it is that
+        one."""
         if refused.failure is not Failure.REJECTED or not OTHER_FIELD.search(str(refused).lower()):
             return False
         if self._field_given or any(field in decoding.request for field in MAX_TOKENS_FIELDS):
@@ -154,14 +164,18 @@ class OpenAIModel(ServedModel):
 def spans_of(said: Sequence[Message]) -> list[Span]:
     """Messages as one text, a blank line between them."""
     return [
-        span for place, message in enumerate(said) for span in (*([_GAP] if place else []), *message.spans)
+        span
+        for place, message in enumerate(said)
+        for span in (*([_GAP] if place else []), *message.spans)
     ]
 
 
 def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
-    """The prompt's messages with the roles that the server knows. A plain text is one user message."""
+    """The prompt's messages with the roles that the server knows. A plain text is one user
+    message."""
     said = [
-        Message("user", message.spans) if message.role == TEXT else message for message in prompt.messages
+        Message("user", message.spans) if message.role == TEXT else message
+        for message in prompt.messages
     ]
     if system_role == "user" and len(said) > 1 and said[0].role == "system":
         opening = said.pop(0)
@@ -180,7 +194,9 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     text, refusal = _text(message, finish, body), _refusal(message)
     if not text and finish == "length" and isinstance(written, int) and written <= 0:
         # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
-        raise Unmeasured(Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long.")
+        raise Unmeasured(
+            Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long."
+        )
     prompt_tokens = count(usage, "prompt_tokens")
     return Answer(
         text,
@@ -212,7 +228,9 @@ def _text(message: Mapping[str, Any], finish: str | None, body: Mapping[str, Any
     for said in (content, _refusal(message)):
         if isinstance(said, str) and said:
             return said
-    if content == "" or (content is None and (finish in ("length", "content_filter") or _thinking(message))):
+    if content == "" or (
+        content is None and (finish in ("length", "content_filter") or _thinking(message))
+    ):
         return ""  # nothing said, cut off, withheld, or only thought: the model's answer
     raise faults.unreadable("The reply holds no text", str(body))
 
@@ -225,13 +243,18 @@ def _refusal(message: Mapping[str, Any]) -> str:
 
 def _thinking(message: Mapping[str, Any]) -> str | None:
     """Thinking that the server keeps apart, in each server's dialect; None where it sends none."""
-    for name in ("reasoning_content", "reasoning"):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
+    for name in (
+        "reasoning_content",
+        "reasoning",
+    ):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
         said = message.get(name)
         if isinstance(said, str) and said:
             return said
     parts = message.get("content")
     thoughts = (
-        [part.get("thinking") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+        [part.get("thinking") for part in parts if isinstance(part, dict)]
+        if isinstance(parts, list)
+        else []
     )
     return "".join(map(_flat, thoughts)) or None
 
@@ -242,7 +265,8 @@ def _flat(thought: Any) -> str:
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that it does not."""
+    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that it
+    does not."""
     found = count(usage, "completion_tokens_details", "reasoning_tokens")
     return found if found else count(usage, "reasoning_tokens") or found  # SGLang
 
@@ -261,9 +285,11 @@ def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:
 
 
 class Escaper:
-    """Prompts as JSON strings: a long text is escaped once, and every prompt is joined from slices of it.
+    """Prompts as JSON strings: a long text is escaped once, and every prompt is joined from slices
+    of it.
 
-    Escaping every prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is a copy.
+    Escaping every prompt (0.4 ms at 128k tokens) would be a sixth of what a request costs; this is
+    a copy.
     """
 
     def __init__(self) -> None:
@@ -272,7 +298,9 @@ class Escaper:
     def string(self, spans: Iterable[Span]) -> bytes:
         """The joined spans as a JSON string in UTF-8, quotation marks included."""
         spans = tuple(spans)
-        if any(map(_splits, spans)):  # half a character, in presets that cut as older tools do: U+FFFD
+        if any(
+            map(_splits, spans)
+        ):  # half a character, in presets that cut as older tools do: U+FFFD
             return to_json(b"".join([span.data for span in spans]).decode("utf-8", "replace"))
         return b'"%b"' % b"".join([self._escaped(span) for span in spans])
 
@@ -285,11 +313,12 @@ class Escaper:
 
 
 def escaped(text: TokenText) -> TokenText:
-    """A text as the inside of a JSON string, cut into the same tokens. Its ids are the unescaped text's.
+    """A text as the inside of a JSON string, cut into the same tokens. Its ids are the unescaped
+    text's.
 
     >>> escaped(TokenText(b'a"b', np.arange(2, dtype=np.int32), np.array([0, 2, 3]))).offsets.tolist()
     [0, 3, 4]
-    """
+    """  # noqa: E501
     grown = np.concatenate([[0], np.cumsum(_GROWTH[np.frombuffer(text.data, np.uint8)])])
     return TokenText(to_json(text.data)[1:-1], text.ids, text.offsets + grown[text.offsets])
 

@@ -1,7 +1,9 @@
-"""A stranger's chat template, in a process of its own: at most 5 s and 256 MB, and nothing of ours to reach.
+"""A stranger's chat template, in a process of its own: at most 5 s and 256 MB, and nothing of ours
+to reach.
 
-jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor memory.
-The process is started at the first template (0.07 s) and ends with this one; its environment holds no keys.
+jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor
+memory. The process is started at the first template (0.07 s) and ends with this one; its
+environment holds no keys.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from needlemap.errors import SettingsError
 SECONDS, MEGABYTES = 5, 256
 _LARGEST = 2**24  # characters of a rendered text
 _SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
-_KEPT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
+_KEPT = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "SYSTEMROOT",
+    "LANG",
+)
 _DAY = datetime(2024, 7, 26)  # the date that Llama 3.1's template falls back on
 
 
@@ -38,8 +48,14 @@ class Renderer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def render(self, template: str, variables: dict[str, Any]) -> str:
-        """A template's text. Raises SettingsError with what the template says, Unbounded at a limit."""
-        request = {"template": template, "variables": variables, "seconds": SECONDS, "megabytes": MEGABYTES}
+        """A template's text. Raises SettingsError with what the template says, Unbounded at a
+        limit."""
+        request = {
+            "template": template,
+            "variables": variables,
+            "seconds": SECONDS,
+            "megabytes": MEGABYTES,
+        }
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
             said = self._answer(line)
@@ -69,7 +85,11 @@ class Renderer:
                 process.wait(1)
             began = process.returncode != 1
             self.close()
-            return {"much": True} if began else {"error": "the process that renders it does not start."}
+            return (
+                {"much": True}
+                if began
+                else {"error": "the process that renders it does not start."}
+            )
         finally:
             clock.cancel()
         return said
@@ -106,7 +126,8 @@ def serve() -> None:
 
 
 def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too much memory."""
+    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too much
+    memory."""
     try:
         text = _compiled(template).render(**variables)
         if len(text) > _LARGEST:
@@ -120,12 +141,17 @@ def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
 
         with suppress(Exception):
             said = str(error)[:500]
-            return {"error": said if isinstance(error, TemplateError) else f"{type(error).__name__}: {said}"}
+            return {
+                "error": said
+                if isinstance(error, TemplateError)
+                else f"{type(error).__name__}: {said}"
+            }
         return {"error": type(error).__name__}
 
 
 def _bound(seconds: int, megabytes: int) -> None:
-    """Processor time and memory from here on; no files are written. Where the system knows such limits."""
+    """Processor time and memory from here on; no files are written. Where the system knows such
+    limits."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -1,5 +1,5 @@
-"""Servers of models: an answer made of a reply's JSON object, what a server tells of itself, and servers that
-a command starts for as long as they are asked.
+"""Servers of models: an answer made of a reply's JSON object, what a server tells of itself, and
+servers that a command starts for as long as they are asked.
 
 A command is the user's, as typed: it is
 never read from a run's folder.
@@ -20,14 +20,30 @@ from typing import IO, TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
 from needlemap.files import open_inside, open_regular
-from needlemap.http import VERSIONED, Door, WaitingDoor, bearer, check_address, custom_headers, faults, key_of
+from needlemap.http import (
+    VERSIONED,
+    Door,
+    WaitingDoor,
+    bearer,
+    check_address,
+    custom_headers,
+    faults,
+    key_of,
+)
 from needlemap.models import Answer, Model, tokens
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
     from needlemap.http import Reader
 
-RESERVED = ("model", "messages", "prompt", "system", "stream", "n")  # asking differently is another setting
+RESERVED = (
+    "model",
+    "messages",
+    "prompt",
+    "system",
+    "stream",
+    "n",
+)  # asking differently is another setting
 _KEY = "OPENAI_API_KEY"
 _TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
 PORT = "{port}"
@@ -37,7 +53,8 @@ _SAID = 600  # characters of a log that an error shows
 
 
 class ServedModel(Model):
-    """A model behind a provider's API, or behind a server that speaks as it does. Replies are not streamed.
+    """A model behind a provider's API, or behind a server that speaks as it does. Replies are not
+    streamed.
 
     host: the provider's own. variables: how the names of its variables in the environment begin.
     """
@@ -53,11 +70,13 @@ class ServedModel(Model):
 
     @property
     def base_url(self) -> str:
-        """Where it is asked; with what the address lacked as soon as the server turns out to want that."""
+        """Where it is asked; with what the address lacked as soon as the server turns out to want
+        that."""
         return self._server.base_url
 
     def headers(self, key: str) -> dict[str, str]:
-        """What goes with each request, by the names of the provider's own client. Raises SettingsError."""
+        """What goes with each request, by the names of the provider's own client. Raises
+        SettingsError."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -66,7 +85,8 @@ class ServedModel(Model):
 
 
 def understood(read: Reader, body: dict[str, Any], took_s: float) -> Answer:
-    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it took."""
+    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it
+    took."""
     try:
         return read(body, took_s)
     except Unmeasured as failure:
@@ -86,13 +106,22 @@ def spent(body: Mapping[str, Any]) -> Spent:
     sent = count(usage, "prompt_tokens")
     return Spent(
         sent_tokens(usage) if sent is None else sent,
-        next((found for name in ("completion_tokens", "output_tokens") if (found := count(usage, name))), 0),
+        next(
+            (
+                found
+                for name in ("completion_tokens", "output_tokens")
+                if (found := count(usage, name))
+            ),
+            0,
+        ),
     )
 
 
 def sent_tokens(usage: Mapping[str, Any]) -> int | None:
     """The prompt's tokens in Anthropic's report, which counts those of its cache apart."""
-    fresh, *cached = (count(usage, f"{name}input_tokens") for name in ("", "cache_read_", "cache_creation_"))
+    fresh, *cached = (
+        count(usage, f"{name}input_tokens") for name in ("", "cache_read_", "cache_creation_")
+    )
     return None if fresh is None else fresh + sum(part or 0 for part in cached)
 
 
@@ -106,21 +135,25 @@ def count(usage: Mapping[str, Any], *path: str) -> int | None:
 
 def texts_of(parts: Any, field: str = "text") -> list[str]:
     """The texts of an answer's parts; parts without one have none."""
-    return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
+    return [
+        part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)
+    ]
 
 
 def check_request(request: Mapping[str, Any]) -> None:
-    """Raises SettingsError for request fields that would change what is asked behind the record's back."""
+    """Raises SettingsError for request fields that would change what is asked behind the record's
+    back."""
     for field in RESERVED:
         if field in request:
             raise SettingsError(
-                f"Request field '{field}' cannot be set: needlemap sets it. Remove it from 'request'."
+                f"Request field '{field}' cannot be set: needlemap sets it. Remove it from "
+                f"'request'."
             )
 
 
 def context_told(base_url: str, model: str) -> int | None:
-    """Tokens of prompt and answer that a server says a model takes: in its list of models (vLLM, SGLang), or
-    of itself (llama.cpp); None where it says nothing."""
+    """Tokens of prompt and answer that a server says a model takes: in its list of models (vLLM,
+    SGLang), or of itself (llama.cpp); None where it says nothing."""
     where = base_url.rstrip("/")
     for row in _rows(_told(where, "/models")[1]):
         if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
@@ -130,13 +163,16 @@ def context_told(base_url: str, model: str) -> int | None:
 
 
 def served_model(base_url: str) -> str:
-    """The name of the first model that a server lists. Raises NeedlemapError where it lists none."""
+    """The name of the first model that a server lists. Raises NeedlemapError where it lists
+    none."""
     check_address(base_url)
     status, listed = _told(base_url.rstrip("/"), "/models")
     name = next((row.get("id") for row in _rows(listed)), None)
     if isinstance(name, str) and name:
         return name
-    raise NeedlemapError(f"{base_url} lists no model (status {status or 'none'}). Name it: openai/NAME.")
+    raise NeedlemapError(
+        f"{base_url} lists no model (status {status or 'none'}). Name it: openai/NAME."
+    )
 
 
 def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -146,7 +182,8 @@ def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
-    """A reply's status, 0 where nobody answers, and its JSON object, an empty one where it has none."""
+    """A reply's status, 0 where nobody answers, and its JSON object, an empty one where it has
+    none."""
     door, status = WaitingDoor(server, bearer(_KEY)), 0
     try:
         reply = door.ask("GET", path, b"", _TOLD_S, _TOLD_BYTES)
@@ -159,15 +196,19 @@ def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
 
 
 @contextmanager
-def started(command: str, log: Path, base_url: str | None = None, name: str = "The command") -> Iterator[str]:
+def started(
+    command: str, log: Path, base_url: str | None = None, name: str = "The command"
+) -> Iterator[str]:
     """Start a server and wait until it answers; its base URL. It ends with the block.
 
-    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url: by
-    default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it ends or does
-    not answer in time, with the end of its log.
+    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url:
+    by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it
+    ends or does not answer in time, with the end of its log.
     """
     if PORT not in command and base_url is None:
-        raise SettingsError(f"A command to start needs {PORT}, or the address that it serves: '{command}'")
+        raise SettingsError(
+            f"A command to start needs {PORT}, or the address that it serves: '{command}'"
+        )
     port = str(_free_port())
     url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
     check_address(url)
@@ -188,7 +229,11 @@ def _launched(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes
     """A process, in a group of its own. Raises SettingsError."""
     try:
         return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     except OSError as error:
         raise SettingsError(f"'{words[0]}' cannot be started: {error.strerror}.") from None

@@ -1,9 +1,10 @@
-"""One KV cache walks a run's prefix tree: it is cropped back to what two prompts share, and extended.
+"""One KV cache walks a run's prefix tree: it is cropped back to what two prompts share, and
+extended.
 
-In the plan's order each distinct token is computed once. The walk knows no framework: an `Engine` computes.
-A `WalkingModel` is a model whose prompts are walked, in this process.
-The contract, tested in tests/contract: answers equal those from an empty cache, token for token, and a
-question leaves the cache as it found it.
+In the plan's order each distinct token is computed once. The walk knows no framework: an `Engine`
+computes. A `WalkingModel` is a model whose prompts are walked, in this process. The contract,
+tested in tests/contract: answers equal those from an empty cache, token for token, and a question
+leaves the cache as it found it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ class Engine:
     check: Callable[[], None] = staticmethod(lambda: None)
 
     def extend(self, ids: Ids) -> Logits:
-        """Compute ids (at least one) behind the cache; return the last position's logits, (vocabulary,).
+        """Compute ids (at least one) behind the cache; return the last position's logits,
+        (vocabulary,).
 
-        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when none is left.
+        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when none is
+        left.
         """
         raise NotImplementedError
 
@@ -56,22 +59,23 @@ class Engine:
         return np.stack([self.extend(ids[place : place + 1]) for place in range(len(ids))])
 
     def crop(self, length_tokens: int) -> int:
-        """Keep the first length_tokens tokens of the cache exactly as they were, or fewer of them; how many.
+        """Keep the first length_tokens tokens of the cache exactly as they were, or fewer of them;
+        how many.
 
         0 always works, and frees the memory.
         """
         raise NotImplementedError
 
     def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
-        """Before the cache is cropped and extended to the next prompt: how long it is, and the lengths at
-        which prompts that are asked later part from it."""
+        """Before the cache is cropped and extended to the next prompt: how long it is, and the
+        lengths at which prompts that are asked later part from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """One question's outcome. answer: token ids without the stop token. computed, cached: prompt tokens that
-    were computed for it and that the cache already held. finish: 'stop' or 'length'. seen: on request its
-    tokens as `likelihoods` has them, the stop token too."""
+    """One question's outcome. answer: token ids without the stop token. computed, cached: prompt
+    tokens that were computed for it and that the cache already held. finish: 'stop' or 'length'.
+    seen: on request its tokens as `likelihoods` has them, the stop token too."""
 
     answer: tuple[int, ...]
     computed: int
@@ -82,8 +86,10 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A given answer's outcome. logprobs: natural log-probability of each of its tokens, given the prompt and
-    the tokens before it. greedy: whether each was the likeliest. computed, cached, seen: as for `Walked`."""
+    """A given answer's outcome. logprobs: natural log-probability of each of its tokens, given the
+    prompt and the tokens before it. greedy: whether each was the likeliest. computed, cached, seen:
+    as for
+    `Walked`."""
 
     logprobs: tuple[float, ...]
     greedy: bool
@@ -104,7 +110,8 @@ class Sampler:
         self._temperature, self._random = temperature, np.random.default_rng(seed)
 
     def draw(self, logits: Logits) -> int:
-        """A token with probability softmax(logits / temperature): the Gumbel-max trick (Gumbel 1954)."""
+        """A token with probability softmax(logits / temperature): the Gumbel-max trick (Gumbel
+        1954)."""
         noise = self._random.gumbel(size=len(logits))
         return int(np.argmax(logits.astype(np.float64) / self._temperature + noise))
 
@@ -128,14 +135,18 @@ class Walk:
     ) -> Walked:
         """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
 
-        partings: lengths in tokens at which prompts that are asked later part from this one. ended: whether
-        the answer so far is complete, besides by a stop token. seen: keep what was thought of each token.
-        Where memory runs out while the cache holds other prompts, they are dropped and it is asked again.
+        partings: lengths in tokens at which prompts that are asked later part from this one. ended:
+        whether the answer so far is complete, besides by a stop token. seen: keep what was thought
+        of each token. Where memory runs out while the cache holds other prompts, they are dropped
+        and it is asked again.
         """
-        return self._with_room(partial(self._ask, ids, max_answer_tokens, choose, ended, seen), partings)
+        return self._with_room(
+            partial(self._ask, ids, max_answer_tokens, choose, ended, seen), partings
+        )
 
     def weigh(self, ids: Ids, answer: Ids, partings: Sequence[int] = ()) -> Weighed:
-        """How likely a given answer (at least one token) to a prompt is: one pass behind the prompt."""
+        """How likely a given answer (at least one token) to a prompt is: one pass behind the
+        prompt."""
         return self._with_room(partial(self._weigh, ids, answer), partings)
 
     def drop(self) -> None:
@@ -213,14 +224,18 @@ class Walk:
 
 
 class WalkingModel(Model):
-    """A model in this process, in a thread of its own: answers come one after another, in the order asked.
+    """A model in this process, in a thread of its own: answers come one after another, in the order
+    asked.
 
-    Subclasses say what prompts and answers are in ids (`prompt_ids`, `answer_ids`), and what is `refused`.
+    Subclasses say what prompts and answers are in ids (`prompt_ids`, `answer_ids`), and what is
+    `refused`.
     """
 
     backend = ""
 
-    def __init__(self, name: str, engine: Engine, stops: Sequence[int], vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, name: str, engine: Engine, stops: Sequence[int], vocabulary: Vocabulary
+    ) -> None:
         self.name, self._vocabulary, self._answered_by = name, vocabulary, ""
         self._walk = Walk(engine, stops)
         engine.check = self._check
@@ -273,13 +288,17 @@ class WalkingModel(Model):
             seen=decoding.logprobs,
         )
         said: dict[str, Any] = {"text": stops.text(walked.answer), "finish": walked.finish}
-        answer = self._told(walked, start, "generated", completion_tokens=len(walked.answer), **said)
+        answer = self._told(
+            walked, start, "generated", completion_tokens=len(walked.answer), **said
+        )
         return told_apart(answer, decoding, opened=opened_in(prompt))
 
     def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         wanted = self.answer_ids(prompt, answer)
         if not len(wanted):
-            raise Unmeasured(Failure.MODEL, "The reference answer is empty: there is nothing to weigh.")
+            raise Unmeasured(
+                Failure.MODEL, "The reference answer is empty: there is nothing to weigh."
+            )
         start, ids = self._begin(prompt, decoding, len(wanted))
         weighed = self._walk.weigh(ids, wanted, prompt.partings)
         forced = Forced(weighed.logprobs, weighed.greedy)
@@ -310,7 +329,9 @@ class WalkingModel(Model):
             raise Unmeasured(Failure.MODEL, "The run ended before the answer.")
         if perf_counter() > self._until:
             late = faults.timed_out(self._timeout_s)
-            raise Unmeasured(Failure.TIMED_OUT, str(late))  # not transient: it would be as late again
+            raise Unmeasured(
+                Failure.TIMED_OUT, str(late)
+            )  # not transient: it would be as late again
 
 
 def shared_prefix(left: Ids, right: Ids) -> int:
@@ -325,7 +346,8 @@ def shared_prefix(left: Ids, right: Ids) -> int:
 
 
 def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
-    """Natural log-probability of each token under its row of logits, (tokens, vocabulary): log softmax.
+    """Natural log-probability of each token under its row of logits, (tokens, vocabulary): log
+    softmax.
 
     >>> logprobs(np.zeros((2, 4), np.float32), np.array([0, 3], np.int32)).round(4).tolist()
     [-1.3863, -1.3863]
@@ -337,7 +359,8 @@ def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
 
 
 def likelihoods(rows: Logits, tokens: Ids) -> list[Seen]:
-    """Each token and the likeliest other one under its row of logits, (tokens, vocabulary), in nats.
+    """Each token and the likeliest other one under its row of logits, (tokens, vocabulary), in
+    nats.
 
     >>> seen = likelihoods(np.eye(3, dtype=np.float32)[:2], np.array([0, 2]))
     >>> [(token, other) for token, _, other, _ in seen]

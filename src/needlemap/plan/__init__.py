@@ -1,16 +1,21 @@
-"""The plan of a run: the prefix tree of its prompts, the walk that computes each token once, and its lanes.
+"""The plan of a run: the prefix tree of its prompts, the walk that computes each token once, and
+its lanes.
 
-Prompts are compared by their spans, so that two prompts of 100,000 tokens cost a few microseconds, and by
-token ids where the spans part. Sorted by token ids, prompts are a depth-first walk of their tree: a single
-cache, cropped and extended, then computes as many tokens as the tree has nodes, the least there is.
+Prompts are compared by their spans, so that two prompts of 100,000 tokens cost a few microseconds,
+and by token ids where the spans part. Sorted by token ids, prompts are a depth-first walk of their
+tree: a single cache, cropped and extended, then computes as many tokens as the tree has nodes, the
+least there is.
 
 Some caches must be told where prompts part. Recurrent models keep a copy of their state there
-(`with_partings`). Providers want breakpoints: a prompt marks the end of what it shares with the one before
-(to be read) and with the one behind (to be written for it). They keep nothing shorter than a least length.
+(`with_partings`). Providers want breakpoints: a prompt marks the end of what it shares with the one
+before
+(to be read) and with the one behind (to be written for it). They keep nothing shorter than a least
+length.
 
-A run is in that order where its mode shares prefixes. Where a limit may cut it short, it is walked length
-by length, so that what was asked is a map. A walk is cut into lanes, contiguous pieces, one per concurrent
-request or replica, so that sharing survives: the first prompt of a lane is computed whole.
+A run is in that order where its mode shares prefixes. Where a limit may cut it short, it is walked
+length by length, so that what was asked is a map. A walk is cut into lanes, contiguous pieces, one
+per concurrent request or replica, so that sharing survives: the first prompt of a lane is computed
+whole.
 """
 
 from __future__ import annotations
@@ -36,7 +41,8 @@ T = TypeVar("T")
 
 
 def parting(left: Prompt, right: Prompt) -> tuple[int, int]:
-    """Tokens two prompts begin with in common, and -1, 0 or 1 as left sorts before, as or behind right."""
+    """Tokens two prompts begin with in common, and -1, 0 or 1 as left sorts before, as or behind
+    right."""
     ours, theirs = _Reader(left), _Reader(right)
     shared = 0
     while True:
@@ -65,7 +71,8 @@ def walk_order(prompts: Sequence[Prompt]) -> list[int]:
 
 
 def reused(prompts: Iterable[Prompt]) -> list[int]:
-    """For each prompt, asked in this order, the tokens it shares with the one before; 0 for the first."""
+    """For each prompt, asked in this order, the tokens it shares with the one before; 0 for the
+    first."""
     listed = list(prompts)
     return [0, *(shared_tokens(left, right) for left, right in pairwise(listed))][: len(listed)]
 
@@ -100,7 +107,10 @@ def with_breakpoints(walk: Sequence[Prompt], least_tokens: int = LEAST_TOKENS) -
     shared = [*reused(walk), 0]
     return [
         broken(
-            prompt, sorted({point for point in (shared[place], shared[place + 1]) if point >= least_tokens})
+            prompt,
+            sorted(
+                {point for point in (shared[place], shared[place + 1]) if point >= least_tokens}
+            ),
         )
         for place, prompt in enumerate(walk)
     ]
@@ -113,8 +123,9 @@ def with_partings(walk: Sequence[Prompt]) -> list[Prompt]:
 
 
 def partings(shared: Sequence[int]) -> list[tuple[int, ...]]:
-    """For prompts that share so many tokens with the one before: the lengths, ascending, at which later ones
-    part from each. What any later one shares is the least that was shared on the way to it.
+    """For prompts that share so many tokens with the one before: the lengths, ascending, at which
+    later ones part from each. What any later one shares is the least that was shared on the way to
+    it.
 
     >>> partings([0, 5, 3, 4, 0])
     [(3, 5), (3,), (4,), (), ()]
@@ -138,7 +149,9 @@ def broken(prompt: Prompt, points: Sequence[int]) -> Prompt:
     edges: list[int] = []  # how many pieces stand before each of the message's own spans
     for span in prompt.messages[number].spans:
         edges.append(len(spans))
-        for piece in _split(span, [point - start for point in points if start < point < start + len(span)]):
+        for piece in _split(
+            span, [point - start for point in points if start < point < start + len(span)]
+        ):
             start += len(piece)
             if start in points:
                 breaks.append(len(spans))
@@ -164,17 +177,22 @@ def _split(span: Span, points: Sequence[int]) -> list[Span]:
 
 
 def ordered(trials: Iterable[Trial], mode: str, side: Side = None) -> list[Trial]:
-    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the grid. Those that
-    serve each other (see `Traits.side`) are walked together."""
+    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the grid.
+    Those that serve each other (see `Traits.side`) are walked together."""
     listed = list(trials)
     if mode not in WALKED:
         return listed
     walk = [listed[place] for place in walk_order([trial.prompt for trial in listed])]
-    return walk if side is None else sorted(walk, key=lambda trial: side(trial.prompt.asked_tokens) or 0)
+    return (
+        walk
+        if side is None
+        else sorted(walk, key=lambda trial: side(trial.prompt.asked_tokens) or 0)
+    )
 
 
 def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
-    """Ordered trials length by length, the shortest first, each at all its depths, repeat after repeat."""
+    """Ordered trials length by length, the shortest first, each at all its depths, repeat after
+    repeat."""
     found: dict[int, list[Trial]] = {}
     for trial in sorted(walk, key=lambda trial: (trial.cell.length_tokens, trial.repeat)):
         found.setdefault(trial.cell.length_tokens, []).append(trial)
@@ -182,8 +200,8 @@ def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
 
 
 def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
-    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none are, or
-    where the model's cache does not serve it (see `Traits.side`)."""
+    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none
+    are, or where the model's cache does not serve it (see `Traits.side`)."""
     if mode == ALONE:
         return [0] * len(walk)
     common = in_common(walk)
@@ -195,17 +213,23 @@ def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
 
 
 def in_common(walk: Sequence[Trial]) -> list[int]:
-    """For each of the ordered trials the tokens its prompt begins with in common with the one before.
+    """For each of the ordered trials the tokens its prompt begins with in common with the one
+    before.
 
     Never more than it has: spans apart may count a token more than joined.
     """
     prompts = [trial.prompt for trial in walk]
-    return [min(tokens, prompt.asked_tokens) for tokens, prompt in zip(reused(prompts), prompts, strict=True)]
+    return [
+        min(tokens, prompt.asked_tokens)
+        for tokens, prompt in zip(reused(prompts), prompts, strict=True)
+    ]
 
 
-def laned(walk: Sequence[Trial], mode: str, count: int, side: Side = None) -> tuple[list[Trial], Lanes]:
-    """Ordered trials that know what they share with the one before them in their lane, and the lanes: at most
-    `count`; where nothing is shared, of about equally many tokens."""
+def laned(
+    walk: Sequence[Trial], mode: str, count: int, side: Side = None
+) -> tuple[list[Trial], Lanes]:
+    """Ordered trials that know what they share with the one before them in their lane, and the
+    lanes: at most `count`; where nothing is shared, of about equally many tokens."""
     common = shared(walk, mode, side)
     lanes = make_lanes([trial.prompt.asked_tokens for trial in walk], common, count)
     if mode == ALONE:
@@ -218,7 +242,8 @@ def laned(walk: Sequence[Trial], mode: str, count: int, side: Side = None) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A walk cut into pieces. bounds: (start, stop) of each lane in the walk; tokens: what each computes.
+    """A walk cut into pieces. bounds: (start, stop) of each lane in the walk; tokens: what each
+    computes.
 
     loss: tokens computed more than by one lane alone.
     """
@@ -241,7 +266,8 @@ def speed_up(sizes: Sequence[int], shared: Sequence[int], lanes: Lanes) -> float
 
 
 def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float) -> int:
-    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all to itself."""
+    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all to
+    itself."""
     low, high = 1, max(1, count)
     if speed_up(sizes, shared, make_lanes(sizes, shared, high)) >= share * high:
         return high
@@ -257,8 +283,8 @@ def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float
 def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes:
     """At most `count` lanes with the least possible longest one.
 
-    sizes: tokens of each prompt in the order of the walk; shared: tokens each has in common with the one
-    before. Found by bisecting the longest lane's tokens and filling lanes greedily.
+    sizes: tokens of each prompt in the order of the walk; shared: tokens each has in common with
+    the one before. Found by bisecting the longest lane's tokens and filling lanes greedily.
     """
     if not sizes:
         return Lanes((), (), 0)
@@ -273,7 +299,8 @@ def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes
     starts = _filled(sizes, shared, low)
     bounds = tuple(zip(starts, [*starts[1:], len(sizes)], strict=True))
     tokens = tuple(
-        sizes[start] + sum(sizes[i] - shared[i] for i in range(start + 1, stop)) for start, stop in bounds
+        sizes[start] + sum(sizes[i] - shared[i] for i in range(start + 1, stop))
+        for start, stop in bounds
     )
     return Lanes(bounds, tokens, sum(shared[start] for start in starts))
 
@@ -290,10 +317,11 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]
 
 
 class LaneQueue(Generic[T]):
-    """The items of one or more walks, each cut into lanes; a walk begins when all of the one before is out.
+    """The items of one or more walks, each cut into lanes; a walk begins when all of the one before
+    is out.
 
-    A lane that is done takes over the later half of the longest one left: both halves stay contiguous, and no
-    worker waits.
+    A lane that is done takes over the later half of the longest one left: both halves stay
+    contiguous, and no worker waits.
     """
 
     def __init__(self, *walks: tuple[Sequence[T], Lanes], most: int = 0) -> None:
@@ -316,7 +344,8 @@ class LaneQueue(Generic[T]):
         return None
 
     def _padded(self, lanes: Lanes) -> list[list[int]]:
-        """What is left of each lane: at first all; nothing of lanes that a short walk does not have."""
+        """What is left of each lane: at first all; nothing of lanes that a short walk does not
+        have."""
         bounds = [list(each) for each in lanes.bounds]
         return bounds + [[0, 0] for _ in range(self._width - len(bounds))]
 

@@ -1,22 +1,24 @@
 """Choosing needle positions that pierce every depth bin at the least cost: a weighted set cover.
 
-A first cover comes from a sweep over the lengths, longest first: bins without a position get one, placed so
-that positions stay evenly spread however far the lengths shrink. Then it is improved: a few neighbouring
-chains are torn out and the hole is filled anew. A chain is a position and the longest length asked along
-it; it pierces one bin of each length up to that. Holes are filled greedily, by least cost per token that
-the newly pierced cells would cost alone, which is blurred now and then so that other covers are found; what
-is then needless is cut off. A worse cover is dropped (large neighbourhood search: Shaw 1998, doi
-10.1007/3-540-49481-2_30).
+A first cover comes from a sweep over the lengths, longest first: bins without a position get one,
+placed so that positions stay evenly spread however far the lengths shrink. Then it is improved: a
+few neighbouring chains are torn out and the hole is filled anew. A chain is a position and the
+longest length asked along it; it pierces one bin of each length up to that. Holes are filled
+greedily, by least cost per token that the newly pierced cells would cost alone, which is blurred
+now and then so that other covers are found; what is then needless is cut off. A worse cover is
+dropped (large neighbourhood search:
+Shaw 1998, doi 10.1007/3-540-49481-2_30).
 
-Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids from 1k to 128k:
-8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.8 for 35 x
-35, where linear programming proves that no cover saves more than 18.7.
+Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids from 1k
+to 128k:
+8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.8
+for 35 x 35, where linear programming proves that no cover saves more than 18.7.
 
 Modes say which cells a haystack is asked for, and where in it their first needle goes.
 
-'exact', 'single' and 'cold': every cell at its own depth (no position is set here). 'bins': a position
-inside each cell's depth bin, shared by many lengths. 'lattice': absolute positions, every length asked
-along each, so that a cell's depth is what the position comes to at that length.
+'exact', 'single' and 'cold': every cell at its own depth (no position is set here). 'bins': a
+position inside each cell's depth bin, shared by many lengths. 'lattice': absolute positions, every
+length asked along each, so that a cell's depth is what the position comes to at that length.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.grid import Cell, Grid
-from needlemap.plan.bins import Bins, Ints, bin_columns, bin_edges, chain_tokens, legal_positions, make_bins
+from needlemap.plan.bins import (
+    Bins,
+    Ints,
+    bin_columns,
+    bin_edges,
+    chain_tokens,
+    legal_positions,
+    make_bins,
+)
 from needlemap.text.tokens import Cuts
 
 _TORN = (3, 12)  # chains a round
@@ -38,18 +48,26 @@ _BLURS = (0.0, 0.1, 0.3)
 Chains = dict[int, int]  # candidate -> its longest length, as a row
 _SWEEPS = 20
 _GAPS = (0.5, 0.7)  # a new position lies this share of a bin from its neighbour
-_ROUNDS, _MOST_ROUNDS = 1000, 6000  # of improvement, and one more for every second cell: a second for 35 x 35
-WALKED = ("exact", "bins", "lattice")  # modes whose prompts are asked as a walk of their prefix tree
+_ROUNDS, _MOST_ROUNDS = (
+    1000,
+    6000,
+)  # of improvement, and one more for every second cell: a second for 35 x 35
+WALKED = (
+    "exact",
+    "bins",
+    "lattice",
+)  # modes whose prompts are asked as a walk of their prefix tree
 ALONE = "cold"  # the mode whose prompts share nothing
 _SLACK = 3  # tokens by which a haystack's final size may differ from the first guess
 
 
 @dataclass(frozen=True, slots=True)
 class Pierced:
-    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by row; the
-    number `none` stands for no cell.
+    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by row;
+    the number `none` stands for no cell.
 
-    bins: (candidates, lengths) cells. cost: (candidates, lengths) tokens of a chain up to that length. alone:
+    bins: (candidates, lengths) cells. cost: (candidates, lengths) tokens of a chain up to that
+    length. alone:
     (cells + 1,) tokens that a cell would cost alone. low, high: (cells,) accepted positions.
     """
 
@@ -71,7 +89,14 @@ class Pierced:
         cost = np.maximum(bins.sizes[None, :] - candidates[:, None], 1).astype(float)
         alone = np.append(np.maximum(bins.sizes[:, None] - legal, 1).ravel(), 0).astype(float)
         return cls(
-            candidates, cells, cost, alone, bins.low.ravel(), bins.high.ravel(), bins.sizes, rows * depths
+            candidates,
+            cells,
+            cost,
+            alone,
+            bins.low.ravel(),
+            bins.high.ravel(),
+            bins.sizes,
+            rows * depths,
         )
 
     def further(self, top: int) -> NDArray[np.float64]:
@@ -82,7 +107,9 @@ class Pierced:
     def within(self, cells: Ints) -> tuple[int, int]:
         """The range of candidates that may pierce one of some cells."""
         start = np.searchsorted(self.candidates, self.low[cells].min())
-        return int(start), int(np.searchsorted(self.candidates, self.high[cells].max(), side="right"))
+        return int(start), int(
+            np.searchsorted(self.candidates, self.high[cells].max(), side="right")
+        )
 
 
 @dataclass(slots=True)
@@ -125,11 +152,13 @@ class Cover:
         return holes
 
     def fill(self, holes: Ints, start: int, stop: int, random: Random) -> None:
-        """Pierce cells by candidates start to stop: the cheapest per token of the cells' own cost, again and
-        again. A cell without a legal cut inside its bin stays as it is."""
+        """Pierce cells by candidates start to stop: the cheapest per token of the cells' own cost,
+        again and again. A cell without a legal cut inside its bin stays as it is."""
         blur = random.choice(_BLURS)
         weight = np.zeros(self.pierced.none + 1)
-        weight[holes] = self.pierced.alone[holes] * [1 + blur * random.random() for _ in range(len(holes))]
+        weight[holes] = self.pierced.alone[holes] * [
+            1 + blur * random.random() for _ in range(len(holes))
+        ]
         cells = self.pierced.bins[start:stop]
         useful = np.flatnonzero(weight[cells].any(axis=1))
         cells, cost = cells[useful], self.pierced.cost[start:stop][useful]
@@ -144,7 +173,8 @@ class Cover:
             cost[line] = self.pierced.further(self.chains[place])
 
     def prune(self, places: Iterable[int]) -> None:
-        """Shorten chains, dearest first, to the last length that only they pierce; drop the needless."""
+        """Shorten chains, dearest first, to the last length that only they pierce; drop the
+        needless."""
         cost, bins, none = self.pierced.cost, self.pierced.bins, self.pierced.none
         for place in sorted(places, key=lambda place: (-cost[place, self.chains[place]], place)):
             top, cells = self.chains.pop(place), bins[place]
@@ -165,12 +195,15 @@ class Cover:
         """Each cell's position: that of the deepest chain that pierces it, else the one before."""
         flat = np.append(before.ravel(), 0)
         for place in sorted(self.chains):
-            flat[self.pierced.bins[place, : self.chains[place] + 1]] = self.pierced.candidates[place]
+            flat[self.pierced.bins[place, : self.chains[place] + 1]] = self.pierced.candidates[
+                place
+            ]
         return flat[:-1].reshape(before.shape)
 
 
 def improved(pierced: Pierced, chosen: Ints, rounds: int, random: Random) -> Ints:
-    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a legal cut."""
+    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a legal
+    cut."""
     best = Cover.of(pierced, chosen)
     best.prune(list(best.chains))
     for _ in range(rounds if best.chains else 0):
@@ -197,7 +230,8 @@ def _round(best: Cover, random: Random) -> Cover:
 
 
 def positions(bins: Bins, cuts: Cuts) -> Ints:
-    """A needle position for every cell, (lengths, depths), inside its bin wherever that has a legal cut."""
+    """A needle position for every cell, (lengths, depths), inside its bin wherever that has a legal
+    cut."""
     random = Random(0)
     legal = legal_positions(bins, cuts)
     swept = [_swept(bins, cuts, legal, random) for _ in range(_SWEEPS)]
@@ -207,7 +241,8 @@ def positions(bins: Bins, cuts: Cuts) -> Ints:
 
 
 def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
-    """One sweep. Its gap is drawn afresh for every position, on one side of the hole or the other."""
+    """One sweep. Its gap is drawn afresh for every position, on one side of the hole or the
+    other."""
     gap, from_below = random.uniform(*_GAPS), random.random() < 0.5
     known: list[int] = []
     chosen = np.empty_like(legal)
@@ -239,7 +274,8 @@ def places(
 ) -> list[tuple[Cell, int | None]]:
     """Cells with the haystack position of their first needle, None where the depth alone decides.
 
-    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share; None: half a step.
+    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share; None:
+    half a step.
     """
     if mode == "lattice":
         return _lattice(grid, sizes, cuts)
@@ -272,10 +308,11 @@ def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
 
 
 def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, int | None]]:
-    """Positions at the grid's depths of its longest haystack, each asked at every length that reaches it.
+    """Positions at the grid's depths of its longest haystack, each asked at every length that
+    reaches it.
 
-    A cell's depth is what its point comes to before it moves back to a sentence end, so that repeats with
-    other documents fall into the same cells.
+    A cell's depth is what its point comes to before it moves back to a sentence end, so that
+    repeats with other documents fall into the same cells.
     """
     longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
     points = sorted({int(depth * longest) for depth in grid.depths})
@@ -283,5 +320,6 @@ def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, i
         (Cell(length, point / size if point else 0.0), cuts.place(point, longest))
         for length, size in zip(grid.lengths, sizes, strict=True)
         for point in points
-        if not point or point <= size - _SLACK  # 0 always: a length without room is an error, not left out
+        if not point
+        or point <= size - _SLACK  # 0 always: a length without room is an error, not left out
     ]

@@ -1,4 +1,5 @@
-"""What a run would ask and cost, before any call: of one family each mode, of several each family and all."""
+"""What a run would ask and cost, before any call: of one family each mode, of several each family
+and all."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ _SUMMED = (
 
 @dataclass(frozen=True, slots=True)
 class Reckoned:
-    """A plan. rows: what each mode comes to, or where there are several families each of them. total: all
-    families, one behind the other. told: what a user should know of the settings. bound: haystack tokens that
-    no choice of depths can go below; None for prompts that exist already, and for several families. first:
+    """A plan. rows: what each mode comes to, or where there are several families each of them.
+    total: all families, one behind the other. told: what a user should know of the settings. bound:
+    haystack tokens that no choice of depths can go below; None for prompts that exist already, and
+    for several families. first:
     the first family's prompts.
     """
 
@@ -45,8 +47,15 @@ class Reckoned:
         first = self.chosen.first
         notes = [*self.told, *self.fed_notes(), *self.notes()]
         if self.total is None:
-            head: dict[str, Any] = {"model": first.model, "mode": first.mode, "repeats": first.repeats}
-            modes = [{**asdict(row), "factor": row.factor, "gain": row.gain} for row in self.rows.values()]
+            head: dict[str, Any] = {
+                "model": first.model,
+                "mode": first.mode,
+                "repeats": first.repeats,
+            }
+            modes = [
+                {**asdict(row), "factor": row.factor, "gain": row.gain}
+                for row in self.rows.values()
+            ]
             rest = {"bins_lower_bound": self.bound, "prices": price_source(first), "modes": modes}
             return {**head, **rest, "notes": notes}
         head = {"suite": self.chosen.suite, "model": first.model, "mode": first.mode}
@@ -62,7 +71,10 @@ class Reckoned:
 
     def fed_notes(self) -> list[str]:
         """Whose tokens a plan counts, where that is not who lengths are of."""
-        said = f"lengths are tokens of {self.first.tokenizer.name}; those of the plan are the model's own"
+        said = (
+            f"lengths are tokens of {self.first.tokenizer.name}; those of the plan are the model's "
+            f"own"
+        )
         return [said] if self.first.tokens_fed is not None else []
 
     def notes(self) -> list[str]:
@@ -70,10 +82,13 @@ class Reckoned:
         settings, row, notes = self.chosen.first, self.total, list[str]()
         if row is None:
             row = self.own
-            notes += [] if settings.mode in self.rows else ["Mode cold computes all that single asks."]
+            notes += (
+                [] if settings.mode in self.rows else ["Mode cold computes all that single asks."]
+            )
         if self.bound is not None:
             notes.append(
-                f"However depths are chosen inside their bins, {short(self.bound)} haystack tokens must be "
+                f"However depths are chosen inside their bins, {short(self.bound)} haystack tokens "
+                f"must be "
                 f"computed; bins comes to {short(self.rows['bins'].computed)} tokens in all."
             )
         notes.append(_caching_note(row, self.terms))
@@ -83,7 +98,11 @@ class Reckoned:
             source = price_source(settings)
             notes.append(f"dollars: at most, every answer using {most}; prices: {source}")
         notes += _judge_notes(row)
-        if row.held_tokens is not None and row.held_tokens < 0.9 * row.cached and self.total is None:
+        if (
+            row.held_tokens is not None
+            and row.held_tokens < 0.9 * row.cached
+            and self.total is None
+        ):
             notes.append(
                 f"warning: a cache of {short(self.terms.cache_tokens or 0)} tokens serves "
                 f"{short(row.held_tokens)} of the {short(row.cached)} that could be shared. "
@@ -101,8 +120,8 @@ def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
 
 
 def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
-    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing can be reckoned
-    with."""
+    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing can be
+    reckoned with."""
     terms.check()
     rows: dict[str, Summary] = {}
     told = [chosen.told] if chosen.told else []
@@ -120,11 +139,15 @@ def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
     return Reckoned(chosen, terms, rows, total, tuple(told), bound, first)
 
 
-def _by_mode(single: Experiment, settings: Settings, terms: Terms) -> tuple[dict[str, Summary], int | None]:
+def _by_mode(
+    single: Experiment, settings: Settings, terms: Terms
+) -> tuple[dict[str, Summary], int | None]:
     """A row a mode, and the bound."""
     found, bound = yardstick(single, terms), None
     rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
-    lattice = ("lattice",) if settings.mode == "lattice" else ()  # other cells than the grid's: only if asked
+    lattice = (
+        ("lattice",) if settings.mode == "lattice" else ()
+    )  # other cells than the grid's: only if asked
     for mode in () if single.ready else ("bins", *lattice):
         experiment = prepare(_in_mode(settings, mode))
         rows[mode] = _summary(experiment, terms, found)
@@ -156,7 +179,8 @@ def _lacking(experiment: Experiment) -> list[str]:
         return []
     backend = experiment.settings.backend
     return [
-        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not installed here. "
+        f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not "
+        f"installed here. "
         f"There, run: pip install 'needlemap[{backend}]'"
     ]
 
@@ -164,7 +188,9 @@ def _lacking(experiment: Experiment) -> list[str]:
 def yardstick(experiment: Experiment, terms: Terms) -> float:
     """What a server with prefix caching finds of the plain grid's tokens, asked in any order."""
     own = experiment.settings.mode in PLAIN
-    plain = _as_mode(experiment, "single") if own else prepare(_in_mode(experiment.settings, "single"))
+    plain = (
+        _as_mode(experiment, "single") if own else prepare(_in_mode(experiment.settings, "single"))
+    )
     walked = Walked.of(plain, terms.workers or plain.workers)
     return any_order(walked, terms.cache_tokens, terms.cache_block)
 
@@ -184,7 +210,8 @@ def _in_mode(settings: Settings, mode: str) -> Settings:
 
 
 def _bound(experiment: Experiment) -> int:
-    """Haystack tokens that no choice of positions inside the depth bins can go below, over all repeats."""
+    """Haystack tokens that no choice of positions inside the depth bins can go below, over all
+    repeats."""
     grid, total = experiment.grid, 0
     edges = bin_edges(grid.depths, experiment.tolerance)
     sized: dict[int, dict[int, int]] = defaultdict(dict)
@@ -207,7 +234,9 @@ def sum_of(rows: Sequence[Summary]) -> Summary:
     """Families one behind the other, each with all lanes. useful: what each of them could use."""
     sums: dict[str, Any] = {name: summed(getattr(row, name) for row in rows) for name in _SUMMED}
     computed = [row.computed / max(1, row.lanes) for row in rows]
-    idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(1.0, sum(computed))
+    idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(
+        1.0, sum(computed)
+    )
     alone = [row.computed - row.cut_loss for row in rows]
     longest = sum(each / row.speed_up for row, each in zip(rows, alone, strict=True))
     return replace(
@@ -225,11 +254,15 @@ def _cut_note(row: Summary) -> str:
     """What cutting into lanes costs."""
     worth = row.speed_up / row.lanes
     said = (
-        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} idle; "
+        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} "
+        f"idle; "
         f"{row.speed_up:.1f} times as fast as one"
     )
     if worth < WORTH:
-        said += f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling.md)"
+        said += (
+            f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling."
+            f"md)"
+        )
     return said
 
 
@@ -239,7 +272,8 @@ def _caching_note(row: Summary, terms: Terms) -> str:
     if terms.cache_tokens:
         how = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
     return (
-        f"times fewer: than without a cache. beside caching: than a server with prefix caching {how}, which "
+        f"times fewer: than without a cache. beside caching: than a server with prefix caching "
+        f"{how}, which "
         f"finds {row.any_order:.0%} of the plain grid cached."
     )
 
@@ -247,5 +281,10 @@ def _caching_note(row: Summary, terms: Terms) -> str:
 def _judge_notes(row: Summary) -> list[str]:
     """What a judge costs beside the model; nothing where none is asked, or it is free."""
     if row.usd_judge is None:
-        return ["judge: its price is not known. Give --scorer-options 'prices={input: USD, output: USD}'"]
-    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(row.usd_judge)
+        return [
+            "judge: its price is not known. Give --scorer-options 'prices={input: USD, output: "
+            "USD}'"
+        ]
+    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(
+        row.usd_judge
+    )

@@ -1,9 +1,9 @@
 """What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody.
 
-Operations are those of the prefill, by the model's shape. A server's prefix cache is simulated: a prompt
-reuses the leading blocks that are still there. The least recently used block goes first, and of one prompt
-the last, since without those before it it is of no use. That is how vLLM, SGLang, LMDeploy and the
-providers' prompt caches work, up to their details.
+Operations are those of the prefill, by the model's shape. A server's prefix cache is simulated: a
+prompt reuses the leading blocks that are still there. The least recently used block goes first, and
+of one prompt the last, since without those before it it is of no use. That is how vLLM, SGLang,
+LMDeploy and the providers' prompt caches work, up to their details.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from needlemap.errors import SettingsError
-from needlemap.plan import Lanes, in_common, make_lanes, ordered, shared, speed_up, useful, walk_order
+from needlemap.plan import (
+    Lanes,
+    in_common,
+    make_lanes,
+    ordered,
+    shared,
+    speed_up,
+    useful,
+    walk_order,
+)
 from needlemap.settings.prices import Prices, summed
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
@@ -26,8 +35,8 @@ _MOST = 10**9  # of any size in a model's configuration
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A decoder's size. weights: parameters of all layers, without embeddings. width: query heads times head
-    size, what attention multiplies with each token of the context."""
+    """A decoder's size. weights: parameters of all layers, without embeddings. width: query heads
+    times head size, what attention multiplies with each token of the context."""
 
     layers: int
     width: int
@@ -45,11 +54,18 @@ class Shape:
             inner = _size(config.get("intermediate_size") or 4 * hidden)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise SettingsError(
-                f"'{path}' is no model configuration that can be read: {str(error)[:200] or error!r}."
+                f"'{path}' is no model configuration that can be read: "
+                f"{str(error)[:200] or error!r}."
             ) from error
-        gates = 3 if str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh") else 2
+        gates = (
+            3
+            if str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh")
+            else 2
+        )
         return cls(
-            layers, heads * size, layers * hidden * (2 * heads * size + 2 * pairs * size + gates * inner)
+            layers,
+            heads * size,
+            layers * hidden * (2 * heads * size + 2 * pairs * size + gates * inner),
         )
 
 
@@ -62,9 +78,9 @@ def _size(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a plan is reckoned with. workers: lanes. tokens_per_second: prefill speed of one worker, of short
-    prompts if there is a shape: what attention adds to long ones is then reckoned too. cache_tokens: a
-    server's cache; cache_block: its block size."""
+    """What a plan is reckoned with. workers: lanes. tokens_per_second: prefill speed of one worker,
+    of short prompts if there is a shape: what attention adds to long ones is then reckoned too.
+    cache_tokens: a server's cache; cache_block: its block size."""
 
     workers: int | None = None
     tokens_per_second: float | None = None
@@ -82,8 +98,8 @@ class Terms:
 def prefill_flops(shape: Shape, pieces: Iterable[tuple[int, int]]) -> float:
     """Operations to compute tokens start..stop of prompts, for each (start, stop).
 
-    2 per weight and token, and 4 * layers * width per token and token before it (Kaplan et al. 2020, arXiv
-    2001.08361, table 1).
+    2 per weight and token, and 4 * layers * width per token and token before it (Kaplan et al.
+    2020, arXiv 2001.08361, table 1).
     """
     tokens, pairs = 0, 0
     for start, stop in pieces:
@@ -132,13 +148,16 @@ def cached_tokens(
 
 
 WORTH = 0.9
-_LEAST_CACHED, _CACHED_STEP = 1024, 128  # what providers sell as cached: in steps, from a least length on
+_LEAST_CACHED, _CACHED_STEP = (
+    1024,
+    128,
+)  # what providers sell as cached: in steps, from a least length on
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and what each
-    shares with the one before; and the lanes that the order is cut into."""
+    """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and what
+    each shares with the one before; and the lanes that the order is cut into."""
 
     experiment: Experiment
     walk: tuple[Trial, ...]
@@ -158,15 +177,16 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that it holds.
+    """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that it
+    holds.
 
-    usd: dollars without and with the provider's price for cached tokens, every answer using its whole budget;
-    None when no price is known. usd_judge: what a judge costs on top, at most; 0 without one.
-    flops, seconds: None when the shape or the speed was not given.
-    speed_up: how many times faster the lanes are than one, by tokens. useful: how many of them would be worth
-    `WORTH` of themselves.
-    held_tokens: what a server's cache of the given capacity would serve; None when not given.
-    any_order: the yardstick, what a server with prefix caching finds anyway (see `any_order`).
+    usd: dollars without and with the provider's price for cached tokens, every answer using its
+    whole budget; None when no price is known. usd_judge: what a judge costs on top, at most; 0
+    without one. flops, seconds: None when the shape or the speed was not given. speed_up: how many
+    times faster the lanes are than one, by tokens. useful: how many of them would be worth `WORTH`
+    of themselves. held_tokens: what a server's cache of the given capacity would serve; None when
+    not given. any_order: the yardstick, what a server with prefix caching finds anyway (see
+    `any_order`).
     """
 
     mode: str
@@ -195,8 +215,8 @@ class Summary:
 
     @property
     def gain(self) -> float:
-        """Times fewer tokens than a server with prefix caching computes of the plain grid in any order; where
-        its cache is bounded, so is this mode's."""
+        """Times fewer tokens than a server with prefix caching computes of the plain grid in any
+        order; where its cache is bounded, so is this mode's."""
         computed = self.computed if self.held_tokens is None else self.asked - self.held_tokens
         return self.asked / computed * (1 - self.any_order) if computed else 1.0
 
@@ -224,15 +244,21 @@ def summarise(walked: Walked, terms: Terms = Terms(), any_order: float = 0.0) ->
         usd_cached=_usd(prices, walked.sizes, [_sold(common) for common in shared], budget),
         usd_judge=judged_usd(experiment, experiment.trials),
         flops=prefill_flops(shape, zip(shared, walked.sizes, strict=True)) if shape else None,
-        seconds=_lane_s(walked, shape, terms.tokens_per_second) if terms.tokens_per_second else None,
-        held_tokens=_held(walked, terms.cache_tokens, terms.cache_block) if terms.cache_tokens else None,
+        seconds=_lane_s(walked, shape, terms.tokens_per_second)
+        if terms.tokens_per_second
+        else None,
+        held_tokens=_held(walked, terms.cache_tokens, terms.cache_block)
+        if terms.cache_tokens
+        else None,
         any_order=any_order,
     )
 
 
 def any_order(plain: Walked, capacity_tokens: int | None = None, block_tokens: int = 16) -> float:
-    """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with prefix caching finds
-    cached. With room for all in any order; else asked in the order of the grid. plain: in mode `single`."""
+    """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with prefix
+    caching finds cached. With room for all in any order; else asked in the order of the grid.
+    plain: in mode
+    `single`."""
     asked = sum(plain.sizes)
     if capacity_tokens:
         return _held(plain, capacity_tokens, block_tokens) / max(1, asked)
@@ -261,8 +287,12 @@ def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
     return cached_tokens(keys, interleaved(walked.lanes), capacity_tokens, block_tokens)
 
 
-def _usd(prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int) -> float | None:
-    return summed([prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)])
+def _usd(
+    prices: Prices, sizes: Sequence[int], cached: Sequence[int], answer_tokens: int
+) -> float | None:
+    return summed(
+        [prices.usd(size, held, answer_tokens) for size, held in zip(sizes, cached, strict=True)]
+    )
 
 
 def judged_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:

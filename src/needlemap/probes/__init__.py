@@ -11,8 +11,10 @@ from needlemap.probes.base import ALPHA, Answers, Finding
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that `check` tries. sees: what it can tell, in a line; docs/check.md has what it cannot.
-    test: what it makes of the answers, None where they hold nothing of its kind. needs: what they lack."""
+    """One thing that `check` tries. sees: what it can tell, in a line; docs/check.md has what it
+    cannot. test: what it makes of the answers, None where they hold nothing of its kind. needs:
+    what they
+    lack."""
 
     sees: str
     test: Callable[[Answers], Finding | None]
@@ -42,7 +44,8 @@ PROBES: Mapping[str, Probe] = {
     ),
     "stop": Probe("answers that never end behind long prompts", within.stop),
     "reference": Probe(
-        "all that is wrong cold and warm, alone and loaded alike: windows, positions, quantised caches",
+        "all that is wrong cold and warm, alone and loaded alike: windows, positions, quantised "
+        "caches",
         within.reference,
     ),
 }
@@ -52,7 +55,8 @@ LEAST = 6  # answers or pairs without which no probe passes
 
 
 def examined(name: str, answers: Answers) -> Finding | None:
-    """What a probe makes of the answers so far. Few of them show a fault, but never that there is none."""
+    """What a probe makes of the answers so far. Few of them show a fault, but never that there is
+    none."""
     found = PROBES[name].test(answers)
     if found is None or found.state != "pass" or found.n >= LEAST:
         return found
@@ -61,9 +65,9 @@ def examined(name: str, answers: Answers) -> Finding | None:
 
 
 def level(look: int) -> float:
-    """The alpha of one probe at one look, the first being 1, so that a whole check keeps to `ALPHA` however
-    often it is looked at: an alpha is split over all looks that there may ever be. A check of some probes has
-    no more of it: who asks for one again gets no easier test.
+    """The alpha of one probe at one look, the first being 1, so that a whole check keeps to `ALPHA`
+    however often it is looked at: an alpha is split over all looks that there may ever be. A check
+    of some probes has no more of it: who asks for one again gets no easier test.
 
     >>> round(sum(level(look) for look in range(1, 10_000)) * len(PROBES), 4)
     0.01

@@ -1,7 +1,8 @@
 """What a probe is: it sets answers to the same or nearly the same prompts beside each other.
 
-A model that is weak is weak in both; a server that computes a prompt wrong in one way of asking is not. All
-tests are exact and one-sided, and share one alpha of 1 % over all probes and all looks at them.
+A model that is weak is weak in both; a server that computes a prompt wrong in one way of asking is
+not. All tests are exact and one-sided, and share one alpha of 1 % over all probes and all looks at
+them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """How large a finding is, with its 95 % interval: a loss as a share in [-1, 1], or nats a token."""
+    """How large a finding is, with its 95 % interval: a loss as a share in [-1, 1], or nats a
+    token."""
 
     value: float
     low: float
@@ -76,8 +78,8 @@ def rate(found: int, n: int) -> Effect | None:
 
 
 def rates_apart(found: int, n: int, others: int, of: int) -> Effect | None:
-    """By how much one share exceeds another, with Newcombe's hybrid score interval (1998, Statistics in
-    Medicine 17:873, method 10); None where either has no trials.
+    """By how much one share exceeds another, with Newcombe's hybrid score interval (1998,
+    Statistics in Medicine 17:873, method 10); None where either has no trials.
 
     >>> rates_apart(56, 70, 48, 80).label
     '+20 [+5, +33]'
@@ -92,8 +94,8 @@ def rates_apart(found: int, n: int, others: int, of: int) -> Effect | None:
 
 
 def middle(nats: Sequence[float]) -> Effect | None:
-    """The median with the order statistics that hold it in 95 % of samples, the ends where there are few;
-    None without any."""
+    """The median with the order statistics that hold it in 95 % of samples, the ends where there
+    are few; None without any."""
     found, n = sorted(nats), len(nats)
     cut = max((k for k in range(n // 2) if upper_tail(n - k, n, 0.5) <= 0.025), default=0)
     return Effect(median(found), found[cut], found[n - 1 - cut], "nats") if found else None
@@ -124,9 +126,9 @@ def excess(found: int, n: int, others: int, of: int) -> Test:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a probe came to. n: answers or pairs it rests on. p: of an honest server's showing as much, None
-    without a test. said: in words. worst: where to look. tokens, seconds: what was sent for it, and how long
-    it was waited for; what serves several probes counts for each."""
+    """What a probe came to. n: answers or pairs it rests on. p: of an honest server's showing as
+    much, None without a test. said: in words. worst: where to look. tokens, seconds: what was sent
+    for it, and how long it was waited for; what serves several probes counts for each."""
 
     probe: str
     state: State
@@ -141,10 +143,12 @@ class Finding:
 
 
 class Answers:
-    """What was answered so far, by way of asking. level: the alpha of one probe at one look. promised:
-    whether somebody says that the server takes the longest prompts."""
+    """What was answered so far, by way of asking. level: the alpha of one probe at one look.
+    promised: whether somebody says that the server takes the longest prompts."""
 
-    def __init__(self, records: Mapping[str, Iterable[Record]], level: float, promised: bool = False) -> None:
+    def __init__(
+        self, records: Mapping[str, Iterable[Record]], level: float, promised: bool = False
+    ) -> None:
         self.by_way = {way: list(latest_records(found)) for way, found in records.items()}
         self.level, self.promised = level, promised
 
@@ -162,7 +166,9 @@ class Answers:
         asked = [row for row in self.rows if kind_of(row[0]) not in but and row[1].attempts]
         return [row for row in asked if row[1].failure == Failure.TOO_LONG]
 
-    def found(self, kind: str, key: Callable[[Record], Hashable]) -> dict[Hashable, tuple[str, Record]]:
+    def found(
+        self, kind: str, key: Callable[[Record], Hashable]
+    ) -> dict[Hashable, tuple[str, Record]]:
         """The answers of one kind, each with its way, by what makes two answers a pair."""
         return {key(record): (way, record) for way, record in self.of(kind)}
 
@@ -225,7 +231,8 @@ def upper_tail(found: int, n: int, chance: float) -> float:
 
 
 def more_often(found: int, n: int, others: int, of: int) -> float:
-    """Chance of at least so many of n, if they come as often as `others` of `of` did: exact, one-sided.
+    """Chance of at least so many of n, if they come as often as `others` of `of` did: exact,
+    one-sided.
 
     >>> round(more_often(12, 60, 0, 36), 4)
     0.0022
@@ -236,8 +243,8 @@ def more_often(found: int, n: int, others: int, of: int) -> float:
 def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:
     """Chance that the marked answers of some strata miss so often, if marks say nothing. Exact.
 
-    Each stratum: answers, of them marked, misses, of them marked. Within one, the marked misses follow the
-    hypergeometric distribution; their sum is its convolution (stratified Fisher test).
+    Each stratum: answers, of them marked, misses, of them marked. Within one, the marked misses
+    follow the hypergeometric distribution; their sum is its convolution (stratified Fisher test).
 
     >>> round(strata_tail([(16, 4, 4, 4)]), 5), strata_tail([(16, 4, 0, 0)])
     (0.00055, 1.0)
@@ -262,31 +269,43 @@ def grouped(rows: Iterable[tuple[str, Record]]) -> dict[tuple[str, int], list[tu
 def marked_tail(
     groups: Iterable[Sequence[tuple[str, Record]]], is_marked: Callable[[Record], bool]
 ) -> tuple[float, Effect | None]:
-    """The p of marked answers' missing more than the others of their groups, and by how much they do."""
+    """The p of marked answers' missing more than the others of their groups, and by how much they
+    do."""
     strata, counts = [], [0, 0, 0, 0]
     for group in groups:
         marks = [is_marked(record) for _, record in group]
         missed = [not hit(record) for _, record in group]
         both = sum(mark and miss for mark, miss in zip(marks, missed, strict=True))
         strata.append((len(group), sum(marks), sum(missed), both))
-        for slot, number in enumerate((both, sum(marks), sum(missed) - both, len(group) - sum(marks))):
+        for slot, number in enumerate(
+            (both, sum(marks), sum(missed) - both, len(group) - sum(marks))
+        ):
             counts[slot] += number
     return strata_tail(strata), rates_apart(*counts)
 
 
 def judged(
-    probe: str, level: float, test: Test, said: str, shown: Sequence[tuple[str, Record]], *, able: bool
+    probe: str,
+    level: float,
+    test: Test,
+    said: str,
+    shown: Sequence[tuple[str, Record]],
+    *,
+    able: bool,
 ) -> Finding:
-    """What a probe's test comes to. shown: answers that show a fault, which is found where chance does not
-    bring them. able: whether they would have shown it."""
+    """What a probe's test comes to. shown: answers that show a fault, which is found where chance
+    does not bring them. able: whether they would have shown it."""
     n, effect, p = test
     if shown and (p is None or p <= level):
         return Finding(probe, "fail", n, said, effect, p, worst_of(shown), FAULTS[probe])
     return Finding(probe, "pass" if able else "undecided", n, said, effect, p)
 
 
-def paired(probe: str, pairs: Sequence[tuple[str, Record, Record]], level: float, said: str) -> Finding:
-    """Whether a second way of asking loses what a first one finds. said: how the second is named in words."""
+def paired(
+    probe: str, pairs: Sequence[tuple[str, Record, Record]], level: float, said: str
+) -> Finding:
+    """Whether a second way of asking loses what a first one finds. said: how the second is named in
+    words."""
     lost = [(way, other) for way, one, other in pairs if hit(one) and not hit(other)]
     gained = sum(not hit(one) and hit(other) for _, one, other in pairs)
     n, test = len(pairs), net_loss(len(lost), gained, len(pairs))
@@ -302,7 +321,9 @@ def settled(lost: int, gained: int) -> bool:
 
 def worst_of(rows: Iterable[tuple[str, Record]]) -> Worst | None:
     """The shortest of some trials."""
-    least = min(rows, key=lambda row: (row[1].length_tokens, row[1].depth, row[1].repeat), default=None)
+    least = min(
+        rows, key=lambda row: (row[1].length_tokens, row[1].depth, row[1].repeat), default=None
+    )
     if least is None:
         return None
     way, record = least
@@ -324,7 +345,9 @@ class CheckFile(BaseModel):
     @property
     def seen(self) -> tuple[list[int], dict[str, Finding]]:
         """The looks so far, and what was found at them."""
-        return list(self.looks), {each.probe: each for each in self.findings if each.state == "fail"}
+        return list(self.looks), {
+            each.probe: each for each in self.findings if each.state == "fail"
+        }
 
 
 def read_check(path: Path) -> CheckFile:
@@ -334,4 +357,6 @@ def read_check(path: Path) -> CheckFile:
     try:
         return CheckFile.model_validate_json(read_regular(path / FILE))
     except ValidationError:
-        raise NeedlemapError(f"'{path / FILE}' is not a check's. Give another folder with -o.") from None
+        raise NeedlemapError(
+            f"'{path / FILE}' is not a check's. Give another folder with -o."
+        ) from None

@@ -41,7 +41,11 @@ FAULTS: Mapping[str, tuple[Known, ...]] = {
             "prefix-cache hits that answer wrong where misses are right",
             "prefix caching off, then another block size",
         ),
-        _issue("LMCache/LMCache#4492", "a cache that is read back wrong", "the outer cache off, or emptied"),
+        _issue(
+            "LMCache/LMCache#4492",
+            "a cache that is read back wrong",
+            "the outer cache off, or emptied",
+        ),
     ),
     "nats": (
         _issue(
@@ -82,7 +86,8 @@ FAULTS: Mapping[str, tuple[Known, ...]] = {
         _issue(
             "marin-community/marin#7626",
             "a context that ends before the length that was promised",
-            "a larger context size on the server, for each of its slots (Ollama: num_ctx; llama.cpp: "
+            "a larger context size on the server, for each of its slots (Ollama: num_ctx; "
+            "llama.cpp: "
             "--ctx-size)",
         ),
     ),
@@ -93,7 +98,9 @@ FAULTS: Mapping[str, tuple[Known, ...]] = {
             "the model's sliding-window settings, layer by layer",
         ),
         _issue(
-            "sgl-project/sglang#4823", "a sliding window on the wrong layers", "another attention back end"
+            "sgl-project/sglang#4823",
+            "a sliding window on the wrong layers",
+            "another attention back end",
         ),
     ),
     "stop": (

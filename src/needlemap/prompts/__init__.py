@@ -1,10 +1,12 @@
-"""A prompt: messages of spans. Text, ids and length are derived from it; building one copies nothing.
+"""A prompt: messages of spans. Text, ids and length are derived from it; building one copies
+nothing.
 
 Wording is in `prompts/templates.py`, where needles go is in `prompts/placement.py`.
 
-A seam is where two spans meet. Tokens merge there, so adding up the spans' tokens is wrong by one in nine
-prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe cut before it to one after
-it is counted again (measured in 44,100 prompts: no miss, 18 to 63 microseconds a prompt).
+A seam is where two spans meet. Tokens merge there, so adding up the spans' tokens is wrong by one
+in nine prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe cut before
+it to one after it is counted again (measured in 44,100 prompts: no miss, 18 to 63 microseconds a
+prompt).
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Message:
 
     @property
     def content(self) -> str:
-        """Its text. Bytes of a split character (older tools' habit, in their presets only) become U+FFFD."""
+        """Its text. Bytes of a split character (older tools' habit, in their presets only) become
+        U+FFFD."""
         return self.data.decode("utf-8", errors="replace")
 
 
@@ -59,18 +62,19 @@ class PlacedNeedle:
 class Prompt:
     """One prompt.
 
-    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning, if it is given
-    to the model, so that what the model says goes on from there. context: the message, and the range of its
-    spans, that hold haystack and needles. breakpoints: spans of that message AFTER which a prefix shared
-    with other prompts ends, for providers that want to be told. partings: lengths in tokens at which prompts
-    asked later part from it, for caches that want to be told. tokens: length by the tokenizer, without the
-    reserve.
+    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning, if it
+    is given to the model, so that what the model says goes on from there. context: the message, and
+    the range of its spans, that hold haystack and needles. breakpoints: spans of that message AFTER
+    which a prefix shared with other prompts ends, for providers that want to be told. partings:
+    lengths in tokens at which prompts asked later part from it, for caches that want to be told.
+    tokens: length by the tokenizer, without the reserve.
 
-    fed: what the model is fed, in its own vocabulary and with its chat template, where it is fed the ids of
-    whole texts. ids_sha256: hash of the ids that the model sees, '' where nobody knows them.
+    fed: what the model is fed, in its own vocabulary and with its chat template, where it is fed
+    the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where nobody knows
+    them.
 
-    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at the
-    haystack's end for the exact length). off_by: tokens by which the asked length was missed.
+    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at
+    the haystack's end for the exact length). off_by: tokens by which the asked length was missed.
     """
 
     messages: tuple[Message, ...]
@@ -112,7 +116,9 @@ class Prompt:
     @property
     def context_text(self) -> str:
         """Haystack with needles, without template and question."""
-        return b"".join([span.data for span in self.context_spans]).decode("utf-8", errors="replace")
+        return b"".join([span.data for span in self.context_spans]).decode(
+            "utf-8", errors="replace"
+        )
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -121,12 +127,14 @@ class Prompt:
 
     @property
     def ids(self) -> NDArray[np.int32]:
-        """Token ids of all spans, in order; where the model is fed text, without its chat template."""
+        """Token ids of all spans, in order; where the model is fed text, without its chat
+        template."""
         return np.concatenate([span.ids for span in self.spans])
 
     @property
     def asked_tokens(self) -> int:
-        """How many tokens are asked: of the model's own vocabulary where another one counts lengths."""
+        """How many tokens are asked: of the model's own vocabulary where another one counts
+        lengths."""
         return sum(map(len, self.fed)) if self.fed else self.tokens
 
     @property
@@ -160,9 +168,11 @@ def placed(
     context: list[Span],
     besides: Sequence[TokenText],
 ) -> tuple[PlacedNeedle, ...]:
-    """Each needle's meant and realised depth and its byte in the context, behind a space put before it.
+    """Each needle's meant and realised depth and its byte in the context, behind a space put before
+    it.
 
-    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of other spans.
+    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of other
+    spans.
     """
     spans, offset = [], 0
     for span in context:
@@ -170,13 +180,17 @@ def placed(
             spans.append((offset, bytes(span.data[:1])))
         offset += len(span.data)
     return tuple(
-        PlacedNeedle(needle.depth, position / stop, start + (first == b" " and needle.text[0] != " "))
+        PlacedNeedle(
+            needle.depth, position / stop, start + (first == b" " and needle.text[0] != " ")
+        )
         for needle, position, (start, first) in zip(needles, positions, spans, strict=False)
     )
 
 
 MARGIN = 16  # tokens on either side of a seam that are always counted again
-_Piece = tuple[TokenText, int, int]  # a span as a plain tuple, which costs less to make and to look up
+_Piece = tuple[
+    TokenText, int, int
+]  # a span as a plain tuple, which costs less to make and to look up
 
 
 class SeamCounter:
@@ -236,7 +250,8 @@ class SpanCounter:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """The text as it will be sent: pieces of split characters (older tools' habit) become U+FFFD."""
+    """The text as it will be sent: pieces of split characters (older tools' habit) become
+    U+FFFD."""
     return data.decode("utf-8", "replace").encode()
 
 

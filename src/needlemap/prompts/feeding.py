@@ -1,9 +1,10 @@
 """Prompts as the token ids that a model sees: those of the whole text, its chat template included.
 
-A server is sent text, so a model in this process is fed what a server of the same weights would make of it.
-Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the model. A haystack is
-tokenised once: of a prompt only the windows around its seams are, from a safe cut before each to one behind
-it, as lengths are counted too. Where that cannot be trusted, whole prompts are tokenised.
+A server is sent text, so a model in this process is fed what a server of the same weights would
+make of it. Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the
+model. A haystack is tokenised once: of a prompt only the windows around its seams are, from a safe
+cut before each to one behind it, as lengths are counted too. Where that cannot be trusted, whole
+prompts are tokenised.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ Rows = tuple[tuple[str, str], ...]
 class Feeder:
     """The vocabulary and the chat template of a model.
 
-    counts: whether lengths are counted in this vocabulary, what the template adds included. fed: whether the
-    model is fed the ids; else a server makes them of the text. marks: spellings of special tokens, which a
-    server takes for those.
+    counts: whether lengths are counted in this vocabulary, what the template adds included. fed:
+    whether the model is fed the ids; else a server makes them of the text. marks: spellings of
+    special tokens, which a server takes for those.
     """
 
     tokenizer: Tokenizer
@@ -60,8 +61,8 @@ class Feeder:
         make: Callable[[Prompt], tuple[Span, ...]] | None = None,
         haystack: TokenText | None = None,
     ) -> Prompt:
-        """A prompt with what the model sees of it, if that is known. make: makes its spans; else its text is
-        tokenised as a whole. haystack: a text in it that spells no special token."""
+        """A prompt with what the model sees of it, if that is known. make: makes its spans; else
+        its text is tokenised as a whole. haystack: a text in it that spells no special token."""
         if not self.fed and self.is_open(prompt, haystack):
             return prompt
         try:
@@ -73,13 +74,22 @@ class Feeder:
         known = replace(prompt, ids_sha256=ids_sha256(spans))
         if not self.fed:
             return known
-        return replace(known, fed=spans, tokens=sum(map(len, spans)) if self.counts else prompt.tokens)
+        return replace(
+            known, fed=spans, tokens=sum(map(len, spans)) if self.counts else prompt.tokens
+        )
 
     def is_open(self, prompt: Prompt, haystack: TokenText | None = None) -> bool:
-        """Whether a server may make other ids of a prompt: where it spells special tokens, or begins the
-        answer, which servers take in different ways."""
-        spans = (span for message in prompt.messages for span in message.spans if span.text is not haystack)
-        return prompt.messages[-1].role == "assistant" or any(self.spelt(bytes(span.data)) for span in spans)
+        """Whether a server may make other ids of a prompt: where it spells special tokens, or
+        begins the answer, which servers take in different ways."""
+        spans = (
+            span
+            for message in prompt.messages
+            for span in message.spans
+            if span.text is not haystack
+        )
+        return prompt.messages[-1].role == "assistant" or any(
+            self.spelt(bytes(span.data)) for span in spans
+        )
 
     def spelt(self, data: bytes) -> bool:
         """Whether a text spells a special token."""
@@ -97,8 +107,8 @@ def ids_sha256(spans: Iterable[Span]) -> str:
 class Feed:
     """Feeds a model the prompts of one haystack; remembers what it has tokenised.
 
-    haystack: as the counting vocabulary tokenised it. cuts: its own, where that is the model's vocabulary and
-    the text was tokenised as a whole.
+    haystack: as the counting vocabulary tokenised it. cuts: its own, where that is the model's
+    vocabulary and the text was tokenised as a whole.
     """
 
     def __init__(self, feeder: Feeder, haystack: TokenText, cuts: Cuts | None = None) -> None:
@@ -116,7 +126,9 @@ class Feed:
         return replace(made, off_by=prompt.off_by + made.tokens - prompt.tokens)
 
     def _spans(self, prompt: Prompt) -> tuple[Span, ...]:
-        return (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(rows_of(prompt))
+        return (self._pieced(prompt) if self.windowed else None) or self._feeder.whole(
+            rows_of(prompt)
+        )
 
     def framed(self, frame: Frame) -> Frame:
         """A frame whose tokens include what the template adds, where lengths count that.
@@ -133,7 +145,8 @@ class Feed:
         return replace(frame, outside_tokens=sum(map(len, whole)) - counted)
 
     def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
-        """Pieces of the haystack's own tokens, and windows between; None where there is no such piece."""
+        """Pieces of the haystack's own tokens, and windows between; None where there is no such
+        piece."""
         number = prompt.context[0]
         windows, inner = self._parts(prompt.messages[number].spans)
         if not inner:
@@ -153,7 +166,8 @@ class Feed:
         return (*spans, tail.span()) if self._agree([*spans, tail.span()]) else None
 
     def _agree(self, spans: Sequence[Span]) -> bool:
-        """Whether windows begin and end with the haystack's own tokens: so nothing merges beyond them."""
+        """Whether windows begin and end with the haystack's own tokens: so nothing merges beyond
+        them."""
         own = self._own.ids
         for before, piece, behind in zip(spans[:-2:2], spans[1:-1:2], spans[2::2], strict=True):
             left, right = before.ids[-_ENDS:], behind.ids[:_ENDS]
@@ -178,7 +192,8 @@ class Feed:
         return [*windows, data], inner
 
     def _inner(self, span: Span) -> Span | None:
-        """The part of a haystack span, between safe cuts, that no seam can touch, in the model's tokens."""
+        """The part of a haystack span, between safe cuts, that no seam can touch, in the model's
+        tokens."""
         if span.text is not self._counted:
             return None
         ends = span.text.offsets[[span.start, span.stop]]

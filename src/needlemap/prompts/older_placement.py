@@ -1,6 +1,8 @@
-"""Where the older tools put needles, for the presets that follow them: tokens of parts are added up.
+"""Where the older tools put needles, for the presets that follow them: tokens of parts are added
+up.
 
-`token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack). docs/coming-from.md.
+`token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack).
+docs/coming-from.md.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class OlderBuilder(PromptBuilder):
-    """Builds prompts as the older tools do. chained: OpenCompass's first formula of positions, with its
-    increment as a share, for placement 'token'. options: as `PromptBuilder` has them."""
+    """Builds prompts as the older tools do. chained: OpenCompass's first formula of positions, with
+    its increment as a share, for placement 'token'. options: as `PromptBuilder` has them."""
 
     def __init__(
         self,
@@ -58,7 +60,8 @@ class OlderBuilder(PromptBuilder):
 
 
 def chained(depth: float, sizes: Sequence[int], stop: int, step: float) -> list[int]:
-    """Positions of needles of these many tokens by OpenCompass's formula, which counts needles twice.
+    """Positions of needles of these many tokens by OpenCompass's formula, which counts needles
+    twice.
 
     step: the increment as a share of the haystack's `stop` tokens. See docs/coming-from.md.
     """
@@ -76,7 +79,8 @@ def dots(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 def behind_stop(ids: NDArray[np.int32], point: int, stops: frozenset[int]) -> int:
-    """The last position at or before a point that one of these tokens stands before; 0 without any."""
+    """The last position at or before a point that one of these tokens stands before; 0 without
+    any."""
     while point and int(ids[point - 1]) not in stops:
         point -= 1
     return point

@@ -1,11 +1,13 @@
 """Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
 
-Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end, lengths exact by
-counting seams again; where the end cuts a sentence, "…" stands before a needle there. `unit` is its way with
-haystacks of lines or paragraphs: needles between two of them, and the haystack ends with a whole one, so that
-a prompt is a little shorter than asked. The older tools' ways are in `prompts/older_placement.py`.
+Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end, lengths
+exact by counting seams again; where the end cuts a sentence, "…" stands before a needle there.
+`unit` is its way with haystacks of lines or paragraphs: needles between two of them, and the
+haystack ends with a whole one, so that a prompt is a little shorter than asked. The older tools'
+ways are in `prompts/older_placement.py`.
 
-An item's first needle is the one that the cell's depth is meant for; others may stand before or behind it.
+An item's first needle is the one that the cell's depth is meant for; others may stand before or
+behind it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _MERGED = 3  # tokens that a further unit may save at its seams
 class Frame:
     """A template filled with its question and tokenised: all of a prompt but haystack and needles.
 
-    before, after: the spans around the context, in message `context`. outside_tokens: tokens of the others.
+    before, after: the spans around the context, in message `context`. outside_tokens: tokens of the
+    others.
     """
 
     messages: tuple[Message, ...]
@@ -51,8 +54,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for it in tokens,
-    about how many of these are haystack, and which needle a plan has set at which position."""
+    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for it
+    in tokens, about how many of these are haystack, and which needle a plan has set at which
+    position."""
 
     frame: Frame
     needles: Sequence[Needle]
@@ -62,12 +66,14 @@ class Wanted:
 
 
 class PromptBuilder:
-    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions' values.
+    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions'
+    values.
 
     counts: whether a length counts the whole prompt, or only the context (haystack and needles).
     reserve_tokens: taken off each length, for the answer; reserved_by: the flag that it comes of.
-    units: the haystack's cuts are those of its units. ids: the model is fed token ids, so that nothing merges
-    where spans meet, and lengths add up. ends: the haystack is asked whole, however much room there is.
+    units: the haystack's cuts are those of its units. ids: the model is fed token ids, so that
+    nothing merges where spans meet, and lengths add up. ends: the haystack is asked whole, however
+    much room there is.
     """
 
     def __init__(
@@ -93,18 +99,24 @@ class PromptBuilder:
         self._exact_lengths = not units
 
     def build(
-        self, frame: Frame, needles: Sequence[Needle], length_tokens: int, position: int | None = None
+        self,
+        frame: Frame,
+        needles: Sequence[Needle],
+        length_tokens: int,
+        position: int | None = None,
     ) -> Prompt:
-        """The prompt of that length. Its needles stand by depth; it lists them in the order they came.
+        """The prompt of that length. Its needles stand by depth; it lists them in the order they
+        came.
 
-        position: haystack tokens before the needle that came first, for plans that choose it; else its depth
-        decides. Raises TooShort, or HaystackError when the haystack runs out.
+        position: haystack tokens before the needle that came first, for plans that choose it; else
+        its depth decides. Raises TooShort, or HaystackError when the haystack runs out.
         """
         fixed = self._fixed(frame, needles)
         guess = self.haystack_tokens(frame, needles, length_tokens)
         if guess > len(self.haystack.text):
             raise HaystackError(
-                f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt of "
+                f"Haystack '{self.haystack.name}' has {len(self.haystack.text):,} tokens, a prompt "
+                f"of "
                 f"{length_tokens:,} needs {length_tokens - self._reserve - fixed:,}."
             )
         order = by_depth(needles)
@@ -115,14 +127,17 @@ class PromptBuilder:
         if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
             least = self._reserve + self._least(wanted, fixed)
             raise TooShort(
-                f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} haystack: "
-                f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use lengths of "
+                f"Length {length_tokens:,} leaves no room for {'its' if self._ends else 'a'} "
+                f"haystack: "
+                f"{self._reserve} tokens are reserved, {fixed} are needle and template. Use "
+                f"lengths of "
                 f"{least} or more, or a smaller {self._reserved_by}."
             )
         return restored(prompt, order)
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
-        """About how many haystack tokens the prompt of that length holds: seams may move it by one or two."""
+        """About how many haystack tokens the prompt of that length holds: seams may move it by one
+        or two."""
         room = length_tokens - self._reserve - self._fixed(frame, needles)
         return min(room, len(self.haystack.text)) if self._ends else room
 
@@ -142,8 +157,11 @@ class PromptBuilder:
             return self._exact(wanted, positions)
         return self._in_units(wanted, positions, self._units)
 
-    def _in_units(self, wanted: Wanted, positions: list[int], ends: NDArray[np.int64]) -> Prompt | None:
-        """The most whole units of haystack, which end there, that fit; None where not even one does."""
+    def _in_units(
+        self, wanted: Wanted, positions: list[int], ends: NDArray[np.int64]
+    ) -> Prompt | None:
+        """The most whole units of haystack, which end there, that fit; None where not even one
+        does."""
         best = -1
         positions = [int(self.haystack.cuts.sentence[position]) for position in positions]
         place = max(0, int(np.searchsorted(ends, wanted.guess, side="right")) - 1)
@@ -191,7 +209,8 @@ class PromptBuilder:
         return self._padded(wanted, positions, best or self._first)
 
     def _padded(self, wanted: Wanted, positions: list[int], best: int) -> Prompt:
-        """A few characters at the haystack's end, where no cut between characters gives the exact length."""
+        """A few characters at the haystack's end, where no cut between characters gives the exact
+        length."""
         stop = best
         for _ in range(_LEGAL_ENDS):
             for pad in ("", *_PADS):
@@ -201,7 +220,8 @@ class PromptBuilder:
         return self._prompt(wanted, positions, best)
 
     def _own(self, depth: float, stop: int) -> int:
-        """The position for a depth: the end of a sentence or unit near it; the very end for depth 1."""
+        """The position for a depth: the end of a sentence or unit near it; the very end for depth
+        1."""
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
         wanted = min(int(depth * stop), len(self.haystack.text))
@@ -214,9 +234,15 @@ class PromptBuilder:
         frame, context = wanted.frame, self._context(wanted.needles, positions, stop, pad)
         if not self._whole:
             return wanted.room - self._seams.count(context)
-        return wanted.room - frame.outside_tokens - self._seams.count((*frame.before, *context, *frame.after))
+        return (
+            wanted.room
+            - frame.outside_tokens
+            - self._seams.count((*frame.before, *context, *frame.after))
+        )
 
-    def _context(self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str) -> list[Span]:
+    def _context(
+        self, needles: Sequence[Needle], positions: list[int], stop: int, pad: str
+    ) -> list[Span]:
         """Haystack and needles as spans. Needles get a space where two words would touch."""
         text, spans, at = self.haystack.text, [], 0
         for needle, position in zip(needles, positions, strict=True):
@@ -257,7 +283,9 @@ class PromptBuilder:
         return Prompt(
             (*frame.messages[: frame.context], message, *frame.messages[frame.context + 1 :]),
             context=(frame.context, len(frame.before), len(frame.before) + len(context)),
-            needles=placed(wanted.needles, settled, stop, context, (self.haystack.text, self._mark.text)),
+            needles=placed(
+                wanted.needles, settled, stop, context, (self.haystack.text, self._mark.text)
+            ),
             tokens=tokens,
             haystack_tokens=stop,
             positions=settled,
@@ -272,15 +300,17 @@ def by_depth(needles: Sequence[Needle]) -> list[int]:
 
 
 def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) -> list[float]:
-    """Depths as meant; where a position, of `stop`, was chosen for one, others move along but those that are
-    still, which none of them passes. needles: by depth.
+    """Depths as meant; where a position, of `stop`, was chosen for one, others move along but those
+    that are still, which none of them passes. needles: by depth.
     """
     depths = [needle.depth for needle in needles]
     if chosen is None or not stop:
         return depths
     shift = chosen[1] / stop - depths[chosen[0]]
     least = accumulate((needle.depth if needle.still else 0.0 for needle in needles), max)
-    most = [*accumulate((needle.depth if needle.still else 1.0 for needle in reversed(needles)), min)]
+    most = [
+        *accumulate((needle.depth if needle.still else 1.0 for needle in reversed(needles)), min)
+    ]
     return [
         needle.depth if needle.still else min(high, max(low, needle.depth + shift))
         for needle, low, high in zip(needles, least, reversed(most), strict=True)
@@ -301,7 +331,8 @@ def around(positions: list[int], chosen: tuple[int, int] | None) -> list[int]:
 
 
 def touch(left: str, right: str) -> bool:
-    """Whether two characters need a space between them: both are no white space and of spaced scripts."""
+    """Whether two characters need a space between them: both are no white space and of spaced
+    scripts."""
     if not left or not right or left.isspace() or right.isspace():
         return False
     return ord(left) < 0x2E80 and ord(right) < 0x2E80

@@ -1,4 +1,5 @@
-"""How haystack and question become messages, or one text; and the frame, their tokenised surroundings.
+"""How haystack and question become messages, or one text; and the frame, their tokenised
+surroundings.
 
 Wording is data (`templates/*.yaml`).
 """
@@ -43,7 +44,8 @@ class Part:
         return fill(self.text, {"haystack": haystack, "question": question}, "A template")
 
     def around(self, question: str) -> tuple[str, str | None]:
-        """The texts before and after the haystack; None as the second where it holds no haystack."""
+        """The texts before and after the haystack; None as the second where it holds no
+        haystack."""
         sides = [""]
         for literal, name in _parse(self.text, "A template"):
             sides[-1] += literal + (question if name == "question" else "")
@@ -53,10 +55,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Messages with the question at the end, and (where the template has them) with the question first.
+    """Messages with the question at the end, and (where the template has them) with the question
+    first.
 
-    guide: a sentence that asks to think of the relevant part first; it goes before guide_marker in the
-    question, or after the question where the marker does not occur. answer_prefix: the answer's beginning.
+    guide: a sentence that asks to think of the relevant part first; it goes before guide_marker in
+    the question, or after the question where the marker does not occur. answer_prefix: the answer's
+    beginning.
     """
 
     name: str
@@ -84,12 +88,17 @@ def load_template(name: str) -> Template:
 
 
 def parse_template(data: dict[str, Any], name: str) -> Template:
-    """A template from its data: `messages` (role and text each) or `text`, and the optional keys."""
+    """A template from its data: `messages` (role and text each) or `text`, and the optional
+    keys."""
     for key in data:
         if key not in _KEYS:
-            raise SettingsError(f"Template '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
+            raise SettingsError(
+                f"Template '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}"
+            )
     if ("messages" in data) == ("text" in data):
-        raise SettingsError(f"Template '{name}' needs either 'messages' (chat) or 'text' (base models).")
+        raise SettingsError(
+            f"Template '{name}' needs either 'messages' (chat) or 'text' (base models)."
+        )
     chat = "messages" in data
     first = data.get("question_first" if chat else "text_question_first")
     return Template(
@@ -124,7 +133,9 @@ def fill(text: str, values: dict[str, str], what: str) -> str:
         filled.append(literal)
         if name is not None:
             if name not in values:
-                known = did_you_mean(name, values) if values else "It has none; write {{ }} for braces."
+                known = (
+                    did_you_mean(name, values) if values else "It has none; write {{ }} for braces."
+                )
                 raise SettingsError(f"{what}: unknown placeholder {{{name}}}. {known}")
             filled.append(values[name])
     return "".join(filled)
@@ -136,7 +147,9 @@ def _parts(data: Any, name: str) -> tuple[Part, ...]:
     elif isinstance(data, list):
         parts = tuple(_part(row, name) for row in data)
     else:
-        raise SettingsError(f"Template '{name}': 'messages' must be a list, 'text' a text, got {data!r}.")
+        raise SettingsError(
+            f"Template '{name}': 'messages' must be a list, 'text' a text, got {data!r}."
+        )
     pieces = (piece for part in parts for piece in _parse(part.text, f"Template '{name}'"))
     found = [placeholder for _, placeholder in pieces if placeholder is not None]
     for placeholder in found:
@@ -146,17 +159,22 @@ def _parts(data: Any, name: str) -> tuple[Part, ...]:
     for placeholder in _PLACEHOLDERS:
         if (times := found.count(placeholder)) != 1:
             raise SettingsError(
-                f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {times} times."
+                f"Template '{name}' must hold {{{placeholder}}} exactly once, it holds it {times} "
+                f"times."
             )
     return parts
 
 
 def _part(row: Any, name: str) -> Part:
     if not isinstance(row, dict) or set(row) != {"role", "text"}:
-        raise SettingsError(f"Template '{name}': each message needs 'role' and 'text', nothing else.")
+        raise SettingsError(
+            f"Template '{name}': each message needs 'role' and 'text', nothing else."
+        )
     role = row["role"]
     if role not in _ROLES:
-        raise SettingsError(f"Template '{name}': unknown role '{role}'. {did_you_mean(str(role), _ROLES)}")
+        raise SettingsError(
+            f"Template '{name}': unknown role '{role}'. {did_you_mean(str(role), _ROLES)}"
+        )
     return Part(role, str(row["text"]))
 
 
@@ -168,7 +186,9 @@ def _parse(text: str, what: str) -> list[tuple[str, str | None]]:
         raise SettingsError(f"{what}: {error}. {braces}") from error
     for _, name, layout, conversion in found:
         if layout or conversion:
-            raise SettingsError(f"{what}: placeholder {{{name}}} takes no ':' or '!' inside. {braces}")
+            raise SettingsError(
+                f"{what}: placeholder {{{name}}} takes no ':' or '!' inside. {braces}"
+            )
     return [(literal, name) for literal, name, _, _ in found]
 
 
@@ -185,12 +205,14 @@ def make_frame(
     salt: str = "",
     render: Render | None = None,
 ) -> Frame:
-    """The frame of a question. answer_prefix (else the template's own) begins the answer for the model.
+    """The frame of a question. answer_prefix (else the template's own) begins the answer for the
+    model.
 
     index: tokenises a text. prologue, epilogue: texts right before and behind the haystack.
-    salt: a first line that makes the prompt unlike all others, so that no cache knows it. render: for models
-    fed with ids: makes the token texts around the context, chat template included.
-    Raises SettingsError for a guide, or a question at the start, that the template has no words for.
+    salt: a first line that makes the prompt unlike all others, so that no cache knows it. render:
+    for models fed with ids: makes the token texts around the context, chat template included.
+    Raises SettingsError for a guide, or a question at the start, that the template has no words
+    for.
     """
     _check(template, guide, question_first)
     parts = template.question_first if question_first else template.parts
@@ -209,21 +231,31 @@ def make_frame(
         return _rendered(render, [*rows, *([("assistant", prefix)] if prefix else [])])
     if prefix and parts[context].role == TEXT:
         after += prefix
-    messages = [Message(part.role, _spans(text, index)) for part, (text, _) in zip(parts, texts, strict=True)]
+    messages = [
+        Message(part.role, _spans(text, index))
+        for part, (text, _) in zip(parts, texts, strict=True)
+    ]
     if prefix and parts[context].role != TEXT:
         messages.append(Message("assistant", _spans(prefix, index)))
     outside = sum(
-        len(span) for place, message in enumerate(messages) if place != context for span in message.spans
+        len(span)
+        for place, message in enumerate(messages)
+        if place != context
+        for span in message.spans
     )
     return Frame(tuple(messages), context, _spans(before, index), _spans(after, index), outside)
 
 
 def _check(template: Template, guide: bool, question_first: bool) -> None:
     if guide and not template.guide:
-        raise SettingsError(f"Template '{template.name}' has no 'guide'. Add one, or leave out --guide.")
+        raise SettingsError(
+            f"Template '{template.name}' has no 'guide'. Add one, or leave out --guide."
+        )
     if question_first and not template.question_first:
         key = "question_first" if template.chat else "text_question_first"
-        raise SettingsError(f"Template '{template.name}' has no '{key}' for --question-position start.")
+        raise SettingsError(
+            f"Template '{template.name}' has no '{key}' for --question-position start."
+        )
 
 
 def _rendered(render: Render, rows: Sequence[tuple[str, str]]) -> Frame:

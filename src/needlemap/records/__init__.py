@@ -23,7 +23,9 @@ SIGNED = "signed"  # the name under which a file holds its signature
 About = Mapping[str, Any]  # what run.json holds
 Contrast = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
 SUBJECT = marked("subject")  # none of them changes a prompt
-_NO_MATTER = with_role("grid", "free", "scored")  # settings that change no answer, or are told by the scorer
+_NO_MATTER = with_role(
+    "grid", "free", "scored"
+)  # settings that change no answer, or are told by the scorer
 _ABSENT = "not set"
 _LONGEST = 60
 _DIGITS = 8  # of a hash
@@ -58,18 +60,19 @@ class Scorer(BaseModel):
 
 
 def ruled(scorer: Mapping[str, Any]) -> dict[str, Any]:
-    """A scorer as run.json holds it: by its name of today, and with the number of its rule also where an
-    earlier version wrote none."""
+    """A scorer as run.json holds it: by its name of today, and with the number of its rule also
+    where an earlier version wrote none."""
     name = current_name("scorers", str(scorer.get("name", "")))
     return {**scorer, "name": name, "rule": scorer.get("rule", FIRST_RULE)}
 
 
 def is_ruled_otherwise(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two are the same scorer by another rule. An option that one does not name came with a rule.
+    """Whether two are the same scorer by another rule. An option that one does not name came with a
+    rule.
 
     >>> is_ruled_otherwise({"name": "exact", "options": {}, "rule": 1}, {"name": "exact", "rule": 2})
     True
-    """
+    """  # noqa: E501
     options, others = one.get("options") or {}, other.get("options") or {}
     alike = all(options[name] == others[name] for name in options if name in others)
     return one.get("name") == other.get("name") and one.get("rule") != other.get("rule") and alike
@@ -93,8 +96,13 @@ def _counted(cells: list[Cell]) -> list[Cell]:
     """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants it."""
     lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
     repeats = len({repeat for cell in cells for repeat in cell[2]})
-    if lengths * depths * repeats > _MOST_PLACES or sum(len(cell[2]) for cell in cells) > MOST_TRIALS:
-        raise ValueError(f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has")
+    if (
+        lengths * depths * repeats > _MOST_PLACES
+        or sum(len(cell[2]) for cell in cells) > MOST_TRIALS
+    ):
+        raise ValueError(
+            f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has"
+        )
     return cells
 
 
@@ -113,8 +121,12 @@ class Run(BaseModel):
     needlemap: str = Field("", description="version that wrote it last")
     created: str = Field("", description="UTC time")
     python: str = ""
-    packages: dict[str, str] = Field({}, description="versions of what may change prompts and requests")
-    identity: str = Field("", description="hash of what makes this run what it is; its records hold it too")
+    packages: dict[str, str] = Field(
+        {}, description="versions of what may change prompts and requests"
+    )
+    identity: str = Field(
+        "", description="hash of what makes this run what it is; its records hold it too"
+    )
     settings: Annotated[dict[str, Any], AfterValidator(_named)] = Field(
         description="the resolved settings: see Settings below"
     )
@@ -128,11 +140,18 @@ class Run(BaseModel):
         description="length in tokens, depth as a share, repeats"
     )
     shared: Annotated[dict[str, list[Place]], AfterValidator(_bounded)] = Field(
-        {}, description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat"
+        {},
+        description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat",
     )
-    depthless: bool = Field(False, description="whether the task asks about the whole text: no depth counts")
-    earlier_scorers: list[Scorer] = Field([], description="whose scores count no more (needlemap score)")
-    model_notes: list[str] = Field([], description="what the model itself told: how its prompts are computed")
+    depthless: bool = Field(
+        False, description="whether the task asks about the whole text: no depth counts"
+    )
+    earlier_scorers: list[Scorer] = Field(
+        [], description="whose scores count no more (needlemap score)"
+    )
+    model_notes: list[str] = Field(
+        [], description="what the model itself told: how its prompts are computed"
+    )
     stopped: str = Field("", description="the limit that ended the last start, in words")
 
 
@@ -143,24 +162,29 @@ def what_is_wrong(text: bytes) -> str:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         missing = [
-            str(each["loc"][0]) for each in problems if each["type"] == "missing" and len(each["loc"]) == 1
+            str(each["loc"][0])
+            for each in problems
+            if each["type"] == "missing" and len(each["loc"]) == 1
         ]
         if missing:
             return f"it holds no {', '.join(missing)}"
         first = problems[0]
         return (
-            f"{'.'.join(map(str, first['loc'])) or 'its JSON'}: {first['msg'].removeprefix('Value error, ')}"
+            f"{'.'.join(map(str, first['loc'])) or 'its JSON'}: "
+            f"{first['msg'].removeprefix('Value error, ')}"
         )
     return ""
 
 
 def contrast(first: About, second: About) -> dict[str, tuple[Any, Any]]:
-    """Settings that can change an answer or its score, tokenizer, haystacks and scorer, where they differ."""
+    """Settings that can change an answer or its score, tokenizer, haystacks and scorer, where they
+    differ."""
     ours, theirs = (dict(about.get("settings", {})) for about in (first, second))
     names = [name for name in {**ours, **theirs} if name not in _NO_MATTER]
     found = {name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT)) for name in names}
     found |= {
-        part: (_brief(first.get(part)), _brief(second.get(part))) for part in ("tokenizer", "haystacks")
+        part: (_brief(first.get(part)), _brief(second.get(part)))
+        for part in ("tokenizer", "haystacks")
     }
     scorers = ruled(first.get("scorer") or {}), ruled(second.get("scorer") or {})
     if scorers[0] != scorers[1]:
@@ -190,7 +214,8 @@ def how_to_score(path: str, scorer: Mapping[str, Any]) -> str:
 
 
 def outdated(path: str, about: About) -> list[str]:
-    """A line, where a run's scores are by another rule of its scorer than a run of today would have."""
+    """A line, where a run's scores are by another rule of its scorer than a run of today would
+    have."""
     scorer = ruled(about["scorer"])
     name, rule = str(scorer["name"]), scorer["rule"]
     with suppress(Exception):  # not installed, or a plug-in that cannot be imported
@@ -198,7 +223,8 @@ def outdated(path: str, about: About) -> list[str]:
     if "imported" in about or rule == scorer["rule"]:
         return []
     return [
-        f"scored by rule {scorer['rule']} of scorer '{name}', which has rule {rule} now. To score all its "
+        f"scored by rule {scorer['rule']} of scorer '{name}', which has rule {rule} now. To score "
+        f"all its "
         f"answers anew, which asks nothing: {how_to_score(path, scorer)}"
     ]
 
@@ -214,7 +240,9 @@ def phrase(found: Contrast) -> str:
     >>> phrase({"seed": (0, 1), "needle": ("", "A fact.")})
     "seed (0, 1); needle ('', 'A fact.')"
     """
-    return "; ".join(f"{name} ({_short(one)}, {_short(other)})" for name, (one, other) in found.items())
+    return "; ".join(
+        f"{name} ({_short(one)}, {_short(other)})" for name, (one, other) in found.items()
+    )
 
 
 def _ruled(scorer: Mapping[str, Any]) -> str:
@@ -229,7 +257,9 @@ def _typed(name: str, value: Any) -> str:
 def _brief(part: Any) -> str:
     """Names with the first letters of their hashes, which is what people can compare."""
     if isinstance(part, list):
-        return ", ".join(dict.fromkeys(_brief(row) for row in part[:_FEW])) + (" ..." if part[_FEW:] else "")
+        return ", ".join(dict.fromkeys(_brief(row) for row in part[:_FEW])) + (
+            " ..." if part[_FEW:] else ""
+        )
     row = part or {}
     digest = str(row.get("fingerprint") or row.get("sha256") or "").rpartition(":")[2]
     return f"{row.get('name', _ABSENT)} {digest[:_DIGITS]}".strip()
@@ -238,7 +268,9 @@ def _brief(part: Any) -> str:
 def _scorer(scorer: Any) -> str:
     """A scorer's name, and the options that it was given."""
     row = scorer or {}
-    options = [f"{name}={value!r}" for name, value in dict(row.get("options") or {}).items() if value]
+    options = [
+        f"{name}={value!r}" for name, value in dict(row.get("options") or {}).items() if value
+    ]
     return " ".join([str(row.get("name", _ABSENT)), *options])
 
 

@@ -23,8 +23,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is served, '' for one
-    that needs no address."""
+    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is served,
+    '' for one that needs no address."""
 
     name: str
     model: str
@@ -37,7 +37,8 @@ class Arm:
         if not equals or not value or not NAME.fullmatch(name) or name == AGAIN:
             raise SettingsError(
                 f"--arm '{typed}' names no arm. Give NAME=URL or NAME=MODEL, as --arm "
-                f"fp8=http://127.0.0.1:8001/v1; a name has letters, digits, '_' and '.', and is not "
+                f"fp8=http://127.0.0.1:8001/v1; a name has letters, digits, '_' and '.', and is "
+                f"not "
                 f"'{AGAIN}'."
             )
         if "://" not in value:
@@ -71,7 +72,9 @@ class AbFile(BaseModel):
     margin: float
     arms: list[Arm]
     families: list[str]
-    grids: list[tuple[list[int], list[float]]] = []  # by family: lengths in tokens, depths as shares
+    grids: list[
+        tuple[list[int], list[float]]
+    ] = []  # by family: lengths in tokens, depths as shares
     findings: Findings = Findings()
 
 
@@ -82,7 +85,9 @@ def read_ab(path: Path) -> AbFile:
     try:
         file = AbFile.model_validate_json(read_regular(path / FILE))
     except ValidationError:
-        raise NeedlemapError(f"'{path / FILE}' is not an ab's. Give another folder with -o.") from None
+        raise NeedlemapError(
+            f"'{path / FILE}' is not an ab's. Give another folder with -o."
+        ) from None
     named = [*(arm.name for arm in file.arms), *file.families]
     if file.schema_version > SCHEMA or len(file.arms) != 2 or not all(map(NAME.fullmatch, named)):
         raise NeedlemapError(f"'{path / FILE}' is not an ab's that this version reads.")
@@ -90,8 +95,8 @@ def read_ab(path: Path) -> AbFile:
 
 
 def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, float, int]]:
-    """The family's folder of an arm, the other one if none is named, and length, depth in percent and repeat
-    of the worst prompt. Raises NeedlemapError."""
+    """The family's folder of an arm, the other one if none is named, and length, depth in percent
+    and repeat of the worst prompt. Raises NeedlemapError."""
     file = read_ab(path)
     names = [each.name for each in file.arms]
     if arm is not None and arm not in names:

@@ -2,10 +2,11 @@
 
 One family lies in the run's folder, several in folders of their own, by suite.json.
 
-A run was begun here if run.json is signed with a key that only its owner has. The key lies in a file of the
-user's state folder, for the user alone; nothing in a run's folder says where. Machines that share a home
-share it. A lost key, or a run of another machine, only means that going on with the run wants a word: what
-its run.json says is followed then, models, addresses and files of this machine.
+A run was begun here if run.json is signed with a key that only its owner has. The key lies in a
+file of the user's state folder, for the user alone; nothing in a run's folder says where. Machines
+that share a home share it. A lost key, or a run of another machine, only means that going on with
+the run wants a word: what its run.json says is followed then, models, addresses and files of this
+machine.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ class SuiteFile(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """A run's families on disk. suite: its name, '' of a run with one, whose only family is named '' and lies
-    in the folder itself. names: of all families, in their order; one that was not begun has no folder."""
+    """A run's families on disk. suite: its name, '' of a run with one, whose only family is named
+    '' and lies in the folder itself. names: of all families, in their order; one that was not begun
+    has no
+    folder."""
 
     path: Path
     suite: str = ""
@@ -90,15 +93,17 @@ class Families:
 
 
 def families_of(path: str | Path) -> Families:
-    """The families of a run's folder, by its suite.json; one where there is none. Raises NeedlemapError when
-    that is not one of ours."""
+    """The families of a run's folder, by its suite.json; one where there is none. Raises
+    NeedlemapError when that is not one of ours."""
     path = Path(path)
     if not is_regular(path / SUITE_FILE):
         return Families(path)
     try:
         file = SuiteFile.model_validate_json(read_regular(path / SUITE_FILE))
     except ValidationError as error:
-        raise NeedlemapError(f"'{path / SUITE_FILE}' is not a suite's: {error.errors()[0]['msg']}.") from None
+        raise NeedlemapError(
+            f"'{path / SUITE_FILE}' is not a suite's: {error.errors()[0]['msg']}."
+        ) from None
     if file.schema_version > SUITE_SCHEMA:
         raise NeedlemapError(
             f"Suite '{path}' was written by a newer needlemap. Run: pip install -U needlemap"
@@ -109,8 +114,8 @@ def families_of(path: str | Path) -> Families:
 
 
 def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
-    """Write suite.json where there are several, or find that of an earlier start. Raises NeedlemapError where
-    the folder holds other families."""
+    """Write suite.json where there are several, or find that of an earlier start. Raises
+    NeedlemapError where the folder holds other families."""
     wanted, found = Families(path, suite, names), families_of(path)
     if not wanted.is_plain and is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
@@ -118,7 +123,8 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
         if found != wanted:
             asked = f"'{suite}' ({', '.join(names)})" if suite else "a run with one family"
             raise NeedlemapError(
-                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not {asked}. Give another "
+                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not {asked}. "
+                f"Give another "
                 f"folder with -o."
             )
         return found
@@ -131,8 +137,8 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
 
 
 def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
-    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME; of several models
-    with their number."""
+    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME; of
+    several models with their number."""
     name = folder_name(settings.model) if models == 1 else f"{models}-models"
     asked = f"suite-{suite}" if suite else settings.task
     path = Path("runs") / f"{name}-{asked}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -142,7 +148,8 @@ def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
 
 
 def signed(row: Mapping[str, Any], part: Any) -> dict[str, Any]:
-    """A file's content with a signature of the part that is followed; without one where no key is kept."""
+    """A file's content with a signature of the part that is followed; without one where no key is
+    kept."""
     signature = _signature(part, make=True)
     return {**row, SIGNED: signature} if signature else dict(row)
 
@@ -154,16 +161,20 @@ def is_ours(row: Mapping[str, Any], part: Any) -> bool:
 
 
 def check_origin(path: Path, trusted: bool = False) -> None:
-    """Raises NeedlemapError for a run, or a suite's or difficulty's runs, that this machine did not begin,
-    and says what would be followed; not where the user trusts it."""
+    """Raises NeedlemapError for a run, or a suite's or difficulty's runs, that this machine did not
+    begin, and says what would be followed; not where the user trusts it."""
     if trusted:
         return
-    for run in (run for run in (*families_of(path).folders, *path.glob(_PILOTS)) if RunFolder(run).exists):
+    for run in (
+        run for run in (*families_of(path).folders, *path.glob(_PILOTS)) if RunFolder(run).exists
+    ):
         about = RunFolder(run).about()
         if not is_ours(about, about["settings"]):
             raise NeedlemapError(
-                f"'{run}' was not begun by you on this machine. Going on follows what its {RUN_FILE} says: "
-                f"{'; '.join(followed(about['settings']))}. If you trust that, type the same with {TRUST}"
+                f"'{run}' was not begun by you on this machine. Going on follows what its "
+                f"{RUN_FILE} says: "
+                f"{'; '.join(followed(about['settings']))}. If you trust that, type the same with "
+                f"{TRUST}"
             )
 
 

@@ -1,11 +1,12 @@
 """A run's folder: run.json and one records file per process. Nothing that was scored is ever lost.
 
-Every record is one line, written at once and fsynced. A torn line (power cut) is dropped on reading. No two
-processes write one file, so the same layout serves a laptop and a network file system. A folder may come
-from anywhere: what in it is no record of its run is left out, and counted (`LeftOut`).
+Every record is one line, written at once and fsynced. A torn line (power cut) is dropped on
+reading. No two processes write one file, so the same layout serves a laptop and a network file
+system. A folder may come from anywhere: what in it is no record of its run is left out, and counted
+(`LeftOut`).
 
-Advisory locks say early and clearly that a folder is taken. No record rests on them; on a file system
-without `flock` they are left out.
+Advisory locks say early and clearly that a folder is taken. No record rests on them; on a file
+system without `flock` they are left out.
 """
 
 from __future__ import annotations
@@ -48,21 +49,25 @@ _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 def lock_folder(folder: Path) -> IO[bytes]:
     """Held while the returned file is open. Raises NeedlemapError when another run holds it."""
-    opened = open_inside(folder / LOCK, "a+b")  # some file systems want a file open for writing to own it
+    opened = open_inside(
+        folder / LOCK, "a+b"
+    )  # some file systems want a file open for writing to own it
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             opened.close()
             raise NeedlemapError(
-                f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another folder "
+                f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another "
+                f"folder "
                 f"with -o."
             ) from None
     return opened
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a run holds a folder. Nothing is written for it; False where its lock cannot be read."""
+    """Whether a run holds a folder. Nothing is written for it; False where its lock cannot be
+    read."""
     try:
         with open_regular(folder / LOCK) as opened:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -81,8 +86,10 @@ _SHOWN = 3  # runs that stand in a folder that is none
 
 @dataclass(slots=True)
 class LeftOut:
-    """What a run's records files held that is no record of it. unreadable: lines that are no record; foreign:
-    records of another run; torn: lines that a kill or a full disk cut off; odd: names of what is no file."""
+    """What a run's records files held that is no record of it. unreadable: lines that are no
+    record; foreign: records of another run; torn: lines that a kill or a full disk cut off; odd:
+    names of what is no
+    file."""
 
     unreadable: int = 0
     foreign: int = 0
@@ -96,15 +103,20 @@ class LeftOut:
         ['22 lines unreadable, left out', '1 record of another run, left out']
         """
         notes = [f"'{name}' is no file, left out" for name in self.odd]
-        notes += [f"{counted(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
-        notes += [f"{counted(self.foreign, 'record')} of another run, left out"] if self.foreign else []
+        notes += (
+            [f"{counted(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
+        )
+        notes += (
+            [f"{counted(self.foreign, 'record')} of another run, left out"] if self.foreign else []
+        )
         cut = f"{counted(self.torn, 'line')} cut off by a kill or a full disk, left out"
         return notes + ([cut] if self.torn else [])
 
 
 @dataclass(slots=True)
 class _ReadFile:
-    """A records file as far as it was read. inode: which file that was. size: bytes of its whole lines.
+    """A records file as far as it was read. inode: which file that was. size: bytes of its whole
+    lines.
 
     last: the record of a last line without its end, which may still be written; torn: it is none.
     """
@@ -145,8 +157,9 @@ class _ReadFile:
 class RunFolder:
     """One run on disk. Opening a folder creates nothing; `Writer` does.
 
-    Each line of its records is read once, however often they are asked for: a file is read on from where it
-    ended at the last look. given: the path as it was typed. left_out: what the last reading passed over.
+    Each line of its records is read once, however often they are asked for: a file is read on from
+    where it ended at the last look. given: the path as it was typed. left_out: what the last
+    reading passed over.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -172,12 +185,17 @@ class RunFolder:
             schema = int(about["schema"])
         except json.JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"
-            raise NeedlemapError(f"'{file}' is not a run's: it is no JSON ({where}: {error.msg}).") from None
+            raise NeedlemapError(
+                f"'{file}' is not a run's: it is no JSON ({where}: {error.msg})."
+            ) from None
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            raise NeedlemapError(f"'{file}' is not a run's: it names no schema that can be read.") from None
+            raise NeedlemapError(
+                f"'{file}' is not a run's: it names no schema that can be read."
+            ) from None
         if schema > SCHEMA:
             raise NeedlemapError(
-                f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one reads up to "
+                f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one "
+                f"reads up to "
                 f"{SCHEMA}). Run: pip install -U needlemap"
             )
         if wrong := what_is_wrong(text):
@@ -185,8 +203,8 @@ class RunFolder:
         return about
 
     def records(self) -> Iterator[Record]:
-        """The readable records, but those by scorers that it was scored with before `needlemap score`, and by
-        other rules of its scorer."""
+        """The readable records, but those by scorers that it was scored with before `needlemap
+        score`, and by other rules of its scorer."""
         about = self.about() if self.exists else {}
         earlier = [ruled(each) for each in about.get("earlier_scorers", [])]
         now = ruled(about["scorer"]) if about else {}
@@ -196,7 +214,8 @@ class RunFolder:
                 yield record
 
     def every_record(self) -> Iterator[Record]:
-        """All readable records of this run, file by file as they were begun: their names start with the time.
+        """All readable records of this run, file by file as they were begun: their names start with
+        the time.
 
         Raises NeedlemapError for one of a newer needlemap.
         """
@@ -208,7 +227,8 @@ class RunFolder:
         self.left_out.odd = tuple(sorted(odd))
 
     def records_in(self, file: Path, about: Mapping[str, Any]) -> Iterator[Record]:
-        """A file's readable records, if they are of the run that run.json tells about; others are counted."""
+        """A file's readable records, if they are of the run that run.json tells about; others are
+        counted."""
         read = self._files.setdefault(file, _ReadFile())
         read.go_on(file)
         self.left_out.torn += read.torn
@@ -221,13 +241,15 @@ class RunFolder:
 
 
 def records_files(folder: Path) -> list[Path]:
-    """The records files in a run's folder, as they were begun: neither pipes nor devices of such a name."""
+    """The records files in a run's folder, as they were begun: neither pipes nor devices of such a
+    name."""
     return sorted(filter(is_regular, folder.glob(RECORDS)), key=lambda file: file.name)
 
 
 def is_of(record: Record, about: Mapping[str, Any]) -> bool:
-    """Whether a record is of the run that run.json tells about, as far as it can be told: by the hash of its
-    settings; records of earlier versions by seed, model and task, imported ones by nothing."""
+    """Whether a record is of the run that run.json tells about, as far as it can be told: by the
+    hash of its settings; records of earlier versions by seed, model and task, imported ones by
+    nothing."""
     if not about or "imported" in about:
         return True
     if record.run and "identity" in about:
@@ -239,7 +261,8 @@ def is_of(record: Record, about: Mapping[str, Any]) -> bool:
 class Writer:
     """Holds a run's folder against other runs, and appends records to a file of its own in it.
 
-    A thread of its own writes, so that a slow disk holds nothing else up, one record after the other.
+    A thread of its own writes, so that a slow disk holds nothing else up, one record after the
+    other.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -247,7 +270,9 @@ class Writer:
         self._folder = folder.path
         make_folder(folder.path)
         self._lock = lock_folder(folder.path)
-        self._file = folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
+        self._file = (
+            folder.path / f"records-{time.time_ns()}-{socket.gethostname()}-{os.getpid()}.jsonl"
+        )
         self._descriptor: int | None = None
         self._size = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-records")
@@ -257,7 +282,8 @@ class Writer:
         write_json(self._folder / RUN_FILE, about)
 
     async def append(self, record: Record) -> None:
-        """Return when the record is on the disk. It gets there even if the caller is cancelled meanwhile."""
+        """Return when the record is on the disk. It gets there even if the caller is cancelled
+        meanwhile."""
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._append, record)
         written.add_done_callback(_heard)
         await asyncio.shield(written)
@@ -271,7 +297,9 @@ class Writer:
 
     def _append(self, record: Record) -> None:
         if self._descriptor is None:
-            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
+            self._descriptor = os.open(
+                self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600
+            )
             _sync(self._folder)
         line = record.line()
         try:
@@ -284,7 +312,8 @@ class Writer:
 
 
 def _heard(written: asyncio.Future[None]) -> None:
-    """Look at an error that no cancelled caller asks for, or it is printed: the first one ended the run."""
+    """Look at an error that no cancelled caller asks for, or it is printed: the first one ended the
+    run."""
     if not written.cancelled():
         written.exception()
 
@@ -313,7 +342,8 @@ def parsed(line: bytes) -> Record | None:
         record, schema = None, _schema(line)
     if schema > SCHEMA:
         raise NeedlemapError(
-            f"A record was written by a newer needlemap (schema {schema}, this one reads up to {SCHEMA}). "
+            f"A record was written by a newer needlemap (schema {schema}, this one reads up to "
+            f"{SCHEMA}). "
             f"Run: pip install -U needlemap"
         )
     return record
@@ -332,7 +362,11 @@ def _schema(line: bytes) -> int:
 def scorer_of(record: Record) -> dict[str, Any]:
     """A record's scorer as run.json names it."""
     scorer = record.scorer
-    return ruled({"name": scorer.name, "options": scorer.options, "rule": scorer.rule}) if scorer else {}
+    return (
+        ruled({"name": scorer.name, "options": scorer.options, "rule": scorer.rule})
+        if scorer
+        else {}
+    )
 
 
 def write_json(file: Path, about: dict[str, Any]) -> None:

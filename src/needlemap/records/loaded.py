@@ -1,9 +1,10 @@
-"""A run as it was read from its folder: run.json and every record, once, and what statistics make of them.
+"""A run as it was read from its folder: run.json and every record, once, and what statistics make
+of them.
 
-A golden is a finished run, frozen small enough for a repository, that tests compare with: a run's folder like
-any other, with one records file that has what a comparison needs: answers, scores, log-probabilities, hashes
-of prompts. Prompts themselves are built anew (`--prompts-of`). Where needles stood, what was paid and how
-long it took is left out, and the server's address too.
+A golden is a finished run, frozen small enough for a repository, that tests compare with: a run's
+folder like any other, with one records file that has what a comparison needs: answers, scores,
+log-probabilities, hashes of prompts. Prompts themselves are built anew (`--prompts-of`). Where
+needles stood, what was paid and how long it took is left out, and the server's address too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,16 @@ GOLDEN_RECORDS = "records-golden.jsonl"
 MOST_GOLDEN = 200_000
 _KEPT = (
     *("key", "asked", "run", "task", "model", "length_tokens", "depth", "repeat", "second"),
-    *("seed", "question", "reference", "keywords", "reference_sha256", "prompt", "answer", "logprobs"),
+    *(
+        "seed",
+        "question",
+        "reference",
+        "keywords",
+        "reference_sha256",
+        "prompt",
+        "answer",
+        "logprobs",
+    ),
     *("finish", "score", "scorer", "prompt_tokens", "completion_tokens"),
 )
 _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
@@ -52,8 +62,10 @@ _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
 
 @dataclass(frozen=True)
 class Loaded:
-    """path: as the user gave it. about: what run.json holds. records: one a trial, as `latest_records`.
-    notes: what in its folder was left out, in words. folder: None where another tool's file was read."""
+    """path: as the user gave it. about: what run.json holds. records: one a trial, as
+    `latest_records`. notes: what in its folder was left out, in words. folder: None where another
+    tool's file was
+    read."""
 
     path: str
     about: Mapping[str, Any]
@@ -106,12 +118,14 @@ def load_run(folder: RunFolder | str | Path) -> Loaded:
 
 
 def called(settings: Mapping[str, Any]) -> str:
-    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say anything."""
+    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say
+    anything."""
     return printable(str(settings.get("label") or settings["model"]), line=True)
 
 
 def closed_book_records(folder: RunFolder) -> Iterator[Record]:
-    """Every record of questions without a haystack, as written: for limits, since each was paid for."""
+    """Every record of questions without a haystack, as written: for limits, since each was paid
+    for."""
     if is_regular(file := folder.path / CLOSED_BOOK):
         yield from folder.records_in(file, folder.about() if folder.exists else {})
 
@@ -126,8 +140,8 @@ def kept(folder: RunFolder) -> list[Record]:
 
 
 def freeze(families: Families, out: Path) -> int:
-    """Write a run's golden; its bytes. Raises NeedlemapError for a run that is not finished, for one that is
-    too large, and where the folder holds anything else."""
+    """Write a run's golden; its bytes. Raises NeedlemapError for a run that is not finished, for
+    one that is too large, and where the folder holds anything else."""
     loaded = {name: load_run(families.folder(name)) for name in families.begun}
     files = dict[Path, bytes]()
     for name, each in loaded.items():
@@ -142,8 +156,10 @@ def freeze(families: Families, out: Path) -> int:
     if size > MOST_GOLDEN:
         trials = sum(len(each.records) for each in loaded.values())
         raise NeedlemapError(
-            f"The golden of '{families.path}' takes {size:,} bytes, and at most {MOST_GOLDEN:,} belong into "
-            f"a repository: of its {trials:,} trials about {trials * MOST_GOLDEN // size:,} have room. Give "
+            f"The golden of '{families.path}' takes {size:,} bytes, and at most {MOST_GOLDEN:,} "
+            f"belong into "
+            f"a repository: of its {trials:,} trials about {trials * MOST_GOLDEN // size:,} have "
+            f"room. Give "
             f"fewer --lengths, --depths or --repeats, or leave --logprobs out."
         )
     _check_free(out, set(files))
@@ -176,11 +192,15 @@ def _check_free(out: Path, ours: set[Path]) -> None:
 
 
 def _golden_about(run: Loaded) -> dict[str, Any]:
-    """run.json without the signature of who began it, and without an address that builds no prompt."""
+    """run.json without the signature of who began it, and without an address that builds no
+    prompt."""
     settings = dict(run.about["settings"])
     if settings.get("tokenizer") != _COUNTED_BY_IT:
         settings["base_url"] = None
-    return {**{name: value for name, value in run.about.items() if name != SIGNED}, "settings": settings}
+    return {
+        **{name: value for name, value in run.about.items() if name != SIGNED},
+        "settings": settings,
+    }
 
 
 def _golden_line(record: Record) -> bytes:
@@ -188,7 +208,10 @@ def _golden_line(record: Record) -> bytes:
     scorer = record.scorer
     if scorer is not None and scorer.name != WEIGHS:  # which says there of how many tokens
         record = record.model_copy(update={"scorer": scorer.model_copy(update={"why": {}})})
-    fields = record.model_dump(mode="json", by_alias=True, include=set(_KEPT), exclude_defaults=True)
+    fields = record.model_dump(
+        mode="json", by_alias=True, include=set(_KEPT), exclude_defaults=True
+    )
     return (
-        json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":")).encode()
+        + b"\n"
     )

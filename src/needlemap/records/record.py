@@ -1,7 +1,8 @@
 """A record: what happened in one trial, one JSON line, and what became of the trial.
 
-Its key hashes everything that can change the answer. Failures to measure are records without a score. Only
-what the model did is scored: an answer, a refusal or a cut-off answer is, every other outcome is not.
+Its key hashes everything that can change the answer. Failures to measure are records without a
+score. Only what the model did is scored: an answer, a refusal or a cut-off answer is, every other
+outcome is not.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _DEEPEST = 40  # lists in lists that are kept of what a provider said
 
 
 def _count(value: Any) -> Any:
-    """A count as it was said, None for what counts nothing: a record is worth more than its side notes."""
+    """A count as it was said, None for what counts nothing: a record is worth more than its side
+    notes."""
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return int(value) if whole and 0 <= value <= MOST else None
 
@@ -42,7 +44,8 @@ def _amount(value: Any) -> Any:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """JSON's values with every number that every program reads; others, and what lies too deep, are None.
+    """JSON's values with every number that every program reads; others, and what lies too deep, are
+    None.
 
     >>> plain({"a": float("nan"), "b": [1, 10**30, 0.5]})
     {'a': None, 'b': [1, None, 0.5]}
@@ -71,8 +74,8 @@ Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
 class NeedleRecord(BaseModel):
     """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context.
 
-    text: as it was placed. before, after: up to 300 characters of the context either side of it. Of a
-    trial's first 32 needles only.
+    text: as it was placed. before, after: up to 300 characters of the context either side of it. Of
+    a trial's first 32 needles only.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -85,12 +88,13 @@ class NeedleRecord(BaseModel):
 
 
 class PromptRecord(BaseModel):
-    """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
+    """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's
+    settings.
 
-    tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's own, chat
-    template included, where that is another one. ids_sha256: of the token ids that the model sees, chat
-    template included; None where nobody knows them. positions: haystack tokens before each needle.
-    pad: what was added at the haystack's end to reach the exact length.
+    tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's
+    own, chat template included, where that is another one. ids_sha256: of the token ids that the
+    model sees, chat template included; None where nobody knows them. positions: haystack tokens
+    before each needle. pad: what was added at the haystack's end to reach the exact length.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -107,8 +111,8 @@ class PromptRecord(BaseModel):
 
 
 class ScorerRecord(BaseModel):
-    """How the answer was scored: the scorer, its options, its rule's number, its native scale and what
-    decided the score.
+    """How the answer was scored: the scorer, its options, its rule's number, its native scale and
+    what decided the score.
 
     unreadable: whether nothing could be taken from the answer; its score is 0 then.
     mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
@@ -128,11 +132,12 @@ class ScorerRecord(BaseModel):
 
 
 class UnreadRecord(BaseModel):
-    """Attempts that were sent and not refused, and brought no answer that could be read (too late, cut short,
-    unreadable): a provider may bill them. Earlier versions counted those that were too late, and no tokens.
+    """Attempts that were sent and not refused, and brought no answer that could be read (too late,
+    cut short, unreadable): a provider may bill them. Earlier versions counted those that were too
+    late, and no tokens.
 
-    Tokens by the server's count, else the prompt's by ours; prompt_tokens None: so many prompts. usd: None
-    when no price is known.
+    Tokens by the server's count, else the prompt's by ours; prompt_tokens None: so many prompts.
+    usd: None when no price is known.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -157,19 +162,21 @@ class UnreadRecord(BaseModel):
 
 
 class Record(BaseModel):
-    """One trial. length_tokens, depth (a share) and repeat as asked, of the first cell that it stood for;
-    second: whether its prompt was asked for the second time; score in [0, 1], None when not measured.
+    """One trial. length_tokens, depth (a share) and repeat as asked, of the first cell that it
+    stood for; second: whether its prompt was asked for the second time; score in [0, 1], None when
+    not measured.
 
-    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not say.
-    shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which shares nothing.
-    asked: hash of what the model was asked, so that answers can be scored anew; key adds what is right and
-    the scorer. reference_sha256: of all that is right and wrong (`Reference.digest`), '' where unknown.
-    logprobs: what the model thought of each token of its answer, on request, or of the reference answer where
-    that is what was scored.
-    thinking: what a reasoning model wrote before its answer, at most 20,000 characters of it.
-    rescored: whether the answer is an earlier record's, scored anew: nothing was asked.
-    run: hash of the settings that make its run what it is, as run.json has it; '' before there was one.
-    What is none of a number, of those that may be missing, is read as missing.
+    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not
+    say. shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which
+    shares nothing. asked: hash of what the model was asked, so that answers can be scored anew; key
+    adds what is right and the scorer. reference_sha256: of all that is right and wrong
+    (`Reference.digest`), '' where unknown. logprobs: what the model thought of each token of its
+    answer, on request, or of the reference answer where that is what was scored. thinking: what a
+    reasoning model wrote before its answer, at most 20,000 characters of it. rescored: whether the
+    answer is an earlier record's, scored anew: nothing was asked. run: hash of the settings that
+    make its run what it
+    is, as run.json has it; '' before there was one. What is none of a number, of those that may be
+    missing, is read as missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -254,11 +261,11 @@ class Record(BaseModel):
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
-    """What records cost together, to six decimals; None where none of them says. names: of some costs, else
-    all.
+    """What records cost together, to six decimals; None where none of them says. names: of some
+    costs, else all.
 
-    usd: of the model's answers, and of what was sent and could not be read. seconds: of latency, which
-    overlaps between lanes.
+    usd: of the model's answers, and of what was sent and could not be read. seconds: of latency,
+    which overlaps between lanes.
     """
     rows = list(records)
     sums = {name: summed(map(_COSTS[name], rows), of_known=True) for name in names or _COSTS}

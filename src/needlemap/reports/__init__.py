@@ -1,7 +1,7 @@
 """What people look at: the colours of terminal, figures and page, and how wide a figure can be.
 
-Colours belong to scores of 0 to 100 on a fixed scale, never stretched to the data, so that maps can be
-compared.
+Colours belong to scores of 0 to 100 on a fixed scale, never stretched to the data, so that maps can
+be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def points_wide(text: str | None) -> float | None:
 
 
 def parse_width(text: str) -> float:
-    """A width as typed: a number with in, cm, mm or pt, or column, text or page. Raises SettingsError.
+    """A width as typed: a number with in, cm, mm or pt, or column, text or page. Raises
+    SettingsError.
 
     >>> parse_width("3.25in"), round(parse_width("8.4cm"), 2), parse_width("column")
     (234.0, 238.11, 234.0)
@@ -32,7 +33,8 @@ def parse_width(text: str) -> float:
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         raise SettingsError(
-            f"--width '{text}' is no width. Write 3.25in, 8.4cm, 84mm or 234pt, or {', '.join(NAMED)}."
+            f"--width '{text}' is no width. Write 3.25in, 8.4cm, 84mm or 234pt, or "
+            f"{', '.join(NAMED)}."
         )
     width = float(found[1]) * UNITS[found[2]]
     if not NARROWEST <= width <= WIDEST:
@@ -46,7 +48,8 @@ def parse_width(text: str) -> float:
 RGB = tuple[int, int, int]
 
 PALETTE = "viridis"
-PALETTES: dict[str, tuple[str, ...]] = {  # from score 0 to score 100; all but amber get lighter all the way
+# from score 0 to score 100; all but amber get lighter all the way
+PALETTES: dict[str, tuple[str, ...]] = {
     "viridis": (
         "#440154", "#482878", "#3E4A89", "#31688E", "#26828E",
         "#1F9E89", "#35B779", "#6DCD59", "#B4DE2C", "#FDE725",
@@ -64,7 +67,8 @@ LINES = (
     "#56B4E9",
     "#444444",
 )  # after Okabe and Ito, 2008
-# Of a difference: orange lost, blue gained, told apart by all eyes, as strong on both sides; and on the dark.
+# Of a difference: orange lost, blue gained, told apart by all eyes, as strong on both sides; and on
+# the dark.
 CHANGES = ("#8A4309", "#DC8B35", "#F4F3EF", "#6AA5DB", "#1A4C86")
 DARK_CHANGES = ("#FFB65C", "#9A5A14", "#25292D", "#2B66A3", "#93C6FF")
 

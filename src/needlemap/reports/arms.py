@@ -1,4 +1,5 @@
-"""What an `ab` found, in words and for programs: verdict, families, map, log-probabilities, worst prompts."""
+"""What an `ab` found, in words and for programs: verdict, families, map, log-probabilities, worst
+prompts."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
 
 WAYS: Mapping[Way, str] = {
-    "generated": "of each answer as it was written, to the first other token, with the runner-up there",
+    "generated": (
+        "of each answer as it was written, to the first other token, with the runner-up there"
+    ),
     "walk": "of the whole answer, given behind its prompt",
     "echo": "of the whole answer, by the server's log-probabilities of a prompt that holds it",
     "steps": "of the whole answer, which the server is made to say token by token",
@@ -45,8 +48,8 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ArmsReport:
-    """All that is known of two arms. names: of the reference and the other. most: pairs that it may ask, 0
-    where nobody knows; stops: whether a verdict ends it before."""
+    """All that is known of two arms. names: of the reference and the other. most: pairs that it may
+    ask, 0 where nobody knows; stops: whether a verdict ends it before."""
 
     names: tuple[str, str]
     found: Sequence[Trio]
@@ -77,7 +80,10 @@ class ArmsReport:
         if word == "no worse":
             return f"{second} is no worse than {first} by {margin} (margin), also on new haystacks"
         if word == "worse":
-            return f"{second} is worse than {first} by more than {margin} (margin), also on new haystacks"
+            return (
+                f"{second} is worse than {first} by more than {margin} (margin), also on new "
+                f"haystacks"
+            )
         these = judged.these.word
         here = f"; on these prompts only: {these if these == 'worse' else f'{these} by {margin}'}"
         return f"undecided at a margin of {margin}{'' if these == 'undecided' else here}"
@@ -121,21 +127,28 @@ class ArmsReport:
 
     def _saved_line(self) -> list[str]:
         saved = f", {self.saved:,} saved by the verdict" if self.stops else ""
-        return [f"asked {self.judged.prompts:,} of at most {self.most:,} pairs{saved}"] if self.most else []
+        return (
+            [f"asked {self.judged.prompts:,} of at most {self.most:,} pairs{saved}"]
+            if self.most
+            else []
+        )
 
     def _warnings(self) -> list[str]:
         judged, found = self.judged, list[str]()
         if judged.word == "undecided":
             more = judged.new.more
             told = (
-                f"about {more:,} more haystacks, if they go on so" if more else "more than 20,000 haystacks"
+                f"about {more:,} more haystacks, if they go on so"
+                if more
+                else "more than 20,000 haystacks"
             )
             found.append(f"to decide: {told}; 'no worse' takes {judged.new.least:,} at least")
         if judged.these.floored:
             found.append(FLOORED)
         elif judged.saturated and judged.word != "worse":
             found.append(
-                "warning: the reference is hardly ever wrong, so answers show gross losses only: heed the "
+                "warning: the reference is hardly ever wrong, so answers show gross losses only: "
+                "heed the "
                 "log-probabilities, or ask harder tasks"
             )
         return found
@@ -161,7 +174,11 @@ class ArmsReport:
         """What became of each family, and of all where they are several."""
         families = list(dict.fromkeys(each.family for each in self.found))
         pairs = [each for each in self.found if each.is_pair]
-        found = {name: own for name in families if (own := [each for each in pairs if each.family == name])}
+        found = {
+            name: own
+            for name in families
+            if (own := [each for each in pairs if each.family == name])
+        }
         if len(found) > 1:
             found[ALL] = pairs
         return {name: FamilyChange.of(own) for name, own in found.items()}
@@ -171,7 +188,8 @@ class ArmsReport:
         return [_family_row(name, change, p) for name, (change, p) in self._tested().items()]
 
     def _tested(self) -> dict[str, tuple[FamilyChange, float]]:
-        """Families with p as it is beside the other families' (Holm 1979); that of all stands for itself."""
+        """Families with p as it is beside the other families' (Holm 1979); that of all stands for
+        itself."""
         changes = self.changes()
         own = {name: change.p for name, change in changes.items() if name != ALL}
         adjusted = dict(zip(own, holm(list(own.values())), strict=True))
@@ -194,7 +212,8 @@ class ArmsReport:
         ]
 
     def worst_lines(self) -> list[str]:
-        """Two lines a prompt: where it is and what was lost, and what both arms say where they part."""
+        """Two lines a prompt: where it is and what was lost, and what both arms say where they
+        part."""
         found = []
         for trio in worst_of(self.found):
             repeat, length, depth = trio.place
@@ -235,7 +254,9 @@ class ArmsReport:
             "more_haystacks": judged.new.more,
             "these_prompts": {"verdict": gate.word, "decided_after": gate.after},
             "saturated": judged.saturated,
-            "log_probabilities": None if wire is None else _wire_plain(wire) | {"ways": self._ways()},
+            "log_probabilities": None
+            if wire is None
+            else _wire_plain(wire) | {"ways": self._ways()},
             "families": [_family_plain(name, *found) for name, found in self._tested().items()],
             "map": [_cell_plain(at, *found) for at, found in changes_by_cell(self.found).items()],
             "worst": [_worst_plain(self.names, trio) for trio in worst_of(self.found)],
@@ -249,14 +270,17 @@ def arms_report(path: Path, read: Mapping[str, Loaded | None]) -> ArmsReport:
     records = {name: run.records for name, run in read.items() if run is not None}
     kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in (first, second, AGAIN)]
     families = {
-        family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds] for family in file.families
+        family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds]
+        for family in file.families
     }
     return ArmsReport.of((first, second), trios(families), file.margin)
 
 
-def arms_sheet(path: Path, read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
-    """What a page opens with: a row a family, then a row a cell. places: of the arms' families among its
-    runs."""
+def arms_sheet(
+    path: Path, read: Mapping[str, Loaded | None], places: Mapping[str, int]
+) -> dict[str, Any]:
+    """What a page opens with: a row a family, then a row a cell. places: of the arms' families
+    among its runs."""
     report = arms_report(path, read)
     wide, margin = report.family_rows(), f"margin {100 * report.judged.margin:g} points"
     rows: list[Row] = [(row[0], "all", "all", row[1], *row[4:7], "") for row in wide]
@@ -282,7 +306,11 @@ CELL_HEAD = ("family", "length", "depth", "pairs", "points", "nats")
 
 
 def _family_row(name: str, change: FamilyChange, p: float) -> Row:
-    means = score_label(change.first), score_label(change.second), points(change.second - change.first)
+    means = (
+        score_label(change.first),
+        score_label(change.second),
+        points(change.second - change.first),
+    )
     return (name, f"{change.n:,}", *means, str(change.lost), str(change.gained), p_label(p))
 
 
@@ -305,10 +333,20 @@ def _wire_plain(wire: Tripwire) -> dict[str, Any]:
     return {"tripped": wire.tripped, **{name: _rounded(getattr(wire, name)) for name in names}}
 
 
-def _cell_plain(at: tuple[str, int, float], change: FamilyChange, nats: float | None) -> dict[str, Any]:
+def _cell_plain(
+    at: tuple[str, int, float], change: FamilyChange, nats: float | None
+) -> dict[str, Any]:
     family, length, depth = at
-    place: dict[str, Any] = {"family": family, "length": length, "depth": percent(depth), "pairs": change.n}
-    return place | {"points": round(100 * (change.second - change.first), 4), "nats": _rounded(nats)}
+    place: dict[str, Any] = {
+        "family": family,
+        "length": length,
+        "depth": percent(depth),
+        "pairs": change.n,
+    }
+    return place | {
+        "points": round(100 * (change.second - change.first), 4),
+        "nats": _rounded(nats),
+    }
 
 
 def _worst_plain(names: tuple[str, str], trio: Trio) -> dict[str, Any]:
@@ -318,9 +356,16 @@ def _worst_plain(names: tuple[str, str], trio: Trio) -> dict[str, Any]:
     row = at | {"scores": [strict(trio.first), strict(trio.second)], "nats": _rounded(trio.nats)}
     if found is None:
         return row
-    said = {"before": found.before, names[0]: found.first, names[1]: found.second, "token": found.token}
+    said = {
+        "before": found.before,
+        names[0]: found.first,
+        names[1]: found.second,
+        "token": found.token,
+    }
     tokens = {
-        f"{name}_choices": [[token.text, token.nats], [token.other, token.other_nats]] if token else None
+        f"{name}_choices": [[token.text, token.nats], [token.other, token.other_nats]]
+        if token
+        else None
         for name, token in zip(names, (found.first_token, found.second_token), strict=True)
     }
     modulo = {} if position is None else {str(size): position % size for size in BLOCKS}

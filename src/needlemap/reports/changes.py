@@ -1,4 +1,5 @@
-"""What a comparison says besides its numbers: its verdict, why, what would tell, and which answers differ."""
+"""What a comparison says besides its numbers: its verdict, why, what would tell, and which answers
+differ."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ _TIE_NATS = 0.05  # two tokens so close are as good as equally likely: rounding 
 
 def verdict_word(verdict: Verdict, margin: float) -> str:
     """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
-    return f"no worse than {margin_label(margin)} points" if verdict.word == "no worse" else verdict.word
+    return (
+        f"no worse than {margin_label(margin)} points"
+        if verdict.word == "no worse"
+        else verdict.word
+    )
 
 
 def verdict_label(comparison: Comparison) -> str:
@@ -47,10 +52,17 @@ def _why(comparison: Comparison, margin: str) -> str:
         return "the whole 95 % interval is a gain"
     if verdict.word == "worse":
         beyond = overall.high < -comparison.margin
-        how = f" of more than {margin} points" if beyond else f", and it reaches {margin} points or more"
+        how = (
+            f" of more than {margin} points"
+            if beyond
+            else f", and it reaches {margin} points or more"
+        )
         return f"the whole 95 % interval is a loss{how}"
     if verdict.more is not None:
-        more = f"about {verdict.more:,} more trials would tell, with even odds, if the difference stays"
+        more = (
+            f"about {verdict.more:,} more trials would tell, with even odds, if the difference "
+            f"stays"
+        )
         return f"margin {margin} points; {more}"
     return "" if verdict.word == "no worse" else f"margin {margin} points"
 
@@ -70,11 +82,16 @@ def _these(clusters: int) -> str:
 def out_of_reach(comparison: Comparison) -> list[str]:
     """Where so few pairs could never be no worse, whatever was answered."""
     overall, least = comparison.overall, least_pairs(comparison.margin, graded=comparison.graded)
-    if comparison.verdict.word != "cannot tell" or not comparison.counted or overall.size >= least - 1e-6:
+    if (
+        comparison.verdict.word != "cannot tell"
+        or not comparison.counted
+        or overall.size >= least - 1e-6
+    ):
         return []
     needed = ceil(least * overall.n / overall.size - 1e-6)
     return [
-        f"warning: {overall.n:,} pairs are never no worse than {margin_label(comparison.margin)} points, "
+        f"warning: {overall.n:,} pairs are never no worse than {margin_label(comparison.margin)} "
+        f"points, "
         f"even if all answers are equal: that takes about {needed:,}"
     ]
 
@@ -83,14 +100,20 @@ def haystacks_label(clusters: int) -> str:
     """Of how many haystacks the pairs are."""
     if clusters == 1:
         return "1 haystack: what follows is about this one only"
-    few = f": what follows is about these only, {FEWEST} tell about others" if clusters < FEWEST else ""
+    few = (
+        f": what follows is about these only, {FEWEST} tell about others"
+        if clusters < FEWEST
+        else ""
+    )
     return f"{clusters} haystacks{few}"
 
 
 def p_text(overall: Difference) -> str:
     """p, of which test, and how small it could be at all."""
     least = (
-        f"; least possible {p_label(overall.least_p)}" if overall.flipped and overall.least_p > 0.01 else ""
+        f"; least possible {p_label(overall.least_p)}"
+        if overall.flipped and overall.least_p > 0.01
+        else ""
     )
     return f"p={p_label(overall.p)} ({tested_by(overall)}{least})"
 
@@ -117,17 +140,23 @@ def answers_line(found: Sequence[AnswerPairs]) -> str:
         return f"answers: none, {'the models were given them' if given else 'A has none'}"
     untold = f", {silent} of them without an answer of B" if silent else ""
     share = f" ({score_label(differing / n)} %{untold})" if differing else ""
-    return f"answers: {n - differing:,} of {counted(n, 'pair')} identical, {differing:,} differ{share}"
+    return (
+        f"answers: {n - differing:,} of {counted(n, 'pair')} identical, {differing:,} differ{share}"
+    )
 
 
 def answers_lines(found: AnswerPairs, shown: int = SHOWN) -> list[str]:
     """The first answers that differ, in the order in which B was asked, and where they do."""
-    lines = [f"first answers that differ, in the order asked ({min(shown, found.differing)} shown):"]
+    lines = [
+        f"first answers that differ, in the order asked ({min(shown, found.differing)} shown):"
+    ]
     for each in found.changed[:shown]:
         lines += _changed_lines(each)
     if not any(found.by_length):  # samples of a log, which has neither
         return lines if found.changed else []
-    by_length = {label: found.by_length[at] for at, label in length_labels([*found.by_length]).items()}
+    by_length = {
+        label: found.by_length[at] for at, label in length_labels([*found.by_length]).items()
+    }
     by_depth = {label: found.by_depth[at] for at, label in depth_labels([*found.by_depth]).items()}
     lines += [f"differ by length: {_counts(by_length)}", f"differ by depth: {_counts(by_depth)}"]
     return lines if found.changed else []

@@ -1,8 +1,9 @@
-"""What is worth saying of a run besides its scores: false answers, failures, counts, the tally so far.
+"""What is worth saying of a run besides its scores: false answers, failures, counts, the tally so
+far.
 
-False answers are told where a scorer says whether the text held what was asked for (`scorer.why.present`,
-by `only`): balanced accuracy. Of what a server counted, only what records hold is said: a server that
-reports nothing has neither cached nor computed anything here.
+False answers are told where a scorer says whether the text held what was asked for
+(`scorer.why.present`, by `only`): balanced accuracy. Of what a server counted, only what records
+hold is said: a server that reports nothing has neither cached nor computed anything here.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the sh
 
 
 def ended_lines(run: Loaded) -> list[str]:
-    """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its depth, or
-    where another tool's file was read."""
+    """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its
+    depth, or where another tool's file was read."""
     about, records = run.about, run.records
     if run.folder is None:
         return []
@@ -59,7 +60,9 @@ def ended_lines(run: Loaded) -> list[str]:
         *outdated(str(run.folder.path), about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=one_haystack(about)),
-        *said([record for record in kept(run.folder) if scorer_of(record) == ruled(about["scorer"])]),
+        *said(
+            [record for record in kept(run.folder) if scorer_of(record) == ruled(about["scorer"])]
+        ),
         *outcome_lines(records, skipped, one=one_haystack(about)),
     ]
 
@@ -72,8 +75,9 @@ _TOLD = {  # with their shares
 
 
 def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = False) -> list[str]:
-    """What a report says of outcomes: nothing where every trial was simply scored. Shares of answers have
-    intervals over haystacks, as means do. one: whether all repeats have one haystack."""
+    """What a report says of outcomes: nothing where every trial was simply scored. Shares of
+    answers have intervals over haystacks, as means do. one: whether all repeats have one
+    haystack."""
     counts = outcome_counts(records)
     whole = {**counts, **({SKIPPED: skipped} if skipped else {})}
     if set(whole) <= {SCORED}:
@@ -85,13 +89,16 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
         rate = Rate.of([(at, float(outcome in names)) for at, outcome in answered])
         if rate is not None and rate.hits:
             low, high = (f"{100 * end:.1f}" for end in (rate.low, rate.high))
-            share = f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
+            share = (
+                f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
+            )
             lines.append(f"{said}: {share}")
     return lines
 
 
 def said(records: Iterable[Record]) -> list[str]:
-    """How many questions were answered right without a haystack, and which; nothing where none was asked."""
+    """How many questions were answered right without a haystack, and which; nothing where none was
+    asked."""
     rows = list(records)
     if not rows:
         return []
@@ -103,33 +110,44 @@ def said(records: Iterable[Record]) -> list[str]:
         return [line]
     named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
     more = " ..." if len(known) > _SHOWN else ""
-    return [f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."]
+    return [
+        f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."
+    ]
 
 
 def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[str]:
-    """Balanced accuracy and false answers; nothing for a run whose questions always have an answer. one:
-    whether all repeats have one haystack."""
+    """Balanced accuracy and false answers; nothing for a run whose questions always have an answer.
+    one: whether all repeats have one haystack."""
     found = balance(prompts, one=one)
     if found is None:
         return []
     share, low, high = found.accuracy
     return [
-        f"balanced accuracy: {score_label(share)} {interval_label(low, high)}, the mean of two rates: found "
+        f"balanced accuracy: {score_label(share)} {interval_label(low, high)}, the mean of two "
+        f"rates: found "
         f"where it was there {_rate(found.found)}, denied where it was not {_rate(found.rejected)}",
-        f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds instead, "
+        f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds "
+        f"instead, "
         f"{found.invented} made a value up",
     ]
 
 
 def _rate(rate: Rate) -> str:
-    return f"{rate.hits:g}/{rate.n} = {score_label(rate.share)} {interval_label(rate.low, rate.high)}"
+    return (
+        f"{rate.hits:g}/{rate.n} = {score_label(rate.share)} {interval_label(rate.low, rate.high)}"
+    )
 
 
 def placeless_lines(about: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
     """One line where all prompts of a set stand at depth 0, as `trials/build.py` does it."""
-    if about["settings"].get("task") != "published" or {record.depth for record in records} != {0.0}:
+    if about["settings"].get("task") != "published" or {record.depth for record in records} != {
+        0.0
+    }:
         return []
-    return ["depth is unknown: the set does not tell where answers stand, so all its prompts are at depth 0"]
+    return [
+        "depth is unknown: the set does not tell where answers stand, so all its prompts are at "
+        "depth 0"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +182,8 @@ class Rate:
 class Balance:
     """found: scores where it was there. rejected: where it was not, whether the answer said so.
 
-    false: the other answers there. named: of them, those that took a value that stands in the text; invented:
+    false: the other answers there. named: of them, those that took a value that stands in the text;
+    invented:
     those that made one up.
     """
 
@@ -182,8 +201,8 @@ class Balance:
     def accuracy(self) -> tuple[float, float, float]:
         """Half of the sum of both rates, which no constant answer lifts above one half; low, high.
 
-        Interval by adding the rates' distances to their ends in squares (Newcombe 1998, Statistics in
-        Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine 27:1693).
+        Interval by adding the rates' distances to their ends in squares (Newcombe 1998, Statistics
+        in Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine 27:1693).
         """
         share = (self.found.share + self.rejected.share) / 2
         rates = (self.found, self.rejected)
@@ -213,11 +232,14 @@ def _why(record: Record, what: str) -> object:
 
 
 def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int = 0) -> list[str]:
-    """What is worth saying when a run ends. remote: whether a server was asked, which should have counted.
+    """What is worth saying when a run ends. remote: whether a server was asked, which should have
+    counted.
 
     framing_tokens: what the run's settings say that the server's chat template adds.
     """
-    answered = [record for record in records if record.latency_s is not None and not record.rescored]
+    answered = [
+        record for record in records if record.latency_s is not None and not record.rescored
+    ]
     counted = [record for record in answered if record.prompt_tokens is not None]
     if answered and remote and not counted:
         promise = costs_of(answered)["planned_tokens"]
@@ -254,7 +276,9 @@ def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]
 
 def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
     """A warning when the server's counts are not the lengths asked, and what mends it."""
-    rows = sorted((_asked(record) + framing_tokens, record.prompt_tokens or 0) for record in counted)
+    rows = sorted(
+        (_asked(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
+    )
     off = [(asked, found) for asked, found in rows if abs(found - asked) > _TOLERANCE * asked]
     if not off:
         return []
@@ -262,7 +286,8 @@ def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
     differences = [found - asked for asked, found in rows]
     remedy = _remedy(rows, differences, framing_tokens, counted[0].model)
     return [
-        f"warning: the server counted {found:,} tokens where {asked:,} were asked; {len(off)} of {len(rows)} "
+        f"warning: the server counted {found:,} tokens where {asked:,} were asked; {len(off)} of "
+        f"{len(rows)} "
         f"prompts are off by more than {_TOLERANCE:.0%}. {remedy}"
     ]
 
@@ -276,16 +301,25 @@ def _remedy(
         framing = framing_tokens + round(median(differences))
         if framing >= LEAST_FRAMING and len(rows) > 1:
             why = (
-                "Its chat template adds as many to each" if framing > 0 else "It counts as many fewer of each"
+                "Its chat template adds as many to each"
+                if framing > 0
+                else "It counts as many fewer of each"
             )
             return f"{why}: use --framing-tokens {framing}."
     shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
     if longest < _CUT_OFF * min(shortest, 1):
-        return "It seems to cut long prompts off: start it with a longer context, or use shorter --lengths."
+        return (
+            "It seems to cut long prompts off: start it with a longer context, or use shorter "
+            "--lengths."
+        )
     if model.startswith("anthropic/"):
-        return f"No vocabulary of Claude is public, and lengths are those of the one you chose: {_KEPT}."
+        return (
+            f"No vocabulary of Claude is public, and lengths are those of the one you chose: "
+            f"{_KEPT}."
+        )
     return (
-        "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or --tokenizer "
+        "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or "
+        "--tokenizer "
         f"server (vLLM, llama.cpp); {_KEPT}."
     )
 
@@ -297,10 +331,13 @@ def _asked(record: Record) -> int:
 class Tally:
     """Counts of a run under way. total, already: trials in all, and those scored before this start.
 
-    limits: what is used of the run's limits, in words; '' without limits. family: its name, if it has one.
+    limits: what is used of the run's limits, in words; '' without limits. family: its name, if it
+    has one.
     """
 
-    def __init__(self, total: int, already: int, limits: Callable[[], str] = str, family: str = "") -> None:
+    def __init__(
+        self, total: int, already: int, limits: Callable[[], str] = str, family: str = ""
+    ) -> None:
         self.total, self.already, self._limits, self._family = total, already, limits, family
         self.scored = self.failed = self.tokens = self.cached = self.promised = 0
         self.usd: float | None = 0.0
@@ -323,7 +360,8 @@ class Tally:
         self.usd = summed([self.usd, usd])
 
     def line(self, *, over: bool = False) -> str:
-        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is known."""
+        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is
+        known."""
         ended = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
         rate = ended / seconds

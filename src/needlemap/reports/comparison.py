@@ -53,20 +53,26 @@ def comparison_text(comparison: Comparison, names: Names, answers: bool = False)
     warning, count = comparison.verdict.warning, len(comparison.families)
     lines += [f"warning: {warning}"] if warning else []
     if count > 1:
-        lines.append(f"{count} families' verdicts are {count} chances to err: go by the one on their mean")
+        lines.append(
+            f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
+        )
     lines += out_of_reach(comparison)
     lines.append(f"verdict: {verdict_label(comparison)}")
     return printable("\n".join(lines)) + "\n"
 
 
 def answers_text(comparison: Comparison, whole: bool) -> list[str]:
-    """How many answers are the same, and how far they moved in nats; whole: and which differ, by family."""
+    """How many answers are the same, and how far they moved in nats; whole: and which differ, by
+    family."""
     if not comparison.answers:
         return []
     lines = [answers_line(comparison.answers)]
     for name, each in comparison.families.items():
         if each.answers is not None:
-            found = [*(answers_lines(each.answers) if whole else ()), *nats_lines(each.answers.nats)]
+            found = [
+                *(answers_lines(each.answers) if whole else ()),
+                *nats_lines(each.answers.nats),
+            ]
             lines += [f"{name}:", *found] if name and found else found
     return lines
 
@@ -75,7 +81,9 @@ def names_text(names: Names) -> str:
     """Which two runs, in what they differ, and what else is to be said of them."""
     lines = [f"A  {names.first}", f"B  {names.second}"]
     lines += [f"differ in {names.differ}"] if names.differ else []
-    return "\n".join([*lines, *(f"note: {note}" for note in names.notes), *_left_out_families(names)])
+    return "\n".join(
+        [*lines, *(f"note: {note}" for note in names.notes), *_left_out_families(names)]
+    )
 
 
 def _left_out_families(names: Names) -> list[str]:
@@ -92,12 +100,14 @@ def _families(comparison: Comparison) -> list[str]:
     overall, count = comparison.overall, len(comparison.families)
     tested = [
         f"{means_label(overall)} {interval(overall)}",
-        f"{overall.n} pairs{_of_haystacks(overall, all(map(_is_unplaced, comparison.families.values())))}",
+        f"{overall.n} "
+        f"pairs{_of_haystacks(overall, all(map(_is_unplaced, comparison.families.values())))}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
         *bounds_lines(comparison),
     ]
     return [
-        f"by family (p by Holm's correction over {count}; intervals and verdicts of one family each):",
+        f"by family (p by Holm's correction over {count}; intervals and verdicts of one family "
+        f"each):",
         *_family_rows(comparison),
         f"mean over {count} families, each counting the same, however many pairs it has:",
         *(tested if comparison.counted else [means_label(overall)]),
@@ -106,7 +116,9 @@ def _families(comparison: Comparison) -> list[str]:
 
 def _family_rows(comparison: Comparison) -> list[str]:
     wide = max(map(len, comparison.families))
-    tests = {name: _test(each, comparison.adjusted_p[name]) for name, each in comparison.families.items()}
+    tests = {
+        name: _test(each, comparison.adjusted_p[name]) for name, each in comparison.families.items()
+    }
     across = max(map(len, tests.values()))
     return [
         f"  {name:<{wide}}  {_row(each.overall)}  {tests[name]:<{across}}  "
@@ -131,13 +143,15 @@ def _tested(comparison: FamilyComparison) -> list[str]:
         *bounds_lines(comparison),
         *_noise(comparison),
         *(() if unplaced else (*_lengths(comparison.lengths), *_cells(comparison))),
-        f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in 100 with "
+        f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in "
+        f"100 with "
         f"about {comparison.needed:,} pairs; you have {overall.n:,}",
     ]
 
 
 def _is_unplaced(comparison: FamilyComparison) -> bool:
-    """Whether no trial has a length: samples of another tool's log, each of which stands for itself."""
+    """Whether no trial has a length: samples of another tool's log, each of which stands for
+    itself."""
     return not any(each.length_tokens for each in comparison.lengths)
 
 
@@ -146,20 +160,24 @@ def _of_haystacks(overall: Difference, unplaced: bool) -> str:
 
 
 def _untested(comparison: FamilyComparison) -> list[str]:
-    """Where nobody knows how many answers a score stands for: differences, without interval or test."""
+    """Where nobody knows how many answers a score stands for: differences, without interval or
+    test."""
     labels = length_labels([each.length_tokens for each in comparison.lengths])
     wide = max(map(len, labels.values()), default=0)
     return [
         f"{comparison.overall.n} means in both{_left_out(comparison)}",
         means_label(comparison.overall),
         "by length:",
-        *(f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)}" for each in comparison.lengths),
+        *(
+            f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)}"
+            for each in comparison.lengths
+        ),
     ]
 
 
 def comparison_json(comparison: Comparison, names: Names, answers: bool = False) -> dict[str, Any]:
-    """The same as a mapping that JSON can hold; depths in percent, differences in points. answers: with every
-    answer that differs, not the first ones alone."""
+    """The same as a mapping that JSON can hold; depths in percent, differences in points. answers:
+    with every answer that differs, not the first ones alone."""
     if comparison.only is not None:
         return _family_json(comparison.only, names, answers)
     return {
@@ -168,7 +186,8 @@ def comparison_json(comparison: Comparison, names: Names, answers: bool = False)
         "only_a": list(names.only_first),
         "only_b": list(names.only_second),
         "families": {
-            name: _family_json(each, names.families[name], answers) | {"p_holm": comparison.adjusted_p[name]}
+            name: _family_json(each, names.families[name], answers)
+            | {"p_holm": comparison.adjusted_p[name]}
             for name, each in comparison.families.items()
         },
     }
@@ -241,7 +260,8 @@ def _cells(comparison: FamilyComparison) -> list[str]:
     most = sorted(changed, key=_by_change)[:EXPLORED]
     places = {depth: f" at {label}" if len(depths) > 1 else "" for depth, label in depths.items()}
     shown = [
-        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n:,}, p={p_label(c.p)})"
+        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n:,}, "
+        f"p={p_label(c.p)})"
         for c in most
     ]
     return [f"cells that changed most (exploration, not corrected): {', '.join(shown)}"]
@@ -260,7 +280,8 @@ def bounds_lines(comparison: Comparison | FamilyComparison) -> list[str]:
     if comparison.unanswered is not None and comparison.counted:
         lost = comparison.unanswered.lost
         lines.append(
-            f"with the {comparison.unanswered.n} that B did not answer lost: {points(lost.value)} points "
+            f"with the {comparison.unanswered.n} that B did not answer lost: {points(lost.value)} "
+            f"points "
             f"{interval(lost)}"
         )
     return lines
@@ -333,4 +354,8 @@ def _noise_fields(comparison: FamilyComparison) -> dict[str, Any] | None:
     noise = comparison.noise
     if noise is None:
         return None
-    return {"n": noise.n, "differing": noise.differing, "smallest": percent(noise.smallest(noise.n))}
+    return {
+        "n": noise.n,
+        "differing": noise.differing,
+        "smallest": percent(noise.smallest(noise.n)),
+    }

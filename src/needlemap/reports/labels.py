@@ -1,4 +1,5 @@
-"""What every report writes alike: lengths, depths, scores, margins, what is missing; and where rows are."""
+"""What every report writes alike: lengths, depths, scores, margins, what is missing; and where rows
+are."""
 
 from __future__ import annotations
 
@@ -61,16 +62,20 @@ def row_labels(map: Map, depths: Sequence[float]) -> dict[float, str]:
 
 
 def depth_score_labels(rows: Sequence[DepthScore], depths: Sequence[float]) -> list[str]:
-    """What rows are called: '40%', told apart among all depths, or '40–50%' for a part of the haystack."""
+    """What rows are called: '40%', told apart among all depths, or '40–50%' for a part of the
+    haystack."""
     alone = depth_labels(depths)
     return [
-        alone[row.depth] if row.end == row.depth else f"{percent(row.depth):g}–{percent(row.end):g}%"
+        alone[row.depth]
+        if row.end == row.depth
+        else f"{percent(row.depth):g}–{percent(row.end):g}%"
         for row in rows
     ]
 
 
 def length_range(lengths: Sequence[int]) -> str:
-    """The lengths' range: '1k-128k tokens', or '4k tokens' for one length, 'no lengths' for none."""
+    """The lengths' range: '1k-128k tokens', or '4k tokens' for one length, 'no lengths' for
+    none."""
     if not lengths:
         return "no lengths"
     ends = length_labels(sorted({min(lengths), max(lengths)}))
@@ -78,16 +83,23 @@ def length_range(lengths: Sequence[int]) -> str:
 
 
 def told_apart(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """A name for each run: its model; where models repeat with its folder's name, or if need be its path.
+    """A name for each run: its model; where models repeat with its folder's name, or if need be its
+    path.
 
     >>> told_apart(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
     ['a@r', 'b', 'a@t']
     >>> told_apart(["b/a", "b/a"], [Path("b-a-single"), Path("b-a-multi")])
     ['b/a@single', 'b/a@multi']
     """
-    folders = [f"{model}@{_beyond(model, path.name)}" for model, path in zip(models, paths, strict=True)]
+    folders = [
+        f"{model}@{_beyond(model, path.name)}" for model, path in zip(models, paths, strict=True)
+    ]
     return [
-        model if models.count(model) == 1 else folder if folders.count(folder) == 1 else f"{model}@{path}"
+        model
+        if models.count(model) == 1
+        else folder
+        if folders.count(folder) == 1
+        else f"{model}@{path}"
         for model, folder, path in zip(models, folders, paths, strict=True)
     ]
 
@@ -179,7 +191,8 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
 def overall_label(map: Map) -> str:
     """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
     return (
-        f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} missing)"
+        f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} "
+        f"missing)"
     )
 
 
@@ -212,13 +225,15 @@ def _trimmed(value: float, digits: int) -> str:
 
 
 MAX_LABELS = 20
-Bands = dict[tuple[int, float], tuple[float, float]]  # top and bottom of each cell, shares of the height
+Bands = dict[
+    tuple[int, float], tuple[float, float]
+]  # top and bottom of each cell, shares of the height
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each cell its `top`
-    and `bottom`."""
+    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each cell
+    its `top` and `bottom`."""
 
     rows: float
     depth_ticks: dict[float, str]
@@ -226,12 +241,15 @@ class Layout:
 
 
 def make_layout(map: Map) -> Layout:
-    """A row a depth, as high as another; where every length has depths of its own, the haystack's percent."""
+    """A row a depth, as high as another; where every length has depths of its own, the haystack's
+    percent."""
     if map.ragged:
         bands = ragged_bands(map)
         found = [bands[cell.length_tokens, cell.depth] for cell in map.cells]
         ticks = {float(place): f"{place}%" for place in range(0, 101, 10)}
-        return Layout(100.0, ticks, tuple({"top": 100 * low, "bottom": 100 * high} for low, high in found))
+        return Layout(
+            100.0, ticks, tuple({"top": 100 * low, "bottom": 100 * high} for low, high in found)
+        )
     labels = row_labels(map, map.depths)
     rank = {depth: float(place) for place, depth in enumerate(map.depths)}
     rows = [rank[cell.depth] for cell in map.cells]
@@ -248,7 +266,9 @@ def ragged_bands(map: Map) -> Bands:
     for length, found in by_length.items():
         depths = sorted(found)
         middles = [0.0, *((above + below) / 2 for above, below in pairwise(depths)), 1.0]
-        bands.update({(length, at): band for at, band in zip(depths, pairwise(middles), strict=True)})
+        bands.update(
+            {(length, at): band for at, band in zip(depths, pairwise(middles), strict=True)}
+        )
     return bands
 
 
@@ -264,14 +284,18 @@ def thinned(values: Sequence[T], most: int) -> list[T]:
 
 
 def effective_label(effective: Effective) -> str:
-    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in percent."""
+    """A rule's value with its interval, as '11k [8k, 18k]' or '>=128k [64k, >=128k]'; auc in
+    percent."""
     if effective.rule.kind == "relative" and effective.value is None:
         return f"- (below {100 * LEAST_BASE:g} at {tokens_label(effective.shortest)})"
     if effective.low is None or effective.high is None:
         return effective_value(effective, effective.value)
-    low, high = effective_value(effective, effective.low), effective_value(effective, effective.high)
+    low, high = (
+        effective_value(effective, effective.low),
+        effective_value(effective, effective.high),
+    )
     if effective.crawls:
-        share = f"{100 * effective.rule.threshold:g}{' % of the first' * (effective.rule.kind == 'relative')}"
+        share = f"{100 * effective.rule.threshold:g}{' % of the first' * (effective.rule.kind == 'relative')}"  # noqa: E501
         return f"crawls through {share} between {low} and {high}"
     if effective.value is None:
         return f"[{low}, {high}]"

@@ -1,4 +1,5 @@
-"""What any face shows while a run is asked: the map filling in, plain lines, the live page, contexts.
+"""What any face shows while a run is asked: the map filling in, plain lines, the live page,
+contexts.
 
 Contexts are text files, for people who want to read what was asked (setting save_contexts).
 """
@@ -37,11 +38,14 @@ if TYPE_CHECKING:
 
 
 _FAILURE_LINES = 3
-_LINES_AROUND = 14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
+_LINES_AROUND = (
+    14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
+)
 
 
 class ShowingFace(Face, ExitStack):
-    """Entered before a run and left after it. live: also serve the page, as long as something is asked."""
+    """Entered before a run and left after it. live: also serve the page, as long as something is
+    asked."""
 
     def __init__(self, families: Families, live: bool = False) -> None:
         super().__init__()
@@ -50,14 +54,17 @@ class ShowingFace(Face, ExitStack):
         self._page: LivePage | None = None
 
     def view(self, name: str, session: Session) -> View:
-        """What shows a family's trials as they end: lines or a map; nothing where it is to be quiet."""
+        """What shows a family's trials as they end: lines or a map; nothing where it is to be
+        quiet."""
         if session.experiment.settings.quiet:
             return View()
         tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
         drawn = self.map_view(session)
         if drawn is None:
             return Lines(tally)
-        return drawn(tally, list(session.folder.records()), about(session.experiment, session.folder))
+        return drawn(
+            tally, list(session.folder.records()), about(session.experiment, session.folder)
+        )
 
     def map_view(self, session: Session) -> type[MapView] | None:
         """Which map fills in, if one does."""
@@ -75,7 +82,10 @@ class ShowingFace(Face, ExitStack):
         """Say so where a page was wanted and nothing was left to ask."""
         if self._live and self._page is None:
             make = f"needlemap report {self.families.path} -o report.html"
-            show(f"live: nothing is left to ask, so no page is served. To make one: {make}", file=sys.stderr)
+            show(
+                f"live: nothing is left to ask, so no page is served. To make one: {make}",
+                file=sys.stderr,
+            )
 
     def _page_of(self, name: str, session: Session) -> LivePage:
         from needlemap.reports.page.live import LivePage  # late: a run without it needs no server
@@ -88,7 +98,8 @@ class ShowingFace(Face, ExitStack):
 
 
 class SavingContexts(Watcher):
-    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go out."""
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go
+    out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "contexts"
@@ -199,7 +210,8 @@ def in_notebook() -> bool:
 
 
 class MapView(TallyView):
-    """A view that draws the map of the records so far. before: those that were there. known: of run.json."""
+    """A view that draws the map of the records so far. before: those that were there. known: of
+    run.json."""
 
     def __init__(self, tally: Tally, before: list[Record], known: Mapping[str, Any]) -> None:
         super().__init__(tally)
@@ -222,7 +234,8 @@ class MapView(TallyView):
 
 
 class NotebookMap(MapView):
-    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what failed."""
+    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what
+    failed."""
 
     every_s = 2.0
 

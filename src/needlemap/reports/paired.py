@@ -1,4 +1,5 @@
-"""Two runs compared on the trials they share, family by family; what asked something else is refused."""
+"""Two runs compared on the trials they share, family by family; what asked something else is
+refused."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
 from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
-from needlemap.records import contrast, how_to_score, one_haystack, outdated, phrase, prompt_contrast
+from needlemap.records import (
+    contrast,
+    how_to_score,
+    one_haystack,
+    outdated,
+    phrase,
+    prompt_contrast,
+)
 from needlemap.records.loaded import Loaded, called, load_run
 from needlemap.tokenizers import bundled_for, load
 
@@ -28,10 +36,11 @@ Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun,
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the two runs are called, in what their settings differ, as a phrase, and what else to say.
+    """How the two runs are called, in what their settings differ, as a phrase, and what else to
+    say.
 
-    families: of runs with several, how each family's two are called. only_first, only_second: families that
-    one of the runs alone has begun.
+    families: of runs with several, how each family's two are called. only_first, only_second:
+    families that one of the runs alone has begun.
     """
 
     first: str
@@ -52,14 +61,17 @@ def load_both(first: Families, second: Families) -> Both:
 
 
 def labelled(read: Both, labels: Sequence[str]) -> Both:
-    """The same under other names, if there are any, for the first of each two and the second. Raises
-    SettingsError for another number of labels."""
+    """The same under other names, if there are any, for the first of each two and the second.
+    Raises SettingsError for another number of labels."""
     if not labels:
         return read
     if len(labels) != 2 or len(set(labels)) != 2:
-        raise SettingsError(f"--label names both runs, differently: give it twice, got {', '.join(labels)}.")
+        raise SettingsError(
+            f"--label names both runs, differently: give it twice, got {', '.join(labels)}."
+        )
     return {
-        name: (_labelled(one, labels[0]), _labelled(other, labels[1])) for name, (one, other) in read.items()
+        name: (_labelled(one, labels[0]), _labelled(other, labels[1]))
+        for name, (one, other) in read.items()
     }
 
 
@@ -72,8 +84,8 @@ def compare_runs(
 ) -> tuple[Comparison, Names]:
     """The comparison of two runs on the families that both have begun. margin: in points.
 
-    Raises NeedlemapError when trials or scorers of a family are not the same, and says in what they differ;
-    SettingsError for a margin that means nothing.
+    Raises NeedlemapError when trials or scorers of a family are not the same, and says in what they
+    differ; SettingsError for a margin that means nothing.
     """
     share = margin_share(margin)
     pairs, names = {}, {}
@@ -89,15 +101,16 @@ def compare_runs(
 
 
 def _in_both(first: Families, second: Families) -> list[str]:
-    """The families that two runs have begun. Raises NeedlemapError where there is none, or one run alone has
-    several."""
+    """The families that two runs have begun. Raises NeedlemapError where there is none, or one run
+    alone has several."""
     kind = "Suite" if first.suite else "Run"
     if first.path.resolve() == second.path.resolve():
         raise SettingsError(f"{kind} '{first.path}' is given twice. Give the folders of two runs.")
     if first.is_plain != second.is_plain:
         suite, run = (second, first) if first.is_plain else (first, second)
         raise NeedlemapError(
-            f"'{suite.path}' is a suite and '{run.path}' is not. Compare two suites, or one of its families "
+            f"'{suite.path}' is a suite and '{run.path}' is not. Compare two suites, or one of its "
+            f"families "
             f"with a run: {', '.join(map(str, suite.folders)) or 'none of them is begun'}."
         )
     if first.is_plain:
@@ -105,7 +118,8 @@ def _in_both(first: Families, second: Families) -> list[str]:
     both = [name for name in first.begun if name in second.begun]
     if not both:
         raise NeedlemapError(
-            f"'{first.path}' and '{second.path}' have begun no family of one name ({_listed(first.begun)}; "
+            f"'{first.path}' and '{second.path}' have begun no family of one name "
+            f"({_listed(first.begun)}; "
             f"{_listed(second.begun)}). Run the same suite with both models."
         )
     return both
@@ -119,7 +133,8 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     """How two runs with several families are called. What all families differ in is said once."""
     two = next(iter(read.values()))
     titles = [
-        f"{f'suite {each.suite} · ' * bool(each.suite)}{called(run.about['settings'])} ({each.path})"
+        f"{f'suite {each.suite} · ' * bool(each.suite)}{called(run.about['settings'])} "
+        f"({each.path})"
         for each, run in zip((first, second), two, strict=True)
     ]
     differ = {name: each.differ for name, each in names.items()}
@@ -127,7 +142,9 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     return Names(
         titles[0],
         titles[1],
-        next(iter(differ.values())) if alike else "; ".join(f"{k}: {v}" for k, v in differ.items() if v),
+        next(iter(differ.values()))
+        if alike
+        else "; ".join(f"{k}: {v}" for k, v in differ.items() if v),
         tuple(note for each in names.values() for note in each.notes),
         names,
         tuple(name for name in first.begun if name not in read and name),
@@ -135,7 +152,9 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     )
 
 
-def compare_loaded(first: Loaded, second: Loaded, margin: float = MARGIN) -> tuple[Comparison, Names]:
+def compare_loaded(
+    first: Loaded, second: Loaded, margin: float = MARGIN
+) -> tuple[Comparison, Names]:
     """The comparison of two families that were read, as of runs that have no other. Raises as
     `compare_runs`."""
     share = margin_share(margin)
@@ -153,12 +172,14 @@ def margin_share(margin: float) -> float:
 
 
 def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
-    """The trials that two runs share. Raises NeedlemapError when they asked or scored something else."""
+    """The trials that two runs share. Raises NeedlemapError when they asked or scored something
+    else."""
     found = contrast(first.about, second.about)
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in found:
         raise NeedlemapError(
-            f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. {alike(first, second)}"
+            f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. "
+            f"{alike(first, second)}"
         )
     pairs = pair_up(first.prompts, second.prompts, one_haystack=one_haystack(first.about))
     labels = {str(run.about["settings"].get("label", "")) for run in (first, second)}
@@ -175,8 +196,8 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
 
 
 def _vocabulary(run: Loaded) -> str | None:
-    """The vocabulary that counted a run's lengths, if it comes with the package: no other name in a run's
-    folder is followed."""
+    """The vocabulary that counted a run's lengths, if it comes with the package: no other name in a
+    run's folder is followed."""
     return bundled_for(str(run.about["tokenizer"]["name"]))
 
 
@@ -196,7 +217,8 @@ def alike(first: Loaded, second: Loaded) -> str:
     imported = [run for run in runs if "imported" in run.about]
     if imported:
         return (
-            f"'{imported[0].path}' was imported with its scores, and none of its answers can be scored anew: "
+            f"'{imported[0].path}' was imported with its scores, and none of its answers can be "
+            f"scored anew: "
             f"compare it with a run that was imported from the same tool."
         )
     names = [str(run.about["scorer"]["name"]) for run in runs]
@@ -212,14 +234,16 @@ def alike(first: Loaded, second: Loaded) -> str:
 
 def _refuse(pairs: Pairs, differ: str, runs: str) -> None:
     """Raises NeedlemapError when two runs did not ask the same."""
-    why = (
-        differ or "the settings are the same: texts of haystack or template, or needlemap, changed meanwhile"
+    why = differ or (
+        "the settings are the same: texts of haystack or template, or needlemap, changed meanwhile"
     )
     if pairs.unlike:
         repeat, length, depth = pairs.unlike[0]
         raise NeedlemapError(
-            f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, depth "
-            f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: {why}. "
+            f"{runs} ask different prompts in {len(pairs.unlike)} trials (first: length {length}, "
+            f"depth "
+            f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: "
+            f"{why}. "
             f"Run both with the same settings but the model, or one with --prompts-of the other."
         )
     if not pairs.first.asked.any():

@@ -1,4 +1,5 @@
-"""What runs came to: one JSON document for programs, one line each for people; of a seek also all lines.
+"""What runs came to: one JSON document for programs, one line each for people; of a seek also all
+lines.
 
 Scores and depths are in percent, as in tables and in `compare --json`, lengths in tokens.
 """
@@ -22,7 +23,13 @@ from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.families import Families, families_of
 from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import interval_label, length_labels, percent_of, score_label, tokens_label
+from needlemap.reports.labels import (
+    interval_label,
+    length_labels,
+    percent_of,
+    score_label,
+    tokens_label,
+)
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
 from needlemap.text import counted, printable, short
 
@@ -37,12 +44,15 @@ def results(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:
-    """A folder's run. rules: of effective length; by default those of the terminal. Raises NeedlemapError."""
+    """A folder's run. rules: of effective length; by default those of the terminal. Raises
+    NeedlemapError."""
     families = families_of(path)
     read = read_families(families)
     only = read.get("")
     return (
-        run_fields(only, rules or RULES) if only else families_fields(families, read, rules or FAMILY_RULES)
+        run_fields(only, rules or RULES)
+        if only
+        else families_fields(families, read, rules or FAMILY_RULES)
     )
 
 
@@ -63,7 +73,11 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "stopped": run.about.get("stopped"),
         "lengths": [{"length_tokens": n, **_mean_fields(mean)} for n, mean in map.margins.items()],
         "depths": [
-            {"depth_percent": percent(row.depth), "end_percent": percent(row.end), **_mean_fields(row.mean)}
+            {
+                "depth_percent": percent(row.depth),
+                "end_percent": percent(row.end),
+                **_mean_fields(row.mean),
+            }
             for row in depths
         ],
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
@@ -84,7 +98,9 @@ def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dic
         "model": begun[0].map.model if begun else None,
         "overall": overall and _mean_fields(overall),
         "missing": sum(run.map.missing for run in begun),
-        "lengths": [{"length_tokens": n, **_mean_fields(mean)} for n, mean in scores.means().items()],
+        "lengths": [
+            {"length_tokens": n, **_mean_fields(mean)} for n, mean in scores.means().items()
+        ],
         "effective_lengths": _effective_fields(scores, rules),
         "families": {name: run and run_fields(run, rules) for name, run in read.items()},
     }
@@ -92,12 +108,20 @@ def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dic
 
 def families_text(families: Families, read: Read, rules: tuple[str, ...] = FAMILY_RULES) -> str:
     """What a run with several families came to: their table, or what each of them sought."""
-    return families_sought(families.suite, read) or "\n".join(family_lines(families.suite, read, rules))
+    return families_sought(families.suite, read) or "\n".join(
+        family_lines(families.suite, read, rules)
+    )
 
 
 def _mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
-    found = {"score": percent_of(mean.score), "low": percent_of(mean.low), "high": percent_of(mean.high)}
-    return found | ({"n": mean.n, "haystacks": mean.clusters} if isinstance(mean, ClusterMean) else {})
+    found = {
+        "score": percent_of(mean.score),
+        "low": percent_of(mean.low),
+        "high": percent_of(mean.high),
+    }
+    return found | (
+        {"n": mean.n, "haystacks": mean.clusters} if isinstance(mean, ClusterMean) else {}
+    )
 
 
 def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
@@ -113,8 +137,8 @@ def _effective_fields(scores: FamilyScores, rules: Sequence[str]) -> list[dict[s
 
 
 def _rule_fields(found: Effective) -> dict[str, Any]:
-    """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the longest length
-    tested is that length, and named in `beyond`; 0 is below the shortest."""
+    """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the longest
+    length tested is that length, and named in `beyond`; 0 is below the shortest."""
     ends = {"value": found.value, "low": found.low, "high": found.high}
     told = percent_of if found.rule.kind == "auc" else _tokens
     return {
@@ -131,8 +155,8 @@ def _tokens(length: float | None) -> int | None:
 
 
 def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
-    """The folders of all runs in a folder, itself too, and in its folders, so many deep, by name; links are
-    not followed."""
+    """The folders of all runs in a folder, itself too, and in its folders, so many deep, by name;
+    links are not followed."""
     if is_run_folder(path):
         yield path
     if is_run_folder(path) or not deep or not path.is_dir():
@@ -148,7 +172,8 @@ def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
 
 
 def listed(path: Path) -> list[str]:
-    """A run as a row of `needlemap list runs`: folder, model, task, score with interval, cells, state."""
+    """A run as a row of `needlemap list runs`: folder, model, task, score with interval, cells,
+    state."""
     try:
         families = families_of(path)
         read = read_families(families)
@@ -185,13 +210,14 @@ def _state(read: Read, families: Families) -> str:
 
 
 def seeks(run: Loaded) -> bool:
-    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no mean."""
+    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no
+    mean."""
     return run.about["settings"].get("seek") is not None
 
 
 def seek_text(run: Loaded) -> str | None:
-    """All lines: what is known, and the raw counts of each length beside it; None for a run that seeks
-    nothing."""
+    """All lines: what is known, and the raw counts of each length beside it; None for a run that
+    seeks nothing."""
     settings = run.about["settings"]
     if not seeks(run):
         return None
@@ -215,20 +241,26 @@ def sought_of(run: Loaded) -> Sought | None:
 
 
 def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
-    """What each family of a suite that seeks knows; '' of another. No mean, as each is asked unevenly."""
+    """What each family of a suite that seeks knows; '' of another. No mean, as each is asked
+    unevenly."""
     begun = [run for run in read.values() if run is not None]
     if not begun or not seeks(begun[0]):
         return ""
     wide, lines = max(map(len, read)), [f"suite {suite} · {begun[0].map.model}"]
     for name, run in read.items():
         found = None if run is None else sought_of(run)
-        known = "nothing is scored yet" if found is None else f"{length_line(found)} · {asked_line(found)}"
+        known = (
+            "nothing is scored yet"
+            if found is None
+            else f"{length_line(found)} · {asked_line(found)}"
+        )
         lines.append(f"{name:<{wide}}  {known}")
     return printable("\n".join(lines))
 
 
 def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
-    """The same for a page: what stands in its sheet in place of means. places: of each begun family."""
+    """The same for a page: what stands in its sheet in place of means. places: of each begun
+    family."""
     if not families_sought("", read):
         return {}
     rows = []
@@ -250,7 +282,8 @@ def length_line(found: Sought) -> str:
     low, high = _label(found, found.low), _label(found, found.high)
     if found.rough:
         return (
-            f"effective length: crawls through {level} % between {low} and {high}, hits and misses repeat "
+            f"effective length: crawls through {level} % between {low} and {high}, hits and misses "
+            f"repeat "
             "cell by cell: ask a grid, too"
         )
     if found.crawls:
@@ -284,7 +317,9 @@ def _counts(found: Sought) -> list[str]:
         for length, asks, trials, hits in asked_by_length(found)
     ]
     wide = [max(len(row[column]) for row in rows) for column in range(4)]
-    return [f"  {'  '.join(map(str.rjust, row, wide))} haystack{'s' * (row[3] != '1')}" for row in rows]
+    return [
+        f"  {'  '.join(map(str.rjust, row, wide))} haystack{'s' * (row[3] != '1')}" for row in rows
+    ]
 
 
 def asked_by_length(found: Sought) -> list[tuple[int, float, int, float]]:
@@ -295,7 +330,8 @@ def asked_by_length(found: Sought) -> list[tuple[int, float, int, float]]:
 
 
 def seek_fields(run: Loaded) -> dict[str, Any] | None:
-    """The same for programs: lengths in tokens; an end beyond the axis is null and named in `beyond`."""
+    """The same for programs: lengths in tokens; an end beyond the axis is null and named in
+    `beyond`."""
     found = sought_of(run)
     if found is None:
         return None
@@ -303,7 +339,9 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
     beyond = {0.0: "below the shortest", inf: "beyond the longest"}
     return {
         "threshold": 100 * found.threshold,
-        **{name: None if end is None or end in beyond else round(end) for name, end in ends.items()},
+        **{
+            name: None if end is None or end in beyond else round(end) for name, end in ends.items()
+        },
         "beyond": {name: beyond[end] for name, end in ends.items() if end in beyond},
         "crawls": found.crawls,
         "rough": found.rough,
@@ -313,7 +351,12 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
         "tokens": found.tokens,
         "design_effect": round(found.effect, 3),
         "lengths": [
-            {"length_tokens": length, "haystacks": int(asks), "n": int(trials), "hits": round(hits, 6)}
+            {
+                "length_tokens": length,
+                "haystacks": int(asks),
+                "n": int(trials),
+                "hits": round(hits, 6),
+            }
             for length, asks, trials, hits in asked_by_length(found)
         ],
     }

@@ -1,4 +1,5 @@
-"""Runs and comparisons for Python: what `report` and `compare` print, as values, tables and pictures."""
+"""Runs and comparisons for Python: what `report` and `compare` print, as values, tables and
+pictures."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ from needlemap.text import printable
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's only one;
-    of none that had nothing left to ask. None where nothing was to be asked (`load`).
+    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's
+    only one; of none that had nothing left to ask. None where nothing was to be asked (`load`).
 
     It is read at each call, so a run that goes on elsewhere shows what it has.
     """
@@ -55,7 +56,8 @@ class Run:
 
     @property
     def families(self) -> dict[str, Run]:
-        """The families that were begun, each a run like any other; of a run with one, itself under ''."""
+        """The families that were begun, each a run like any other; of a run with one, itself under
+        ''."""
         found = families_of(self.path)
         if found.is_plain:
             return {"": self}
@@ -64,7 +66,8 @@ class Run:
 
     @property
     def models(self) -> dict[str, Run]:
-        """The runs in a folder of several models, by their folders' names; of one model, itself under ''."""
+        """The runs in a folder of several models, by their folders' names; of one model, itself
+        under ''."""
         if is_run_folder(self.path):
             return {"": self}
         found = {}
@@ -75,7 +78,8 @@ class Run:
         return found
 
     def about(self) -> dict[str, Any]:
-        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several families."""
+        """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several
+        families."""
         return RunFolder(self._only()).about()
 
     def map(self) -> Map:
@@ -84,20 +88,20 @@ class Run:
 
     @property
     def smoothed(self) -> Smoothed:
-        """The smoothed layer: `scores` by cell, or `withheld` says why there is none. No mean or verdict is
-        made of it. Raises NeedlemapError for several families."""
+        """The smoothed layer: `scores` by cell, or `withheld` says why there is none. No mean or
+        verdict is made of it. Raises NeedlemapError for several families."""
         return load_run(self._only()).smoothed
 
     @property
     def sought(self) -> Sought | None:
-        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked; None for another.
-        Raises NeedlemapError for several families."""
+        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked; None for
+        another. Raises NeedlemapError for several families."""
         return sought_of(load_run(self._only()))
 
     @property
     def verdict(self) -> Sequential | None:
-        """What a run's `until` found beside its reference: word, text, plain(); None without one. Raises
-        NeedlemapError for several families, and where the reference is gone."""
+        """What a run's `until` found beside its reference: word, text, plain(); None without one.
+        Raises NeedlemapError for several families, and where the reference is gone."""
         run = load_run(self._only())
         if not run.about["settings"].get("until"):
             return None
@@ -113,7 +117,8 @@ class Run:
         return scores_of(self._read()).means()
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a mean.
+        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a
+        mean.
 
         Raises SettingsError for an unknown rule.
         """
@@ -127,19 +132,27 @@ class Run:
         return published_length(self.means())
 
     def records(self) -> list[Record]:
-        """One record a trial, of all families: of several, the last that was scored, else the last."""
-        return [record for run in self._read().values() if run is not None for record in run.records]
+        """One record a trial, of all families: of several, the last that was scored, else the
+        last."""
+        return [
+            record for run in self._read().values() if run is not None for record in run.records
+        ]
 
     def to_pandas(self) -> Any:
-        """One row a trial, with the columns of the CSV; of several families one a family and length: family,
-        length_tokens, score, n, low, high. In percent. Raises NeedlemapError when pandas is not installed."""
+        """One row a trial, with the columns of the CSV; of several families one a family and
+        length: family, length_tokens, score, n, low, high. In percent. Raises NeedlemapError when
+        pandas is not
+        installed."""
         if families_of(self.path).is_plain:
             return trial_frame(self.records())
-        return margin_frame({name: run.map for name, run in self._read().items() if run is not None})
+        return margin_frame(
+            {name: run.map for name, run in self._read().items() if run is not None}
+        )
 
     @property
     def text(self) -> str:
-        """The table that `needlemap report` prints of several models or families; of one, a line."""
+        """The table that `needlemap report` prints of several models or families; of one, a
+        line."""
         if len(self.models) > 1:
             return "\n".join(model_lines([run.path for run in self.models.values()])) + "\n"
         found = families_of(self.path)
@@ -163,9 +176,9 @@ class Run:
     ) -> Drawing:
         """The map as a picture, or all families' maps. Raises SettingsError.
 
-        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as that tool
-        draws it. curves: scores by length instead, a line a model or a family. smooth: the smoothed layer
-        beside each map that has one.
+        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as
+        that tool draws it. curves: scores by length instead, a line a model or a family. smooth:
+        the smoothed layer beside each map that has one.
         """
         runs = [load_run(path) for path in self._folders()]
         if curves and not any(map(seeks, runs)):
@@ -184,10 +197,11 @@ class Run:
         curves: bool = False,
         smooth: bool = False,
     ) -> Path:
-        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the suffix.
+        """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the
+        suffix.
 
-        width, style, curves: of a figure, as `plot` takes them; smooth: of a page, too. Raises SettingsError
-        for any other suffix.
+        width, style, curves: of a figure, as `plot` takes them; smooth: of a page, too. Raises
+        SettingsError for any other suffix.
         """
         if Path(path).suffix.lower() == ".html":
             pages = [run.path for run in self.models.values()]
@@ -209,7 +223,8 @@ class Run:
         found = families_of(self._one_model())
         if not found.is_plain:
             raise NeedlemapError(
-                f"'{self.path}' has several families. Take one of them: .families[{found.names[0]!r}]"
+                f"'{self.path}' has several families. Take one of them: "
+                f".families[{found.names[0]!r}]"
             )
         return self.path
 
@@ -217,7 +232,9 @@ class Run:
         """The folder of a run of one model. Raises NeedlemapError for several."""
         names = list(self.models)
         if len(names) > 1:
-            raise NeedlemapError(f"'{self.path}' has several models. Take one of them: .models[{names[0]!r}]")
+            raise NeedlemapError(
+                f"'{self.path}' has several models. Take one of them: .models[{names[0]!r}]"
+            )
         return self.path
 
     def _folders(self) -> list[Path]:
@@ -238,8 +255,8 @@ def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> D
 class Compared:
     """B against A, on the trials that both scored. Scores are in percent, differences in points.
 
-    Of runs with several families verdict, difference, interval and p are of the mean over families, each
-    counting the same. runs: A's and B's families, by turns.
+    Of runs with several families verdict, difference, interval and p are of the mean over families,
+    each counting the same. runs: A's and B's families, by turns.
     """
 
     comparison: Comparison
@@ -278,14 +295,14 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty of
-        runs with several families."""
+        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n,
+        ...; empty of runs with several families."""
         return list(self.to_json().get("lengths", []))
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n, ...; empty
-        of runs with one."""
+        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n,
+        ...; empty of runs with one."""
         rows = self.to_json().get("families", {})
         return [
             {"family": name, "verdict": row["verdict"], **row["overall"], "p_holm": row["p_holm"]}
@@ -294,7 +311,8 @@ class Compared:
 
     @property
     def answers(self) -> dict[str, int]:
-        """n pairs, and how many are identical, differing, unanswered by B; which: `answers_text`, JSON."""
+        """n pairs, and how many are identical, differing, unanswered by B; which: `answers_text`,
+        JSON."""
         return answers_counts(self.comparison.answers)
 
     @property
@@ -308,18 +326,20 @@ class Compared:
         return comparison_text(self.comparison, self.names)
 
     def to_json(self) -> dict[str, Any]:
-        """What `needlemap compare --answers --json` prints; every family, length, cell and changed answer."""
+        """What `needlemap compare --answers --json` prints; every family, length, cell and changed
+        answer."""
         return comparison_json(self.comparison, self.names, answers=True)
 
     def to_pandas(self) -> Any:
-        """One row a length, or a family where there are several. Raises NeedlemapError without pandas."""
+        """One row a length, or a family where there are several. Raises NeedlemapError without
+        pandas."""
         return plain_frame(self.families or self.lengths)
 
     def plot(
         self, *, title: str | None = None, palette: str | None = None, width: str | None = None
     ) -> Drawing:
-        """All maps; of runs with one family that of the difference too. width: as --width takes it. Raises
-        SettingsError."""
+        """All maps; of runs with one family that of the difference too. width: as --width takes it.
+        Raises SettingsError."""
         return draw(figure_of(self.runs, title=title, palette=palette), points_wide(width))
 
     def save(

@@ -1,4 +1,5 @@
-"""What a run comes to, in a few lines: mean, effective length, depths, noise, power; families as a table."""
+"""What a run comes to, in a few lines: mean, effective length, depths, noise, power; families as a
+table."""
 
 from __future__ import annotations
 
@@ -69,15 +70,18 @@ def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
 
 
 def _few_lines(cube: Cube, clusters: int) -> list[str]:
-    """What so few repeats cannot tell, and what enough would cost; nothing where they are enough."""
+    """What so few repeats cannot tell, and what enough would cost; nothing where they are
+    enough."""
     if clusters >= FEWEST or cube.one_haystack or not cube.counted:
         return []
     more = FEWEST / len(cube.repeats) - 1
     prompts, tokens = (
-        round(more * int(count)) for count in (cube.asked.sum(), cube.asked.sum(axis=(0, 2)) @ cube.lengths)
+        round(more * int(count))
+        for count in (cube.asked.sum(), cube.asked.sum(axis=(0, 2)) @ cube.lengths)
     )
     return [
-        f"{counted(clusters, 'repeat')} cannot tell how haystacks differ: intervals are wide, effective "
+        f"{counted(clusters, 'repeat')} cannot tell how haystacks differ: intervals are wide, "
+        f"effective "
         f"lengths have none, a comparison is about {'this' if clusters == 1 else 'these'} only. "
         f"--repeats {FEWEST} tells: {prompts:,} more prompts, {tokens_label(tokens)} tokens"
     ]
@@ -97,7 +101,8 @@ def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
 def _means_line(mean: ClusterMean) -> str:
     """Where the records are means: of what, nobody knows."""
     return (
-        f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of nobody knows how many "
+        f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of nobody knows "
+        f"how many "
         "answers: no n, no interval)"
     )
 
@@ -135,14 +140,20 @@ def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
         return []
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
     unscored = [length for at, length in enumerate(cube.lengths) if not cube.known[:, at].any()]
-    none = f"; nothing was scored at {', '.join(length_labels(unscored).values())}" if unscored else ""
+    none = (
+        f"; nothing was scored at {', '.join(length_labels(unscored).values())}" if unscored else ""
+    )
     lines = [f"effective length: {' · '.join(shown)}{none}"]
     if not cube.counted:
         return lines
     if cube.one_haystack:
-        lines.append("  intervals as if cells were independent: all repeats count as of one haystack")
+        lines.append(
+            "  intervals as if cells were independent: all repeats count as of one haystack"
+        )
     elif any(each.clusters < FEWEST for each in known):
-        lines.append(f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more")
+        lines.append(
+            f"  no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
+        )
     return [*lines, *_missing_lengths(cube, [each.rule for each in known])]
 
 
@@ -152,15 +163,20 @@ def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
     if not lost.any():
         return []
     ends = [
-        replace(cube, scores=np.where(lost, end, cube.scores), spread=np.where(lost, end, cube.spread))
+        replace(
+            cube, scores=np.where(lost, end, cube.scores), spread=np.where(lost, end, cube.spread)
+        )
         for end in (0.0, 1.0)
     ]
     shown = []
     for rule in rules:
-        low, high = (effective_length(each, rule, draws=0) for each in ends)  # no intervals of these
+        low, high = (
+            effective_length(each, rule, draws=0) for each in ends
+        )  # no intervals of these
         if low and high and rule.kind != "worst-depth":
             shown.append(
-                f"{rule.name} {effective_value(low, low.value)} to {effective_value(high, high.value)}"
+                f"{rule.name} {effective_value(low, low.value)} to "
+                f"{effective_value(high, high.value)}"
             )
     return [f"  with what is missing wrong, and right: {' · '.join(shown)}"]
 
@@ -201,18 +217,28 @@ def _where_seen(cube: Cube) -> str:
         return ""
     labels = length_labels(seen)
     where = labels[seen[0]] if len(seen) == 1 else f"{labels[seen[0]]} to {labels[seen[-1]]}"
-    return f"; seen at {len(seen)} of {len(cube.lengths)} lengths, {where}: others may be more or less noisy"
+    return (
+        f"; seen at {len(seen)} of {len(cube.lengths)} lengths, {where}: others may be more or "
+        f"less noisy"
+    )
 
 
 def _power_line(mean: ClusterMean) -> str:
     """For a comparison's verdict, where losses fall singly, and where they cluster as scores do."""
     clusters = mean.clusters if mean.clusters >= FEWEST else None
     effect = mean.design_effect or 1.0
-    singly, together = (trials_needed(DROP, design_effect=each, clusters=clusters) for each in (1.0, effect))
-    to = f", {together:,} where they fall by haystack as scores do" if together > 1.1 * singly else ""
+    singly, together = (
+        trials_needed(DROP, design_effect=each, clusters=clusters) for each in (1.0, effect)
+    )
+    to = (
+        f", {together:,} where they fall by haystack as scores do"
+        if together > 1.1 * singly
+        else ""
+    )
     only = "" if clusters else " of these haystacks"
     return (
-        f"power: a loss of {100 * DROP:g} points{only} is called worse 80 times in 100 with about {singly:,} "
+        f"power: a loss of {100 * DROP:g} points{only} is called worse 80 times in 100 with about "
+        f"{singly:,} "
         f"paired trials where losses fall singly{to}; you have {mean.n:,}"
     )
 
@@ -220,7 +246,9 @@ def _power_line(mean: ClusterMean) -> str:
 def read_families(families: Families) -> dict[str, Loaded | None]:
     """Each family of a run, None where it was not begun."""
     begun = families.begun
-    return {name: load_run(families.folder(name)) if name in begun else None for name in families.names}
+    return {
+        name: load_run(families.folder(name)) if name in begun else None for name in families.names
+    }
 
 
 def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
@@ -231,7 +259,8 @@ def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """A line of a table by length: a family, a mean or a whole run. after: what stands behind its scores."""
+    """A line of a table by length: a family, a mean or a whole run. after: what stands behind its
+    scores."""
 
     name: str
     scores: Mapping[int, float]
@@ -245,7 +274,9 @@ class ScoreRow:
         return printable(" ".join([self.name.ljust(wide), *cells]) + self.after)
 
 
-def _table(what: str, rows: Sequence[ScoreRow], lengths: Sequence[int], after: str = "") -> list[str]:
+def _table(
+    what: str, rows: Sequence[ScoreRow], lengths: Sequence[int], after: str = ""
+) -> list[str]:
     """A head, then a line a row; lengths across."""
     wide = max(len(what), *(len(row.name) for row in rows))
     heads = [label.rjust(_WIDTH) for label in length_labels(lengths).values()]
@@ -256,7 +287,8 @@ def _table(what: str, rows: Sequence[ScoreRow], lengths: Sequence[int], after: s
 def family_lines(
     suite: str, read: Mapping[str, Loaded | None], rules: tuple[str, ...] = FAMILY_RULES
 ) -> list[str]:
-    """All lines: title, a row a family, the mean, effective lengths. Raises SettingsError for a rule."""
+    """All lines: title, a row a family, the mean, effective lengths. Raises SettingsError for a
+    rule."""
     maps = [run.map for run in read.values() if run is not None]
     lengths = sorted({length for map in maps for length in map.lengths})
     if not lengths:
@@ -286,7 +318,8 @@ def _scores(map: Map) -> dict[int, float]:
 
 
 def model_lines(paths: Sequence[Path]) -> list[str]:
-    """A row a run: its model, score by length, of several families their mean; lengths that any has."""
+    """A row a run: its model, score by length, of several families their mean; lengths that any
+    has."""
     rows = [_model_row(families, read_families(families)) for families in map(families_of, paths)]
     return _table("model", rows, sorted({length for row in rows for length in row.scores}))
 
@@ -300,7 +333,10 @@ def _model_row(families: Families, read: Mapping[str, Loaded | None]) -> ScoreRo
     if families.is_plain:
         return ScoreRow(name, _scores(begun[0].map), begun[0].map.overall, after)
     scores = scores_of(read)
-    mean, by_length = scores.overall(), {length: mean.score for length, mean in scores.means().items()}
+    mean, by_length = (
+        scores.overall(),
+        {length: mean.score for length, mean in scores.means().items()},
+    )
     return ScoreRow(name, by_length, None if mean is None else mean.score, after)
 
 
@@ -322,7 +358,9 @@ def _interval_line(means: dict[int, Mean]) -> str:
     return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def mean_length_lines(mean: FamilyScores, means: dict[int, Mean], rules: tuple[str, ...]) -> list[str]:
+def mean_length_lines(
+    mean: FamilyScores, means: dict[int, Mean], rules: tuple[str, ...]
+) -> list[str]:
     """How sure the mean over families is, and how far it holds."""
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))

@@ -1,14 +1,17 @@
-"""Tables of runs: a row per cell or per trial as CSV or Parquet, OpenCompass's summary, maps as Markdown.
+"""Tables of runs: a row per cell or per trial as CSV or Parquet, OpenCompass's summary, maps as
+Markdown.
 
-In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV injection), and
-text with a line break of any kind is quoted, so that it stays one field of one row in every reader.
+In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV
+injection), and text with a line break of any kind is quoted, so that it stays one field of one row
+in every reader.
 
-OpenCompass's summary, CSV and TXT, is as its DefaultSummarizer writes them and its needle plots read the
-CSV: two decimals, "-" for missing, nothing quoted, one column per model. A model's name becomes part of a
-file's name there, so it holds no slash. It holds no n and no interval.
+OpenCompass's summary, CSV and TXT, is as its DefaultSummarizer writes them and its needle plots
+read the CSV: two decimals, "-" for missing, nothing quoted, one column per model. A model's name
+becomes part of a file's name there, so it holds no slash. It holds no n and no interval.
 
-Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables, of two runs what
-changed, the figure as an SVG beside it, and no verdict: that is what `ab`, `check` and `compare` print.
+Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables, of two
+runs what changed, the figure as an SVG beside it, and no verdict: that is what `ab`, `check` and
+`compare` print.
 """
 
 from __future__ import annotations
@@ -68,7 +71,11 @@ class Table:
 
 def cells_table(runs: Sequence[Loaded]) -> Table:
     """A row per cell of each run's map."""
-    rows = [(_told(run, run.map.model, run.map.task, CELLS, cell)) for run in runs for cell in run.map.cells]
+    rows = [
+        (_told(run, run.map.model, run.map.task, CELLS, cell))
+        for run in runs
+        for cell in run.map.cells
+    ]
     return Table(CELLS, tuple(rows))
 
 
@@ -82,10 +89,14 @@ def trials_table(runs: Sequence[Loaded]) -> Table:
     return Table(TRIALS, tuple(rows))
 
 
-def _told(run: Loaded, model: str, task: str, columns: Sequence[Column], row: Any) -> tuple[Value, ...]:
+def _told(
+    run: Loaded, model: str, task: str, columns: Sequence[Column], row: Any
+) -> tuple[Value, ...]:
     """A row's values; of a task that asks about the whole text no depth."""
     placeless = _DEPTHS if run.map.depthless else ()
-    values = (None if column.name in placeless else column.told(row) for column in columns[len(RUN) :])
+    values = (
+        None if column.name in placeless else column.told(row) for column in columns[len(RUN) :]
+    )
     return run.path, model, task, *values
 
 
@@ -99,7 +110,9 @@ def csv_text(table: Table) -> str:
     plain.writerow(column.name for column in table.columns)
     for row in table.rows:
         fields = [safe(value) for value in row]
-        broken = any(isinstance(field, str) and not set(field).isdisjoint(LINE_BREAKS) for field in fields)
+        broken = any(
+            isinstance(field, str) and not set(field).isdisjoint(LINE_BREAKS) for field in fields
+        )
         (quoted if broken else plain).writerow(fields)
     return text.getvalue()
 
@@ -123,15 +136,19 @@ def _is_number(text: str) -> bool:
 
 
 def parquet_bytes(table: Table) -> bytes:
-    """The file's content: the table's values unchanged, unknown ones null, each column with its meaning.
+    """The file's content: the table's values unchanged, unknown ones null, each column with its
+    meaning.
 
-    Raises NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole numbers.
+    Raises NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole
+    numbers.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise NeedlemapError("A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'") from None
+        raise NeedlemapError(
+            "A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'"
+        ) from None
     kinds = {"text": pyarrow.string(), "whole number": pyarrow.int64(), "number": pyarrow.float64()}
     fields = [
         pyarrow.field(column.name, kinds[column.kind], metadata={"description": column.meaning})
@@ -142,7 +159,9 @@ def parquet_bytes(table: Table) -> bytes:
     try:
         made = pyarrow.Table.from_pylist(rows, schema=schema)
     except OverflowError:
-        raise NeedlemapError("A number is too large for Parquet. Give a name that ends in .csv.") from None
+        raise NeedlemapError(
+            "A number is too large for Parquet. Give a name that ends in .csv."
+        ) from None
     out = io.BytesIO()
     pyarrow.parquet.write_table(made, out, compression="zstd")
     return out.getvalue()
@@ -170,7 +189,9 @@ def write_table(runs: Sequence[Loaded], path: str | Path, format: str = "cells")
 
 def _write_txt(runs: Sequence[Loaded], path: Path) -> None:
     if path.exists() and not (is_regular(path) and SECTION.encode() in read_regular(path)):
-        raise SettingsError(f"'{path}' would be written too, and is no summary. Give another name with -o.")
+        raise SettingsError(
+            f"'{path}' would be written too, and is no summary. Give another name with -o."
+        )
     write_report(path, summary_txt(_columns(runs), datetime.now()).encode())
 
 
@@ -186,7 +207,9 @@ def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
     if format == OPENCOMPASS:
         raise SettingsError("OpenCompass's summary is a CSV. Give a name that ends in .csv.")
     if format not in MAKERS:
-        raise SettingsError(f"Unknown format '{format}'. {did_you_mean(format, (*MAKERS, OPENCOMPASS))}")
+        raise SettingsError(
+            f"Unknown format '{format}'. {did_you_mean(format, (*MAKERS, OPENCOMPASS))}"
+        )
     table = MAKERS[format](runs)
     return parquet_bytes(table) if suffix == ".parquet" else csv_text(table).encode()
 
@@ -196,7 +219,7 @@ def column_names(settings: Sequence[Mapping[str, Any]], paths: Sequence[str | Pa
 
     >>> column_names([{"model": "openai/org/my-model"}, {"model": "hf/./tiny", "label": "t/1"}], ["a", "b"])
     ['my-model', 't_1']
-    """
+    """  # noqa: E501
     short = [_plain(str(each.get("label") or Path(str(each["model"])).name)) for each in settings]
     names: list[str] = []
     for name in map(_plain, told_apart(short, [Path(path) for path in paths])):
@@ -208,8 +231,8 @@ def column_names(settings: Sequence[Mapping[str, Any]], paths: Sequence[str | Pa
 def summary_csv(columns: Mapping[str, Map], *, version: str | None = None) -> str:
     """The CSV of one or more maps of the same test, a column each in the mapping's order.
 
-    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError when the maps
-    differ in these, or when there is no map.
+    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError when
+    the maps differ in these, or when there is no map.
     """
     return "".join(",".join(row) + "\n" for row in _rows(columns, version))
 
@@ -222,14 +245,17 @@ def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | No
         SECTION: [",".join(row) for row in rows],
         "raw format": _raw(columns, [row[0] for row in rows[1:]]),
     }
-    sections = ["\n".join([name, "^" * 128, *lines, "$" * 128, ""]) for name, lines in parts.items()]
+    sections = [
+        "\n".join([name, "^" * 128, *lines, "$" * 128, ""]) for name, lines in parts.items()
+    ]
     return f"{made:%Y%m%d_%H%M%S}\n" + _DIVIDER.join(
         [sections[0], *(f"\n{section}" for section in sections[1:])]
     )
 
 
 def tabulated(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as the `tabulate` package prints them: texts to the left, numbers by their decimal point."""
+    """Rows as the `tabulate` package prints them: texts to the left, numbers by their decimal
+    point."""
     columns = [_aligned([row[place] for row in rows]) for place in range(len(rows[0]))]
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
@@ -240,7 +266,9 @@ def _aligned(cells: Sequence[str]) -> list[str]:
     if numbers:
         values = [f"{float(value):g}" for value in values]
         after = max((len(value.partition(".")[2]) + ("." in value) for value in values), default=0)
-        values = [value + " " * (after - len("".join(value.partition(".")[1:]))) for value in values]
+        values = [
+            value + " " * (after - len("".join(value.partition(".")[1:]))) for value in values
+        ]
     width = max(len(head) + 2, *map(len, values))
     lines = [head, "-" * width, *values]
     return [line.rjust(width) if numbers else line.ljust(width) for line in lines]
@@ -264,7 +292,9 @@ def _rows(columns: Mapping[str, Map], version: str | None) -> list[list[str]]:
     rows = [["dataset", "version", "metric", "mode", *(_plain(name) for name in columns)]]
     for cell in cells:
         dataset = f"CDME_Length{cell.length_tokens}Depth{depths[cell.depth]}"
-        rows.append([dataset, shown, "score", "gen", *(_score(column.get(cell)) for column in scores)])
+        rows.append(
+            [dataset, shown, "score", "gen", *(_score(column.get(cell)) for column in scores)]
+        )
     return rows
 
 
@@ -277,9 +307,11 @@ def _cells(columns: Mapping[str, Map]) -> list[Cell]:
 
 
 def summary_version(columns: Mapping[str, Map]) -> str:
-    """First six hex digits of the SHA-256 of what identifies the test (sorted JSON). Raises SettingsError."""
+    """First six hex digits of the SHA-256 of what identifies the test (sorted JSON). Raises
+    SettingsError."""
     tests = {
-        json.dumps({"mode": map.mode, "scorer": map.scorer, "task": map.task}) for map in columns.values()
+        json.dumps({"mode": map.mode, "scorer": map.scorer, "task": map.task})
+        for map in columns.values()
     }
     if len(tests) != 1:
         raise SettingsError(
@@ -290,7 +322,8 @@ def summary_version(columns: Mapping[str, Map]) -> str:
 
 
 def _depth_names(depths: list[float]) -> dict[float, str]:
-    """Whole percents, cut as OpenCompass cuts them; all digits where a cut would give two depths one name.
+    """Whole percents, cut as OpenCompass cuts them; all digits where a cut would give two depths
+    one name.
 
     The plots read both: they take the number after 'Depth' as a float.
     """
@@ -305,8 +338,11 @@ def _score(score: float | None) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that needs no quoting, may be part of a file's name, and is no formula in a spreadsheet."""
-    plain = "".join("_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name)
+    """A name that needs no quoting, may be part of a file's name, and is no formula in a
+    spreadsheet."""
+    plain = "".join(
+        "_" if letter in _UNFIT or not letter.isprintable() else letter for letter in name
+    )
     return f"_{plain[1:]}" if plain.startswith(FORMULA_STARTS) else plain
 
 
@@ -320,12 +356,19 @@ def markdown(figure: Figure, picture: str) -> str:
     """All of it. picture: the file that the figure is in."""
     parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(picture)})"]
     if figure.comparison is not None:
-        changes = {(cell.length_tokens, cell.depth): points(cell.change) for cell in figure.comparison.cells}
+        changes = {
+            (cell.length_tokens, cell.depth): points(cell.change)
+            for cell in figure.comparison.cells
+        }
         first, second = (plain_markdown(run.map.model) for run in figure.runs)
         parts += [f"**{second} less {first}**, in points", _table(changes)]
     for run in figure.runs:
-        scores = {(cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells}
-        name, task, whole = map(plain_markdown, (run.map.model, run.map.task, overall_label(run.map)))
+        scores = {
+            (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells
+        }
+        name, task, whole = map(
+            plain_markdown, (run.map.model, run.map.task, overall_label(run.map))
+        )
         parts += [f"**{name}**, {task}: {whole}", _table(scores)]
     return "\n\n".join(parts) + "\n"
 
@@ -345,6 +388,6 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str
 
 
 def plain_markdown(text: str) -> str:
-    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no link, no
-    picture, no HTML."""
+    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no link,
+    no picture, no HTML."""
     return printable(" ".join(text.split()), line=True).translate(_MARKS)

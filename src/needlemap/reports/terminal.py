@@ -1,7 +1,8 @@
 """The map in a terminal, and a line a length and a depth where there is no terminal.
 
-Every place has a colour and a glyph, so the map can be read without colours too. It takes the width it is
-given: numbers where there is room, else one glyph per cell, else one glyph for several cells (their mean).
+Every place has a colour and a glyph, so the map can be read without colours too. It takes the width
+it is given: numbers where there is room, else one glyph per cell, else one glyph for several cells
+(their mean).
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ NOWHERE = Spot(None, exists=False)
 class Raster:
     """columns: the lengths in each column. labels: where each row starts. spots: row by row.
 
-    means: per column, the mean over its lengths of the mean over depths. most: cells merged in one spot.
+    means: per column, the mean over its lengths of the mean over depths. most: cells merged in one
+    spot.
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -72,7 +74,8 @@ class Raster:
 
 
 def make_raster(map: Map, max_columns: int, max_rows: int) -> Raster:
-    """A raster of at most max_columns x max_rows places; adjoining lengths and depths share a place."""
+    """A raster of at most max_columns x max_rows places; adjoining lengths and depths share a
+    place."""
     columns, (rows, labels) = _grouped(map.lengths, max_columns), depth_rows(map, max_rows)
     column_of = {length: place for place, group in enumerate(columns) for length in group}
     row_of = {depth: place for place, group in enumerate(rows) for depth in group}
@@ -129,7 +132,8 @@ def _means(map: Map, columns: Sequence[Sequence[int]]) -> tuple[Spot, ...]:
     """By column the mean over its lengths, and whether something failed in it."""
     scores = ([map.by_length.get(length) for length in column] for column in columns)
     failed = (
-        any(_failed(cell.failures) for cell in map.cells if cell.length_tokens in each) for each in columns
+        any(_failed(cell.failures) for cell in map.cells if cell.length_tokens in each)
+        for each in columns
     )
     return tuple(Spot(_mean(each), fails) for each, fails in zip(scores, failed, strict=True))
 
@@ -161,7 +165,8 @@ ASCII = Glyphs("#", ".", "x")
 
 @dataclass(frozen=True, slots=True)
 class TerminalMap:
-    """A map that fits the console it is printed on; rows beyond max_rows are merged. means: below it."""
+    """A map that fits the console it is printed on; rows beyond max_rows are merged. means: below
+    it."""
 
     map: Map
     max_rows: int
@@ -210,7 +215,9 @@ class Painter:
         if not spot.exists:
             return " " * self.cell_width, Style.null()
         if spot.score is None:
-            glyph, style = (self.glyphs.failed, FAILED) if spot.failed else (self.glyphs.unasked, UNASKED)
+            glyph, style = (
+                (self.glyphs.failed, FAILED) if spot.failed else (self.glyphs.unasked, UNASKED)
+            )
             return self._placed(glyph), style
         red, green, blue = colour_of(spot.score, self.colours)
         back = f"rgb({red},{green},{blue})"
@@ -223,7 +230,9 @@ class Painter:
 
     def _placed(self, text: str) -> str:
         return (
-            text.center(self.cell_width) if self.cell_width >= NUMBER_WIDTH else text.ljust(self.cell_width)
+            text.center(self.cell_width)
+            if self.cell_width >= NUMBER_WIDTH
+            else text.ljust(self.cell_width)
         )
 
 
@@ -232,7 +241,8 @@ def terminal_map(
 ) -> RenderableType:
     """A rich renderable of a map, finished or not. Raises SettingsError for an unknown palette.
 
-    means: also these. max_rows: a live view gives the console's height less 7, the lines around them.
+    means: also these. max_rows: a live view gives the console's height less 7, the lines around
+    them.
     """
     return TerminalMap(map, max(1, max_rows), palette_colours(palette), means)
 
@@ -256,18 +266,24 @@ def show_wrapped(lines: Iterable[str]) -> None:
 
 
 def broken(line: str, width: int) -> list[str]:
-    """A line in parts of at most so many letters, none within a word that has room; further ones indented."""
+    """A line in parts of at most so many letters, none within a word that has room; further ones
+    indented."""
     begin = line[: len(line) - len(line.lstrip())]
     deeper = f"{begin}  " if width > len(begin) + 20 else ""
-    return textwrap.wrap(line, max(1, width), subsequent_indent=deeper, break_on_hyphens=False) or [""]
+    return textwrap.wrap(line, max(1, width), subsequent_indent=deeper, break_on_hyphens=False) or [
+        ""
+    ]
 
 
 def plain_summary(map: Map) -> str:
-    """A line a length and one a depth, for logs and pipes: '4k  92.5  n=20 [83.1, 97.0]'; then the overall
-    score."""
+    """A line a length and one a depth, for logs and pipes: '4k  92.5  n=20 [83.1, 97.0]'; then the
+    overall score."""
     labels = length_labels(map.lengths)
     wide = max((len(label) for label in labels.values()), default=0)
-    lines = [f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode {map.mode}"]
+    lines = [
+        f"{map.model} · {map.task} · tokenizer {map.tokenizer} · scorer {map.scorer} · mode "
+        f"{map.mode}"
+    ]
     lines += [f"{labels[length]:>{wide}}  {_length_line(map, length)}" for length in map.lengths]
     return "\n".join([*lines, *_depth_lines(map), *_totals(map)]) + "\n"
 
@@ -298,7 +314,8 @@ def _mean_line(mean: ClusterMean | None, *, counted: bool) -> str:
 
 
 def _whole(score: float, full: int) -> int:
-    """A score in whole parts of full, rounded; only a perfect score is full. Tens are cut, not rounded."""
+    """A score in whole parts of full, rounded; only a perfect score is full. Tens are cut, not
+    rounded."""
     parts = int(in_percent(score, 0)) if full == 100 else int(score * full + 1e-9)
     return full if score >= 1 else min(parts, full - 1)
 
@@ -308,7 +325,11 @@ def _length_header(columns: Sequence[Sequence[int]], cell_width: int) -> str:
     labels = length_labels([column[0] for column in columns])
     line = ""
     for place, label in enumerate(labels.values()):
-        text = label.rjust(min(3, cell_width)).center(cell_width) if cell_width >= NUMBER_WIDTH else label
+        text = (
+            label.rjust(min(3, cell_width)).center(cell_width)
+            if cell_width >= NUMBER_WIDTH
+            else label
+        )
         start = place * cell_width + len(text) - len(text.lstrip())
         if not line or len(line) < start:
             line = line.ljust(start) + text.strip()

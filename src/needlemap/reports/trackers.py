@@ -1,8 +1,10 @@
 """A run in an experiment tracker: settings, scalars, the figure, the table of cells.
 
-`wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the run for later
-(WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the tensorboard package (extra),
-neither torch nor TensorFlow. Both are told what `Logged` holds: no host, no program, no code, no Git state.
+`wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the run
+for later
+(WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the tensorboard package
+(extra), neither torch nor TensorFlow. Both are told what `Logged` holds: no host, no program, no
+code, no Git state.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ def logged(
 
 
 def _config(about: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | bool]]:
-    """Versions and hashes, then settings: numbers as they are, to be sorted by; all else as text."""
+    """Versions and hashes, then settings: numbers as they are, to be sorted by; all else as
+    text."""
     yield from ((f"about/{name}", text) for name, text in fact_rows(about))
     for name, value in about["settings"].items():
         yield name, value if isinstance(value, bool | int | float) else value_text(name, value)
@@ -78,12 +81,15 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
     yield "trials/scored", sum(record.scored for record in records)
     yield "trials/missing", run.map.missing
     costs = costs_of(records)
-    yield from ((f"tokens/{name}", costs[f"{name}_tokens"]) for name in ("prompt", "cached", "completion"))
+    yield from (
+        (f"tokens/{name}", costs[f"{name}_tokens"]) for name in ("prompt", "cached", "completion")
+    )
     yield from (("usd", costs["usd"]), ("usd_judge", costs["judge_usd"]))
 
 
 def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
-    """Effective lengths, the longest tested where the score holds that far; 0 where it never did."""
+    """Effective lengths, the longest tested where the score holds that far; 0 where it never
+    did."""
     cube = run.cube
     for rule in map(parse_rule, rules):
         found = effective_length(cube, rule)
@@ -92,7 +98,10 @@ def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float
             yield f"effective_length/{rule.name.replace(':', '_')}", value
 
 
-_ENVIRONMENT = {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false"}  # read when wandb is imported
+_ENVIRONMENT = {
+    "WANDB_SILENT": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}  # read when wandb is imported
 _NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
     "console": "off",
     "disable_code": True,
@@ -106,9 +115,11 @@ _NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
 
 
 def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
-    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to send them.
+    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to send
+    them.
 
-    Raises NeedlemapError when wandb is not installed, nobody is logged in, or the project is refused.
+    Raises NeedlemapError when wandb is not installed, nobody is logged in, or the project is
+    refused.
     """
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -116,13 +127,16 @@ def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
         import PIL.Image
         import wandb
     except ImportError:
-        raise NeedlemapError("--log wandb needs wandb. Run: pip install 'needlemap[wandb]'") from None
+        raise NeedlemapError(
+            "--log wandb needs wandb. Run: pip install 'needlemap[wandb]'"
+        ) from None
     try:
         return [_log(wandb, PIL.Image, run, project, step) for run in runs]
     except wandb.Error as error:
         said = " ".join(str(error).split())
         raise NeedlemapError(
-            f"Weights & Biases: {said} To keep runs on this machine instead, set WANDB_MODE=offline."
+            f"Weights & Biases: {said} To keep runs on this machine instead, set "
+            f"WANDB_MODE=offline."
         ) from None
 
 
@@ -139,7 +153,9 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
     )
     figure = wandb.Image(image.open(io.BytesIO(run.figure)))
     columns = [column.name for column in run.cells.columns]
-    cells = wandb.Table(columns=columns, data=[list(row) for row in run.cells.rows], allow_mixed_types=True)
+    cells = wandb.Table(
+        columns=columns, data=[list(row) for row in run.cells.rows], allow_mixed_types=True
+    )
     session.log({**run.scalars, "map": figure, "cells": cells}, step=step)
     session.finish()
     if session.offline:
@@ -148,12 +164,15 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
 
 
 def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]:
-    """Add an event file to a folder, of several runs to a folder each in it; what to type to see them.
+    """Add an event file to a folder, of several runs to a folder each in it; what to type to see
+    them.
 
     Raises NeedlemapError when tensorboard is not installed.
     """
     for run in runs:
-        _write(run, Path(folder, run.name.replace("/", "-")) if len(runs) > 1 else Path(folder), step)
+        _write(
+            run, Path(folder, run.name.replace("/", "-")) if len(runs) > 1 else Path(folder), step
+        )
     return [f"tensorboard --logdir {shlex.quote(folder)}"]
 
 
@@ -164,7 +183,8 @@ def _write(run: Logged, folder: Path, step: int) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError:
         raise NeedlemapError(
-            "--log tensorboard needs the tensorboard package. Run: pip install 'needlemap[tensorboard]'"
+            "--log tensorboard needs the tensorboard package. Run: pip install "
+            "'needlemap[tensorboard]'"
         ) from None
     writer, now = EventFileWriter(str(folder)), time.time()
     for value in _values(run):
@@ -177,12 +197,15 @@ def _values(run: Logged) -> Iterator[Any]:
 
     for name, number in run.scalars.items():
         yield Summary.Value(tag=name, simple_value=number)
-    width, height = (int.from_bytes(run.figure[at : at + 4], "big") for at in (16, 20))  # a PNG's header
+    width, height = (
+        int.from_bytes(run.figure[at : at + 4], "big") for at in (16, 20)
+    )  # a PNG's header
     image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=run.figure)
     yield Summary.Value(tag="map", image=image)
     yield _text("cells", _cells(run.cells))
     yield _text(
-        "settings", markdown(("setting", "value"), [(name, str(run.config[name])) for name in run.config])
+        "settings",
+        markdown(("setting", "value"), [(name, str(run.config[name])) for name in run.config]),
     )
 
 
@@ -200,7 +223,9 @@ def _text(tag: str, text: str) -> Any:
 
     shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
     metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-    tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode("utf-8", "replace")], tensor_shape=shape)
+    tensor = TensorProto(
+        dtype=DT_STRING, string_val=[text.encode("utf-8", "replace")], tensor_shape=shape
+    )
     return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
 
 
@@ -233,7 +258,9 @@ def parse_tracker(text: str) -> Tracker:
     """
     kind, _, place = text.partition(":")
     if kind not in TRACKERS:
-        raise SettingsError(f"Cannot log to '{kind}'. {did_you_mean(kind, TRACKERS)} Write {WRITTEN}.")
+        raise SettingsError(
+            f"Cannot log to '{kind}'. {did_you_mean(kind, TRACKERS)} Write {WRITTEN}."
+        )
     if not place:
         raise SettingsError(
             f"Log to which {'folder' if kind == 'tensorboard' else 'project'}? Write {WRITTEN}."

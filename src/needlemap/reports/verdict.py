@@ -1,9 +1,10 @@
 """Verdicts that end in an exit code, as text, as JSON and as JUnit.
 
-A gate that may be looked at any time (`needlemap compare --sequential` and, at its end, `run --until`), and a
-mean against a threshold (`--fail-under`). A JUnit file, which CI systems show, has a test case a verdict:
-what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows, and skipped
-where undecided is to pass.
+A gate that may be looked at any time (`needlemap compare --sequential` and, at its end, `run
+--until`), and a mean against a threshold (`--fail-under`). A JUnit file, which CI systems show, has
+a test case a verdict:
+what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows, and
+skipped where undecided is to pass.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _MOST_ODDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """gate: of the pairs. second: B's mean, a missing answer being wrong. haystacks: what the whole ones say
-    of new ones; None of samples of a log, each of which is its own."""
+    """gate: of the pairs. second: B's mean, a missing answer being wrong. haystacks: what the whole
+    ones say of new ones; None of samples of a log, each of which is its own."""
 
     gate: Gate
     second: float
@@ -67,7 +68,9 @@ class Sequential:
     def text(self) -> str:
         """All lines; the verdict last."""
         gate, found = self.gate, self.haystacks
-        missing = f" ({gate.missing} of them not measured, counted as wrong)" if gate.missing else ""
+        missing = (
+            f" ({gate.missing} of them not measured, counted as wrong)" if gate.missing else ""
+        )
         passed, failed = self.asked, "worse"
         wide = len(passed)
         lines = [
@@ -83,7 +86,9 @@ class Sequential:
         if gate.floored:
             lines.append(FLOORED)
         elif gate.total >= CEILING * gate.n:
-            lines.append("warning: the reference is at the ceiling: trials so easy show only gross losses")
+            lines.append(
+                "warning: the reference is at the ceiling: trials so easy show only gross losses"
+            )
         return "\n".join([*lines, f"verdict: {self.verdict}"])
 
     @property
@@ -146,14 +151,20 @@ def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequenti
         return Sequential(gate, second, None)
     unknown = any(record.prompt is None for first, _ in runs for record in first.records[:1])
     one = unknown or any(one_haystack(first.about) for first, _ in runs)
-    return Sequential(gate, second, of_haystacks([] if one else whole_haystacks(families, pairs), margin))
+    return Sequential(
+        gate, second, of_haystacks([] if one else whole_haystacks(families, pairs), margin)
+    )
 
 
 def _cost(found: Haystacks) -> str:
     """What it takes to tell of new haystacks."""
     if found.word != "undecided":
         return ""
-    more = f"about {found.more:,} more if these go on so" if found.more else f"{FARTHEST:,} more may not tell"
+    more = (
+        f"about {found.more:,} more if these go on so"
+        if found.more
+        else f"{FARTHEST:,} more may not tell"
+    )
     return f" ({more}; `no worse` takes {found.least:,} at least, as each is one bet)"
 
 
@@ -163,7 +174,13 @@ def _won(log: float) -> float:
 
 def _odds(log: float) -> str:
     won = exp(min(log, 600))
-    return f"over {_MOST_ODDS:,.0f}" if won > _MOST_ODDS else f"{won:,.0f}" if won >= 10 else f"{won:.2g}"
+    return (
+        f"over {_MOST_ODDS:,.0f}"
+        if won > _MOST_ODDS
+        else f"{won:,.0f}"
+        if won >= 10
+        else f"{won:.2g}"
+    )
 
 
 State = Literal["pass", "fail", "undecided", "skipped"]
@@ -174,7 +191,8 @@ OF_CODE: dict[int, State] = {0: "pass", 1: "fail", 4: "undecided"}  # a verdict'
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One verdict. name: what was tried. said: what came of it, in a line. text: all that is known."""
+    """One verdict. name: what was tried. said: what came of it, in a line. text: all that is
+    known."""
 
     name: str
     state: State
@@ -190,13 +208,17 @@ def junit_xml(suite: str, cases: Sequence[Case]) -> bytes:
     }
     name = f"needlemap {suite}"
     root = ElementTree.Element("testsuites")
-    under = ElementTree.SubElement(root, "testsuite", {"name": name, "tests": str(len(cases)), **counts})
+    under = ElementTree.SubElement(
+        root, "testsuite", {"name": name, "tests": str(len(cases)), **counts}
+    )
     for each in cases:
         about = {"classname": name.replace(" ", "."), "name": _text(each.name, line=True)}
         case = ElementTree.SubElement(under, "testcase", about)
         if each.state in _TAGS:
             said = {"message": _text(each.said, line=True), "type": each.state}
-            ElementTree.SubElement(case, _TAGS[each.state], said).text = _text(each.text or each.said)
+            ElementTree.SubElement(case, _TAGS[each.state], said).text = _text(
+                each.text or each.said
+            )
         elif each.text:
             ElementTree.SubElement(case, "system-out").text = _text(each.text)
     ElementTree.indent(root)
@@ -215,10 +237,12 @@ def _text(text: str, *, line: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None without one.
+    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None without
+    one.
 
-    word: 'at least' where the lower end is no lower than the threshold, even if all that is missing were
-    wrong; 'below' where the upper end is below it; else 'undecided'. missing: trials without a score.
+    word: 'at least' where the lower end is no lower than the threshold, even if all that is missing
+    were wrong; 'below' where the upper end is below it; else 'undecided'. missing: trials without a
+    score.
     """
 
     fail_under: float
@@ -241,7 +265,9 @@ class Judged:
     @property
     def text(self) -> str:
         """The verdict in a line."""
-        shares = [None if each is None else each / 100 for each in (self.score, self.low, self.high)]
+        shares = [
+            None if each is None else each / 100 for each in (self.score, self.low, self.high)
+        ]
         mean = f"mean {score_label(shares[0])} {interval_label(*shares[1:])}"
         if self.word != "undecided":
             return f"verdict: {self.word} {self.fail_under:g}: {mean}"
@@ -263,22 +289,38 @@ class Judged:
 def check_threshold(threshold: float) -> float:
     """A threshold in percent. Raises SettingsError for one that no mean could miss or reach."""
     if not 0 < threshold <= 100:
-        raise SettingsError(f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}.")
+        raise SettingsError(
+            f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}."
+        )
     return threshold
 
 
 def judge(path: str | Path, threshold: float) -> Judged:
-    """A run's mean, of several families their mean, against a threshold in percent. Raises NeedlemapError."""
+    """A run's mean, of several families their mean, against a threshold in percent. Raises
+    NeedlemapError."""
     read = read_families(families_of(path))
     only = read.get("")
     mean: ClusterMean | Mean | None = only.map.total if only else scores_of(read).overall()
     missing = sum(run.map.missing for run in read.values() if run is not None)
     if mean is None or mean.low is None or mean.high is None:
-        return Judged(threshold, "undecided", percent_of(mean.score if mean else None), None, None, missing)
+        return Judged(
+            threshold, "undecided", percent_of(mean.score if mean else None), None, None, missing
+        )
     sure = 100 * (mean.low - _lost(read))
-    word = "at least" if sure >= threshold - 1e-9 else "below" if 100 * mean.high < threshold else "undecided"
+    word = (
+        "at least"
+        if sure >= threshold - 1e-9
+        else "below"
+        if 100 * mean.high < threshold
+        else "undecided"
+    )
     return Judged(
-        threshold, word, percent_of(mean.score), percent_of(mean.low), percent_of(mean.high), missing
+        threshold,
+        word,
+        percent_of(mean.score),
+        percent_of(mean.low),
+        percent_of(mean.high),
+        missing,
     )
 
 

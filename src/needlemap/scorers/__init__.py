@@ -1,4 +1,5 @@
-"""What a scorer is: (answer, reference) -> score; and a function of one's own as one, or as a model.
+"""What a scorer is: (answer, reference) -> score; and a function of one's own as one, or as a
+model.
 
 Functions are named `python/module:function`, or handed over in Python.
 """
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it (distance,
-    words, ...). usd: what it cost to be told; None when no price is known. unreadable: nothing could be taken
-    from the answer to be compared; its share is 0 then, and reports show it apart."""
+    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it
+    (distance, words, ...). usd: what it cost to be told; None when no price is known. unreadable:
+    nothing could be taken from the answer to be compared; its share is 0 then, and reports show it
+    apart."""
 
     share: float
     native: float
@@ -48,15 +50,19 @@ class Score:
             raise ValueError(f"of an unreadable answer the share is 0, got {self.share}")
 
 
-FIRST_RULE = 1  # of a scorer that does not number its rule, and of records from before rules had numbers
+FIRST_RULE = (
+    1  # of a scorer that does not number its rule, and of records from before rules had numbers
+)
 
 
 class Scorer(metaclass=Checked):
-    """Built as `Scorer(**options)`; unknown options raise SettingsError. Override `score`, and what differs.
+    """Built as `Scorer(**options)`; unknown options raise SettingsError. Override `score`, and what
+    differs.
 
-    name: its registered name. rule: its number, raised by whatever moves a score. scale: lowest and highest
-    native score. options: as resolved, for the record. asks: whether it needs a connection, as a judge does.
-    weighs: whether it reads how likely the model finds the reference answer, and is asked for no other.
+    name: its registered name. rule: its number, raised by whatever moves a score. scale: lowest and
+    highest native score. options: as resolved, for the record. asks: whether it needs a connection,
+    as a judge does. weighs: whether it reads how likely the model finds the reference answer, and
+    is asked for no other.
     """
 
     name: str
@@ -75,7 +81,8 @@ class Scorer(metaclass=Checked):
         raise NotImplementedError
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """US dollars for one score of an answer of so many tokens, at most; None when no price is known."""
+        """US dollars for one score of an answer of so many tokens, at most; None when no price is
+        known."""
         return 0.0
 
     def open(self) -> None:
@@ -89,7 +96,9 @@ def rule_of(scorer: Any) -> int:
     """The number of a scorer's rule. Scores by two rules are never mixed. Raises SettingsError."""
     rule = getattr(scorer, "rule", FIRST_RULE)
     if not isinstance(rule, int):
-        raise SettingsError(f"The number of scorer '{scorer.name}', `rule`, is no whole number: {rule!r}.")
+        raise SettingsError(
+            f"The number of scorer '{scorer.name}', `rule`, is no whole number: {rule!r}."
+        )
     return rule
 
 
@@ -97,17 +106,22 @@ MARK = "python/"
 
 
 class FunctionScorer(Scorer):
-    """Calls `function(answer, reference)`, which may be async: a share in [0, 1], a bool or a Score.
+    """Calls `function(answer, reference)`, which may be async: a share in [0, 1], a bool or a
+    Score.
 
-    reference: what a right answer looks like: `answer`, `keywords`, `question`, `needle`, ... Its options
-    hold the hash of its source, so that an edited one scores anew.
+    reference: what a right answer looks like: `answer`, `keywords`, `question`, `needle`, ... Its
+    options hold the hash of its source, so that an edited one scores anew.
     """
 
     @classmethod
     def named(cls, name: str) -> type[Scorer]:
         """The scorer that calls the function of that name. Raises SettingsError."""
         function, hashed = load_function(name), source_hash(name)
-        body = {"name": MARK + name, "options": {"source": hashed}, "_function": staticmethod(function)}
+        body = {
+            "name": MARK + name,
+            "options": {"source": hashed},
+            "_function": staticmethod(function),
+        }
         return type(cls.__name__, (cls,), body)
 
     async def score(self, answer: str, reference: Reference) -> Score:
@@ -137,8 +151,8 @@ def find_scorer(name: str) -> type[Scorer]:
 
 
 async def call_beside(function: Callable[..., Any], *given: object) -> Any:
-    """What a function returns: awaited where it is async, else called in a thread, which nobody waits for
-    when the run ends."""
+    """What a function returns: awaited where it is async, else called in a thread, which nobody
+    waits for when the run ends."""
     if is_async(function):
         return await function(*given)
     done: Future[object] = Future()
@@ -163,8 +177,9 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def source_hash(name: str) -> str:
-    """Hash of the file that a function is written in, so that an edited one is asked anew; of one without a
-    file (a notebook's) of its own source, else of its byte code. '' where none is known."""
+    """Hash of the file that a function is written in, so that an edited one is asked anew; of one
+    without a file (a notebook's) of its own source, else of its byte code. '' where none is
+    known."""
     function = inspect.unwrap(load_function(name))
     if name not in _HELD:
         with suppress(TypeError):
@@ -182,7 +197,9 @@ def _source(function: Callable[..., Any]) -> bytes:
     return b"" if code is None else code.co_code + repr((code.co_consts, code.co_names)).encode()
 
 
-_HELD: dict[str, Callable[..., Any]] = {}  # functions that no import finds, by the name they were given
+_HELD: dict[
+    str, Callable[..., Any]
+] = {}  # functions that no import finds, by the name they were given
 
 
 def name_function(function: Callable[..., Any]) -> str:
@@ -210,15 +227,20 @@ def load_function(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
     if not module_name or not path or module_name.endswith(".py") or "/" in module_name:
         raise SettingsError(
-            f"'{name}' names no function. Type python/module:function, as in python/my_model:answer."
+            f"'{name}' names no function. Type python/module:function, as in "
+            f"python/my_model:answer."
         )
     found: Any = _module(module_name)
     for attribute in path.split("."):
         if not hasattr(found, attribute):
             known = (
-                [key for key in vars(found) if not key.startswith("_")] if hasattr(found, "__dict__") else []
+                [key for key in vars(found) if not key.startswith("_")]
+                if hasattr(found, "__dict__")
+                else []
             )
-            raise SettingsError(f"'{module_name}' has no '{attribute}'. {did_you_mean(attribute, known)}")
+            raise SettingsError(
+                f"'{module_name}' has no '{attribute}'. {did_you_mean(attribute, known)}"
+            )
         found = getattr(found, attribute)
     if not callable(found):
         raise SettingsError(f"'{name}' is {type(found).__name__}, not a function.")
@@ -234,6 +256,8 @@ def _module(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise SettingsError(f"No module '{name}' here ({here}) or installed.") from None
-        raise SettingsError(f"Module '{name}' needs '{error.name}', which is not installed.") from error
+        raise SettingsError(
+            f"Module '{name}' needs '{error.name}', which is not installed."
+        ) from error
     except Exception as error:
         raise SettingsError(f"Module '{name}' cannot be imported: {raised_by(error)}.") from error

@@ -1,13 +1,14 @@
-"""Scorers of how near an answer is to a wanted text: edit distance as OpenCompass has it, difflib as MRCR.
+"""Scorers of how near an answer is to a wanted text: edit distance as OpenCompass has it, difflib
+as MRCR.
 
-Edit distance is to the last digit as OpenCompass computes it. All whitespace is removed from both texts;
-score = 100 * (1 - distance / longer length). It measures wording as much as retrieval: a right answer in
-other words scores low, a wrong one in the same words high.
+Edit distance is to the last digit as OpenCompass computes it. All whitespace is removed from both
+texts; score = 100 * (1 - distance / longer length). It measures wording as much as retrieval: a
+right answer in other words scores low, a wrong one in the same words high.
 
 MRCR's score is of the text that was to be repeated, behind its code: difflib's ratio, 2 * matching
-characters / characters of both (Ratcliff and Metzener 1988, "Pattern Matching: The Gestalt Approach"), not
-rapidfuzz's: published figures are that, and the two differ. By rapidfuzz's Indel ratio two unlike English
-texts are half alike (0.53), by difflib's hardly at all (0.08).
+characters / characters of both (Ratcliff and Metzener 1988, "Pattern Matching: The Gestalt
+Approach"), not rapidfuzz's: published figures are that, and the two differ. By rapidfuzz's Indel
+ratio two unlike English texts are half alike (0.53), by difflib's hardly at all (0.08).
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ class Levenshtein(Scorer):
 
 
 class Keyword(Scorer):
-    """100 if all key words are there, else a fifth of the wording's score: OpenCompass' CDME evaluator.
+    """100 if all key words are there, else a fifth of the wording's score: OpenCompass' CDME
+    evaluator.
 
-    rule 'words': as `substring` finds them. 'opencompass': that tool's own, with their case, in the answer
-    without its white space, so that a key word with a space in it is never found.
+    rule 'words': as `substring` finds them. 'opencompass': that tool's own, with their case, in the
+    answer without its white space, so that a key word with a space in it is never found.
     """
 
     name = "keyword"
@@ -70,29 +72,38 @@ class Keyword(Scorer):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task gives no keywords."""
         if not any(reference.keywords):
-            raise SettingsError("Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein")
+            raise SettingsError(
+                "Scorer 'keyword' needs a task with keywords. Type: --scorer levenshtein"
+            )
         _, _, distance, wording = edit_score(answer, reference.answer)
-        finds = as_coded if self.options["rule"] == "opencompass" else partial(sought, rule="inside")
+        finds = (
+            as_coded if self.options["rule"] == "opencompass" else partial(sought, rule="inside")
+        )
         found, missing = finds(answer, reference.keywords)
         native = CONSOLATION * wording if missing else 100.0
-        return Score(native / 100, native, {"found": found, "missing": missing, "distance": distance})
+        return Score(
+            native / 100, native, {"found": found, "missing": missing, "distance": distance}
+        )
 
 
 def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]]:
     """The key words that an answer holds by OpenCompass' rule, and those that it lacks.
 
-    They match with their case and their own white space, so one with a space in it is never found: the rule's
-    known fault, kept so that old scores can be reproduced.
+    They match with their case and their own white space, so one with a space in it is never found:
+    the rule's known fault, kept so that old scores can be reproduced.
 
     >>> as_coded("It is Jack Ma.", ("Jack", "Jack Ma"))
     (['Jack'], ['Jack Ma'])
     """
     said = stripped(answer)
-    return [word for word in keywords if word in said], [word for word in keywords if word not in said]
+    return [word for word in keywords if word in said], [
+        word for word in keywords if word not in said
+    ]
 
 
 def edit_score(prediction: str, reference: str, trim: bool = False) -> tuple[str, str, int, float]:
-    """(prediction and reference as compared, distance in characters, score in 0..100; 100 if both are empty).
+    """(prediction and reference as compared, distance in characters, score in 0..100; 100 if both
+    are empty).
 
     >>> edit_score("a sand wich", "sandwich")
     ('asandwich', 'sandwich', 1, 88.88888888888889)
@@ -111,7 +122,8 @@ def stripped(text: str) -> str:
 
 
 def trimmed(said: str, wanted: str) -> str:
-    """The first 1.2 lengths of the reference, up to its last character if that comes after 0.8 lengths.
+    """The first 1.2 lengths of the reference, up to its last character if that comes after 0.8
+    lengths.
 
     >>> trimmed("It is sandwich. Sandwiches are bread.", "It is sandwich.")
     'It is sandwich.'
@@ -124,14 +136,15 @@ def trimmed(said: str, wanted: str) -> str:
 
 
 class Verbatim(Scorer):
-    """0 unless the answer begins with the code, else its ratio to the wanted text. Spaces around are ignored.
+    """0 unless the answer begins with the code, else its ratio to the wanted text. Spaces around
+    are ignored.
 
-    Marks around the code are ignored too, and the word before it: **x7Kq**, "x7Kq", Code: x7Kq; not so with
-    bare, which is MRCR's own rule. why: code (whether it was there), similarity (the ratio,
-    code or no code), perfect (a score of 0.99 or more). Where the task tells of which texts one was to be
-    chosen also asked and picked: the numbers of the wanted one and of that which the answer is most like, 0
-    for an answer that is like none; and noise: what one of them, chosen at random and repeated word for word,
-    would score.
+    Marks around the code are ignored too, and the word before it: **x7Kq**, "x7Kq", Code: x7Kq; not
+    so with bare, which is MRCR's own rule. why: code (whether it was there), similarity (the ratio,
+    code or no code), perfect (a score of 0.99 or more). Where the task tells of which texts one was
+    to be chosen also asked and picked: the numbers of the wanted one and of that which the answer
+    is most like, 0 for an answer that is like none; and noise: what one of them, chosen at random
+    and repeated word for word, would score.
     """
 
     name = "verbatim"
@@ -144,7 +157,9 @@ class Verbatim(Scorer):
         """Raises SettingsError if the task gives no text to repeat."""
         wanted, whole = "".join(reference.keywords).strip(), reference.answer.strip()
         if len(reference.keywords) != 1 or not wanted or not whole.endswith(wanted):
-            raise SettingsError("Scorer 'verbatim' needs a task with a text to repeat, as --task ordinal.")
+            raise SettingsError(
+                "Scorer 'verbatim' needs a task with a text to repeat, as --task ordinal."
+            )
         code, said = whole.removesuffix(wanted).strip(), answer.strip()
         if not self.options["bare"]:
             said = undressed(said, code, wanted)
@@ -156,9 +171,13 @@ class Verbatim(Scorer):
 
 
 def undressed(said: str, code: str, wanted: str) -> str:
-    """An answer that begins with its code, without marks around that; '' for a longer code; else as it is.
+    """An answer that begins with its code, without marks around that; '' for a longer code; else as
+    it is.
 
-    >>> undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"), undressed("Sure! x7Kq", "x7Kq", "the sea")
+    >>> (
+    ...     undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"),
+    ...     undressed("Sure! x7Kq", "x7Kq", "the sea"),
+    ... )
     ('x7Kq the sea', 'Sure! x7Kq')
     """
     begins = _BEFORE.match(said)
@@ -190,8 +209,9 @@ def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def ratio(told: str, wanted: str) -> float:
-    """How alike two texts are, in [0, 1]. Of one that is far longer than the wanted, what its beginning has
-    in common with that, over the length of both: the rest would take time by the square.
+    """How alike two texts are, in [0, 1]. Of one that is far longer than the wanted, what its
+    beginning has in common with that, over the length of both: the rest would take time by the
+    square.
 
     >>> ratio("the grey sea", "the sea"), ratio("", "the sea")
     (0.7368421052631579, 0.0)

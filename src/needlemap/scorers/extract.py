@@ -1,8 +1,10 @@
-"""The first step of a score: what an answer says. A letter, a label, what a box holds, or that there is none.
+"""The first step of a score: what an answer says. A letter, a label, what a box holds, or that
+there is none.
 
-What depends on a language are few patterns in `data/`, each with examples that are tests; all languages are
-read at once. An answer that nothing is taken from scores 0 and is called unreadable: a rule that guessed more
-would be wrong more often, and nobody could say when. Every pattern takes time in proportion to the text.
+What depends on a language are few patterns in `data/`, each with examples that are tests; all
+languages are read at once. An answer that nothing is taken from scores 0 and is called unreadable:
+a rule that guessed more would be wrong more often, and nobody could say when. Every pattern takes
+time in proportion to the text.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _REACH = 40  # characters from a denial to what it denies
 
 @cache
 def patterns(language: str) -> Mapping[str, Any]:
-    """What `data/` has on a language: by name {pattern, right, wrong}, and the small numbers in words."""
+    """What `data/` has on a language: by name {pattern, right, wrong}, and the small numbers in
+    words."""
     read: dict[str, Any] = read_yaml(
         files("needlemap.scorers").joinpath("data", f"{language}.yaml").read_text("utf-8")
     )
@@ -62,11 +65,18 @@ def pattern(name: str) -> re.Pattern[str]:
 
 
 def letter(answer: str, question: str = "") -> str | None:
-    """The letter of a choice that an answer takes: the last that it states, else one that stands alone.
+    """The letter of a choice that an answer takes: the last that it states, else one that stands
+    alone.
 
-    Two in one breath are none. question: with the choices, whose text may stand behind a letter in brackets.
+    Two in one breath are none. question: with the choices, whose text may stand behind a letter in
+    brackets.
 
-    >>> letter("The correct answer is (B)."), letter("C. Because"), letter("(A) or (D)"), letter("A dog")
+    >>> (
+    ...     letter("The correct answer is (B)."),
+    ...     letter("C. Because"),
+    ...     letter("(A) or (D)"),
+    ...     letter("A dog"),
+    ... )
     ('B', 'C', None, None)
     """
     text = _bare(boxed(answer) or answer).translate(_BRACKETS)
@@ -100,7 +110,8 @@ def boxed(answer: str) -> str | None:
 
 
 def contents(held: str) -> str:
-    """What a box holds as it is compared: without marks, quotes, LaTeX's words for type, a full stop.
+    """What a box holds as it is compared: without marks, quotes, LaTeX's words for type, a full
+    stop.
 
     >>> contents(r"\\text{Ada}\\ **Ashford**."), contents("...")
     ('ada ashford', '')
@@ -110,9 +121,16 @@ def contents(held: str) -> str:
 
 
 def counted(held: str) -> int | None:
-    """The number that a box holds, in digits or words, with what it counts or without; None for more.
+    """The number that a box holds, in digits or words, with what it counts or without; None for
+    more.
 
-    >>> counted("4 generations"), counted("四代"), counted("four"), counted("3 or 4"), counted("almost 4")
+    >>> (
+    ...     counted("4 generations"),
+    ...     counted("四代"),
+    ...     counted("four"),
+    ...     counted("3 or 4"),
+    ...     counted("almost 4"),
+    ... )
     (4, 4, 4, None, None)
     """
     for language in LANGUAGES if len(held) <= _LONGEST else ():
@@ -126,7 +144,8 @@ def counted(held: str) -> int | None:
 def labels_said(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
     """The sentence of an answer that holds, and the labels that it names and does not deny.
 
-    Of the sentences that name labels that is the last that concludes, else the first that is no question.
+    Of the sentences that name labels that is the last that concludes, else the first that is no
+    question.
 
     >>> labels_said("First to the barn. So: the hall.", ["hall", "barn"])
     ('so: the hall', ['hall'])
@@ -140,7 +159,8 @@ def labels_said(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and lines of a text that are not blank; a line that ends with a colon is a heading.
+    """The sentences and lines of a text that are not blank; a line that ends with a colon is a
+    heading.
 
     >>> sentences(" In the hall. Or the barn?"), sentences("答案：\\n大厅。谷仓。")
     (['In the hall', 'Or the barn?'], ['大厅', '谷仓'])
@@ -150,10 +170,12 @@ def sentences(text: str) -> list[str]:
 
 
 def says_none(answered: str, none: str, *, known: bool) -> bool:
-    """Whether a plain answer says that the text has nothing: in the word that the question gave for it.
+    """Whether a plain answer says that the text has nothing: in the word that the question gave for
+    it.
 
-    The word begins a sentence, or stands behind a colon or 'is', and ends the line. known: whether it is
-    known what a made-up answer would look like; then more may follow, and a sentence about the text says it.
+    The word begins a sentence, or stands behind a colon or 'is', and ends the line. known: whether
+    it is known what a made-up answer would look like; then more may follow, and a sentence about
+    the text says it.
 
     >>> says_none("**none**", "none", known=False), says_none("none, but ann", "none", known=False)
     (True, False)
@@ -191,7 +213,8 @@ def _second() -> re.Pattern[str]:
 
 
 def _denied(labels: Sequence[str]) -> re.Pattern[str]:
-    """What denies a label: the first behind a 'not' or the like in its clause, with what is joined to it."""
+    """What denies a label: the first behind a 'not' or the like in its clause, with what is joined
+    to it."""
     denies, clause, joint = (pattern(name).pattern for name in ("denies", "clause", "joint"))
     label, between = any_of(labels), r"\W{0,3}(?:in )?(?:the )?在?"
     stop = rf"[,;:()]|{clause}"
@@ -201,6 +224,7 @@ def _denied(labels: Sequence[str]) -> re.Pattern[str]:
 
 
 def _claimed(sentence: str, labels: Sequence[str], denied: re.Pattern[str]) -> list[str]:
-    """The labels that a plain sentence names and does not deny; a denial may be a label itself ("no")."""
+    """The labels that a plain sentence names and does not deny; a denial may be a label itself
+    ("no")."""
     left = denied.sub(r"\1 ", sentence)
     return [label for label in labels if named(left, label)]

@@ -1,9 +1,9 @@
 """How well an answer's list agrees with the wanted one: F1, with recall and precision.
 
-What the question already says earns nothing, as anybody can repeat it. A list's items are told from what is
-said around them: of languages that takes what joins items (and, or, 和) and a few English words that lead to
-a list, no more; a made-up item in the midst of a sentence stays unseen. Every pattern takes time in
-proportion to the text, as an answer may be a million blanks.
+What the question already says earns nothing, as anybody can repeat it. A list's items are told from
+what is said around them: of languages that takes what joins items (and, or, 和) and a few English
+words that lead to a list, no more; a made-up item in the midst of a sentence stays unseen. Every
+pattern takes time in proportion to the text, as an answer may be a million blanks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,17 @@ _COUNT = re.compile(  # fig (30 times), fig - 30, fig: 30
 )
 _TALK = frozenset(  # words of five letters or more that stand alone in front of a list
     (
-        *("answer", "answers", "clearly", "finally", "first", "indeed", "lastly", "output", "overall"),
+        *(
+            "answer",
+            "answers",
+            "clearly",
+            "finally",
+            "first",
+            "indeed",
+            "lastly",
+            "output",
+            "overall",
+        ),
         *("please", "result", "results", "second", "surely", "thanks", "third"),
     )
 )
@@ -40,13 +50,14 @@ _TALK = frozenset(  # words of five letters or more that stand alone in front of
 class F1(Scorer):
     """How well an answer's list agrees with the wanted one: F1, with recall and precision.
 
-    item: what an item looks like, a regular expression. Wanted are the keywords. Wrong is, where the task
-    says what else its text holds (the reference's decoys) or what an item looks like (its `like`): all of
-    that, wherever the answer names it, and what stands alone in its list and is of the wanted's kind; prose
-    around the list costs nothing. Of other tasks every item that names nothing wanted is wrong, an item
-    being what stands between commas, line breaks and 'and'. With `item`, the decoys and whatever it finds.
-    native: F1. why: recall, precision, found, missing, wrong, and ordered: the share of the wanted that the
-    answer names in their order, which costs nothing.
+    item: what an item looks like, a regular expression. Wanted are the keywords. Wrong is, where
+    the task says what else its text holds (the reference's decoys) or what an item looks like (its
+    `like`):
+    all of that, wherever the answer names it, and what stands alone in its list and is of the
+    wanted's kind; prose around the list costs nothing. Of other tasks every item that names nothing
+    wanted is wrong, an item being what stands between commas, line breaks and 'and'. With `item`,
+    the decoys and whatever it finds. native: F1. why: recall, precision, found, missing, wrong, and
+    ordered: the share of the wanted that the answer names in their order, which costs nothing.
     """
 
     name = "f1"
@@ -62,9 +73,13 @@ class F1(Scorer):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task gives no list."""
         if not reference.keywords:
-            raise SettingsError("Scorer 'f1' needs a task whose answer is a list. Type: --scorer recall")
+            raise SettingsError(
+                "Scorer 'f1' needs a task whose answer is a list. Type: --scorer recall"
+            )
         compared, asked = plain(answer), plain(reference.question)
-        wanted = [text for text in dict.fromkeys(map(plain, reference.keywords)) if not named(asked, text)]
+        wanted = [
+            text for text in dict.fromkeys(map(plain, reference.keywords)) if not named(asked, text)
+        ]
         if any(text.isdecimal() and len(text) > _SHORT for text in wanted):
             compared = ungrouped(compared)
         found = [text for text in wanted if named(compared, text)]
@@ -74,7 +89,13 @@ class F1(Scorer):
         precision = len(found) / (len(found) + len(wrong)) if found else 0.0
         share = 2 * recall * precision / (recall + precision) if found else 0.0
         missing = [text for text in wanted if text not in found]
-        why = {"recall": recall, "precision": precision, "found": found, "missing": missing, "wrong": wrong}
+        why = {
+            "recall": recall,
+            "precision": precision,
+            "found": found,
+            "missing": missing,
+            "wrong": wrong,
+        }
         why["ordered"] = in_order(compared, found) / max(1, len(wanted))
         return Score(share, share, why, unreadable=not found and not wrong)
 
@@ -88,7 +109,11 @@ class F1(Scorer):
             return [*decoys, *looks, *alone(compared, wanted, reference.like)]
         pieces = items(compared, pattern)
         others = [item for item in pieces if not any(named(item, one) for one in wanted)]
-        return [*decoys, *others, *(word for item in pieces for word in beside(item, wanted) if not pattern)]
+        return [
+            *decoys,
+            *others,
+            *(word for item in pieces for word in beside(item, wanted) if not pattern),
+        ]
 
 
 def in_order(answer: str, texts: list[str]) -> int:
@@ -102,21 +127,28 @@ def in_order(answer: str, texts: list[str]) -> int:
 
 
 def items(answer: str, pattern: str = "") -> list[str]:
-    """What a pattern finds, each once; without one, all pieces of an answer, but what ends with a colon.
+    """What a pattern finds, each once; without one, all pieces of an answer, but what ends with a
+    colon.
 
     >>> items("1. fig\\n2. plum, and pear")
     ['fig', 'plum', 'pear']
     """
     if pattern:
-        return list(dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE)))
+        return list(
+            dict.fromkeys(match.group() for match in re.finditer(pattern, answer, re.IGNORECASE))
+        )
     pieces = (piece for piece in _BETWEEN.split(answer) if not piece.rstrip().endswith(_HEADING))
     return list(dict.fromkeys(filter(None, map(_bare, pieces))))
 
 
 def beside(item: str, wanted: list[str]) -> list[str]:
-    """What looks like the wanted and is not, in an item that names some: a list may have spaces alone.
+    """What looks like the wanted and is not, in an item that names some: a list may have spaces
+    alone.
 
-    >>> beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]), beside("1) 6713 2) 1392", ["6713"])
+    >>> (
+    ...     beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]),
+    ...     beside("1) 6713 2) 1392", ["6713"]),
+    ... )
     (['sad-dog'], ['1392'])
     >>> beside("red fox sad dog", ["red-fox"])
     ['sad-dog']
@@ -130,7 +162,8 @@ def beside(item: str, wanted: list[str]) -> list[str]:
 
 
 def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
-    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen, as prose may.
+    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen, as
+    prose may.
 
     Raises SettingsError for what is no pattern.
     """
@@ -143,7 +176,8 @@ def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
 
 
 def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
-    """Words that stand alone as items do: between two wanted ones any, elsewhere those that look like them.
+    """Words that stand alone as items do: between two wanted ones any, elsewhere those that look
+    like them.
 
     like: a pattern of items, for those that are written with a space where they have a hyphen.
 
@@ -159,7 +193,8 @@ def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
 
 
 def _told(line: str, wanted: list[str]) -> list[str]:
-    """The pieces of a line, but for what introduces them: a heading, or the sentence that names the first."""
+    """The pieces of a line, but for what introduces them: a heading, or the sentence that names the
+    first."""
     pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
     naming = (at for at, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
     first = next(naming, 0)
@@ -170,9 +205,15 @@ def _listed(piece: str, wanted: list[str], like: str, *, inside: bool) -> list[s
     """The items of one piece: itself, or its words where they are a list with spaces alone."""
     words = _words(piece)
     if len(words) == 1:
-        numbering = words[0] not in wanted and any(named(piece, one) for one in wanted)  # | 1 | fig |
+        numbering = words[0] not in wanted and any(
+            named(piece, one) for one in wanted
+        )  # | 1 | fig |
         count = words[0].isdecimal() and not any(one.isdecimal() for one in wanted)  # fig -> 30
-        item = words[0] not in _TALK and not count and (inside or _of_kind(words[0], wanted, near=True))
+        item = (
+            words[0] not in _TALK
+            and not count
+            and (inside or _of_kind(words[0], wanted, near=True))
+        )
         return words if item and not numbering else []
     if sum(word in wanted for word in words) > 1:
         return words if all(_of_kind(word, wanted) for word in words) else []
@@ -194,9 +235,11 @@ def _bare(piece: str) -> str:
 
 
 def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:
-    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without hyphens, length.
+    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without hyphens,
+    length.
 
-    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is a sentence.
+    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is a
+    sentence.
     """
     if near and not word.isascii():
         return False

@@ -1,7 +1,8 @@
-"""Scorers of what an answer states: a letter, a label, what its box holds, its first value, key words.
+"""Scorers of what an answer states: a letter, a label, what its box holds, its first value, key
+words.
 
-Those of key words (`only`) are for tasks where guessing must not pay: several candidates in one answer, or
-one where the text gives none.
+Those of key words (`only`) are for tasks where guessing must not pay: several candidates in one
+answer, or one where the text gives none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from needlemap.tasks import Reference
 from needlemap.text import named, plain, shape, ungrouped
 
 _DASH = "\u2014"  # parts words, where `plain` takes it for a hyphen
-_ANY = r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came
+_ANY = (
+    r"[0-9]+(?:\.0*[1-9][0-9]*)?"  # where an answer has none like the reference: how near it came
+)
 _WORD = re.compile("[0-9a-z]+(?:-[0-9a-z]+)*")
 _SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？\n]")
 _REPEATED = 8  # characters: a shorter sentence may be an answer
@@ -38,17 +41,21 @@ class Choice(Scorer):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if the task's answer is no letter."""
         if not re.fullmatch("[A-Z]", reference.answer):
-            raise SettingsError("Scorer 'choice' needs a task with lettered choices. Type: --scorer exact")
+            raise SettingsError(
+                "Scorer 'choice' needs a task with lettered choices. Type: --scorer exact"
+            )
         said = letter(answer, reference.question)
         right = float(said == reference.answer)
         return Score(right, right, {"said": said}, unreadable=said is None)
 
 
 class Label(Scorer):
-    """Whether an answer names exactly one of a few possible labels, and the right one, where it states any.
+    """Whether an answer names exactly one of a few possible labels, and the right one, where it
+    states any.
 
-    The labels are the answer and the decoys, found whole, so that 'no' is not in 'know'; those that the
-    question names do not count, as an answer may repeat them. why: the sentence, and the labels it names.
+    The labels are the answer and the decoys, found whole, so that 'no' is not in 'know'; those that
+    the question names do not count, as an answer may repeat them. why: the sentence, and the labels
+    it names.
     """
 
     name = "label"
@@ -58,11 +65,14 @@ class Label(Scorer):
         """Raises SettingsError if the task says of no wrong label."""
         if not reference.decoys:
             raise SettingsError(
-                "Scorer 'label' needs a task that says which other labels there are. Type: --scorer substring"
+                "Scorer 'label' needs a task that says which other labels there are. Type: "
+                "--scorer substring"
             )
         asked = plain(reference.question)
         labels = dict.fromkeys(plain(text) for text in (reference.answer, *reference.decoys))
-        sentence, found = labels_said(answer, [label for label in labels if not named(asked, label)])
+        sentence, found = labels_said(
+            answer, [label for label in labels if not named(asked, label)]
+        )
         right = float(found == list(labels)[:1])
         return Score(right, right, {"sentence": sentence, "labels": found}, unreadable=not found)
 
@@ -70,10 +80,10 @@ class Label(Scorer):
 class Boxed(Scorer):
     """Whether what an answer puts into \\boxed{...} last is the reference answer, and nothing else.
 
-    The box says which of the names in a long derivation is meant as the answer; without one an answer cannot
-    be read. Empty boxes, and \\boxed{...} with dots, speak of boxes and are none. Case, white space, quotes
-    and LaTeX's words for type are ignored, and where the reference is a number what it counts, and whether it
-    stands there in digits. why: what is in the box, or None.
+    The box says which of the names in a long derivation is meant as the answer; without one an
+    answer cannot be read. Empty boxes, and \\boxed{...} with dots, speak of boxes and are none.
+    Case, white space, quotes and LaTeX's words for type are ignored, and where the reference is a
+    number what it counts, and whether it stands there in digits. why: what is in the box, or None.
     """
 
     name = "boxed"
@@ -88,16 +98,18 @@ class Boxed(Scorer):
 
 
 class First(Scorer):
-    """Whether the first thing of the reference's kind in an answer is the reference: its first number, say.
+    """Whether the first thing of the reference's kind in an answer is the reference: its first
+    number, say.
 
-    An answer that tries several is judged by its first. What the question says too, as the asked key, is
-    passed over: an answer may repeat it. So are, where the reference is a number, much shorter ones ("the
-    5-digit key"). pattern: what counts, a regular expression; by default the reference's own, else what looks
-    like it. chain: an answer may tell the way to it: where the first is a step of the needle, the last is
-    judged.
+    An answer that tries several is judged by its first. What the question says too, as the asked
+    key, is passed over: an answer may repeat it. So are, where the reference is a number, much
+    shorter ones
+    ("the 5-digit key"). pattern: what counts, a regular expression; by default the reference's own,
+    else what looks like it. chain: an answer may tell the way to it: where the first is a step of
+    the needle, the last is judged.
 
-    why: what was taken, and similarity: 1 - edit distance / longer length, in [0, 1], which falls before the
-    score does.
+    why: what was taken, and similarity: 1 - edit distance / longer length, in [0, 1], which falls
+    before the score does.
     """
 
     name = "first"
@@ -107,7 +119,9 @@ class First(Scorer):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise SettingsError(f"Option 'pattern' of First: '{pattern}' is no pattern ({error}).") from None
+            raise SettingsError(
+                f"Option 'pattern' of First: '{pattern}' is no pattern ({error})."
+            ) from None
         self.options = {"pattern": pattern, "chain": chain}
 
     async def score(self, answer: str, reference: Reference) -> Score:
@@ -130,7 +144,8 @@ class First(Scorer):
 
 
 def on_the_way(taken: str, reference: Reference) -> bool:
-    """Whether something is a decoy that stands in the needle too, if that is known: a step, not another's.
+    """Whether something is a decoy that stands in the needle too, if that is known: a step, not
+    another's.
 
     >>> on_the_way("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
     True
@@ -167,12 +182,14 @@ def _is_known(known: dict[str, bool], asked: str, text: str) -> bool:
 class Only(Scorer):
     """The share of the key words that the answer names, each whole; 0 if it names a decoy too.
 
-    Where the text holds no answer: 1 if it says so, in the word that the question gave for it or, where the
-    reference says what a value is `like`, in a sentence about the text ("the text does not say"), and names
-    no decoy, but with whom the text gives it to (the `owners`), nor anything else that looks like an answer.
-    What the question says is no decoy, and repeating the question, or a sentence of it, is no answer. why:
-    found, missing, decoys; where the question allowed that there be none, present (whether it was there) and
-    none (whether the answer denies it); and where there was none and `like` is known, invented.
+    Where the text holds no answer: 1 if it says so, in the word that the question gave for it or,
+    where the reference says what a value is `like`, in a sentence about the text ("the text does
+    not say"), and names no decoy, but with whom the text gives it to (the `owners`), nor anything
+    else that looks like an answer. What the question says is no decoy, and repeating the question,
+    or a sentence of it, is no answer. why:
+    found, missing, decoys; where the question allowed that there be none, present (whether it was
+    there) and none (whether the answer denies it); and where there was none and `like` is known,
+    invented.
     """
 
     name = "only"
@@ -217,7 +234,9 @@ def unasked(answered: str, asked: str) -> str:
 
 def elsewhere(answered: str, decoy: str, reference: Reference) -> bool:
     """Whether an answer names a decoy only in sentences that say whose it is."""
-    pairs = zip(reference.owners, reference.decoys, strict=False)  # not every task says whose they are
+    pairs = zip(
+        reference.owners, reference.decoys, strict=False
+    )  # not every task says whose they are
     owners = [plain(owner) for owner, each in pairs if each == decoy]
     where = [each for each in _SENTENCE.split(answered) if named(each, plain(decoy))]
     return bool(where) and all(any(named(each, owner) for owner in owners) for each in where)
@@ -226,12 +245,17 @@ def elsewhere(answered: str, decoy: str, reference: Reference) -> bool:
 def values(answered: str, asked: str, reference: Reference) -> list[str]:
     """What looks like an answer, and neither the question nor the text holds. Raises SettingsError.
 
-    Where the reference does not say what does, it is what looks like a wanted number, code or compound.
+    Where the reference does not say what does, it is what looks like a wanted number, code or
+    compound.
 
     >>> values("none, or 47 or 12", "what is 12?", Reference("none", like="[0-9]+", decoys=("31",)))
     ['47']
     """
-    coded = [shape(text) for text in map(plain, reference.keywords) if not text.replace(" ", "").isalpha()]
+    coded = [
+        shape(text)
+        for text in map(plain, reference.keywords)
+        if not text.replace(" ", "").isalpha()
+    ]
     if not (like := reference.like or "|".join(dict.fromkeys(coded))):
         return []
     try:

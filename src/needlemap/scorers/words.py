@@ -1,4 +1,5 @@
-"""Scorers that compare words: the answer is the reference, or names all, any, or a share of some words."""
+"""Scorers that compare words: the answer is the reference, or names all, any, or a share of some
+words."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Rule = Literal["words", "inside", "ruler"]
 
 
 class Exact(Scorer):
-    """Whether the answer is the reference, whitespace around both aside; options: case, whitespace within."""
+    """Whether the answer is the reference, whitespace around both aside; options: case, whitespace
+    within."""
 
     name = "exact"
     rule = 2
@@ -32,10 +34,10 @@ class Exact(Scorer):
 class Substring(Scorer):
     """Whether the answer holds all the words, in any case: 1 or 0.
 
-    It reads no negation ("do not eat a sandwich" holds "sandwich") and finds words inside others ("of" in
-    "coffee"), but no number inside a longer one: 12 is neither in 3124 nor in 12.5.
-    words: what to look for; by default the reference's keywords, or its answer if it has none.
-    anywhere: the older tools' rule, by which nothing but case is alike, and 51328 is found in 1513289.
+    It reads no negation ("do not eat a sandwich" holds "sandwich") and finds words inside others
+    ("of" in "coffee"), but no number inside a longer one: 12 is neither in 3124 nor in 12.5. words:
+    what to look for; by default the reference's keywords, or its answer if it has none. anywhere:
+    the older tools' rule, by which nothing but case is alike, and 51328 is found in 1513289.
     """
 
     name = "substring"
@@ -43,7 +45,9 @@ class Substring(Scorer):
 
     def __init__(self, *, words: tuple[str, ...] = (), anywhere: bool = False) -> None:
         if not all(word.strip() for word in words):
-            raise SettingsError("Option 'words' of Substring holds an empty word, which every answer holds.")
+            raise SettingsError(
+                "Option 'words' of Substring holds an empty word, which every answer holds."
+            )
         self.words, self._anywhere = words, anywhere
         self.options = {"words": list(words), "anywhere": anywhere}
 
@@ -51,7 +55,9 @@ class Substring(Scorer):
         """Raises SettingsError if there is nothing to look for."""
         words = self.words or reference.keywords or (reference.answer,)
         if not all(word.strip() for word in words):
-            raise SettingsError("Scorer 'substring' has no words to look for. Set its option 'words'.")
+            raise SettingsError(
+                "Scorer 'substring' has no words to look for. Set its option 'words'."
+            )
         found, missing = sought(answer, words, "ruler" if self._anywhere else "inside")
         return Score(float(not missing), float(not missing), {"found": found, "missing": missing})
 
@@ -59,11 +65,13 @@ class Substring(Scorer):
 class Recall(Scorer):
     """The share of the references that an answer names: of several values, how many were found.
 
-    rule 'words': `text.named`'s. 'inside': also inside words, as `substring` finds them, but numbers
-    whole. 'ruler': RULER's, any occurrence in lower case.
+    rule 'words': `text.named`'s. 'inside': also inside words, as `substring` finds them, but
+    numbers whole. 'ruler': RULER's, any occurrence in lower case.
 
-    The references are the keywords, or the answer where there are none. why: found and missing ones, strict
-    (whether all were found), and decoys: wrong ones of the prompt that the answer names; they cost nothing.
+    The references are the keywords, or the answer where there are none. why: found and missing
+    ones, strict
+    (whether all were found), and decoys: wrong ones of the prompt that the answer names; they cost
+    nothing.
     """
 
     name = "recall"
@@ -89,7 +97,8 @@ class Recall(Scorer):
 
 
 class Alternatives(Scorer):
-    """Whether an answer names any one of several right answers: RULER's rule for question answering.
+    """Whether an answer names any one of several right answers: RULER's rule for question
+    answering.
 
     rule: as for `recall`. The alternatives are the keywords. why: those that were found.
     """
@@ -103,7 +112,9 @@ class Alternatives(Scorer):
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises SettingsError if there is nothing to look for."""
         if not reference.keywords or not all(text.strip() for text in reference.keywords):
-            raise SettingsError("Scorer 'alternatives' needs a task with keywords. Type: --scorer substring")
+            raise SettingsError(
+                "Scorer 'alternatives' needs a task with keywords. Type: --scorer substring"
+            )
         found, _ = sought(answer, reference.keywords, self.options["rule"])
         return Score(float(bool(found)), float(bool(found)), {"found": found})
 

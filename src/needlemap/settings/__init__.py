@@ -1,6 +1,8 @@
-"""Every setting of a run, once: presets, YAML files, flags and Python arguments all use these names.
+"""Every setting of a run, once: presets, YAML files, flags and Python arguments all use these
+names.
 
-How they are read and merged is in `reading.py`; the older tools' names for them are in `older_names.py`.
+How they are read and merged is in `reading.py`; the older tools' names for them are in
+`older_names.py`.
 """
 
 from __future__ import annotations
@@ -19,25 +21,32 @@ MOST_REPEATS = 100_000
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 _CODES = {"en": "english", "zh": "chinese"}
-Spec = str | int | float | list[Any] | dict[str, Any]  # [...], {min, max, count, scale}, "min:max:count"
+Spec = (
+    str | int | float | list[Any] | dict[str, Any]
+)  # [...], {min, max, count, scale}, "min:max:count"
 Role = Literal["asked", "built", "scored", "grid", "free"]
-Mark = Literal["subject", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"]
+Mark = Literal[
+    "subject", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a setting where it is defined.
 
-    role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places and the
-    tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it is not, and may
-    differ when a run is resumed; the grid says which cells there are.
-    marks. 'subject': who is asked, which changes no prompt. 'shared': the same for all families of a suite.
-    'family': makes a family what it is, so that no flag changes it in all. 'stays': so only where a family
-    says it. 'served': one of several models may have its own, as it may all of group Model. 'opened': may
-    make this machine open or run something. 'lent': comes with the prompts of another run. 'check', 'ab':
-    needlemap check and ab take it, ab also what check does. 'older': a way of the older tools, which `--help`
-    leaves to docs/coming-from.md.
-    read: the rule in `unread.py` that says where it is read; None: always.
+    role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places
+    and the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it
+    is not, and may differ when a run is resumed; the grid says which cells there are. marks.
+    'subject': who is asked, which changes no prompt. 'shared': the same for all families of a
+    suite.
+    'family': makes a family what it is, so that no flag changes it in all. 'stays': so only where a
+    family says it. 'served': one of several models may have its own, as it may all of group Model.
+    'opened': may make this machine open or run something. 'lent': comes with the prompts of another
+    run. 'check',
+    'ab':
+    needlemap check and ab take it, ab also what check does. 'older': a way of the older tools,
+    which `--help` leaves to docs/coming-from.md. read: the rule in `unread.py` that says where it
+    is read; None: always.
     """
 
     group: str
@@ -52,7 +61,8 @@ def _known(group: str, role: Role, *marks: Mark, read: str | None = None) -> Kno
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
-    partial(_known, group) for group in ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
+    partial(_known, group)
+    for group in ("Model", "Task", "Haystack", "Grid", "Template", "Scoring", "Run")
 )
 
 
@@ -69,9 +79,13 @@ def _read(read: Callable[[object], float], value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-Tokens = Annotated[int, BeforeValidator(lambda value: _read(tokens, value))]  # 2000000, '100k', '2M'
+Tokens = Annotated[
+    int, BeforeValidator(lambda value: _read(tokens, value))
+]  # 2000000, '100k', '2M'
 Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))]  # 30, '30%'
-Seconds = Annotated[float, BeforeValidator(lambda value: _read(duration_s, value))]  # 90, '90s', '1h30m'
+Seconds = Annotated[
+    float, BeforeValidator(lambda value: _read(duration_s, value))
+]  # 90, '90s', '1h30m'
 
 
 class Lender(BaseModel):
@@ -106,9 +120,9 @@ class Settings(BaseModel):
     """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
     max_answer_tokens: Annotated[int, _MODEL("asked", "lent"), Field(ge=1, le=MOST_LENGTH)] = 300
     """The answer's budget in tokens."""
-    thinking_tokens: Annotated[int | None, _MODEL("asked", read="sampled"), Field(ge=1, le=MOST_LENGTH)] = (
-        None
-    )
+    thinking_tokens: Annotated[
+        int | None, _MODEL("asked", read="sampled"), Field(ge=1, le=MOST_LENGTH)
+    ] = None
     """A reasoning model's budget before its answer; no part of lengths."""
     temperature: Annotated[
         float | None, _MODEL("asked", "subject", "shared", read="sampled"), Field(ge=0, le=100)
@@ -117,7 +131,8 @@ class Settings(BaseModel):
     request: Annotated[dict[str, Any], _MODEL("asked", "subject", "shared", read="sampled")] = {}
     """Any further request field, KEY=VALUE."""
     logprobs: Annotated[bool, _MODEL("free", "shared", read="model")] = False
-    """Keep each answer token's log-probability and the likeliest other token; asks for no other answer."""
+    """Keep each answer token's log-probability and the likeliest other token; asks for no other
+    answer."""
     # task
     task: Annotated[str, _TASK("asked", "opened", "family")] = "single"
     """What is hidden and asked; see needlemap list tasks."""
@@ -133,11 +148,15 @@ class Settings(BaseModel):
     """A right answer; the needle itself when not given."""
     keywords: Annotated[list[str], _TASK("built", "family", "check", read="task")] = []
     """Words that a right answer holds; one a flag."""
-    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK("built", read="several")] = "chain"
+    spread: Annotated[
+        Literal["chain", "chain-as-coded", "even"], _TASK("built", read="several")
+    ] = "chain"
     """How several needles are spread."""
     diff: Annotated[float, _TASK("built", read="chained"), Field(ge=0, le=100)] = 10.0
     """Chain: percent of depth from one needle to the next."""
-    draw: Annotated[dict[str, list[str] | str], _TASK("built", "family", "check", read="drawn")] = {}
+    draw: Annotated[
+        dict[str, list[str] | str], _TASK("built", "family", "check", read="drawn")
+    ] = {}
     """Values for {placeholders}: a list, or low:high."""
     prompts_of: Annotated[str | Lender, _TASK("built", "opened")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
@@ -152,9 +171,9 @@ class Settings(BaseModel):
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
     file_list: Annotated[list[str], _HAYSTACK("built", "opened", read="files")] = []
     """Which files of a folder of JSON Lines, in this order."""
-    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")] = (
-        "shuffled"
-    )
+    order: Annotated[
+        Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")
+    ] = "shuffled"
     """Order of documents by repeat."""
     joined: Annotated[
         Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older", read="haystack")
@@ -175,17 +194,23 @@ class Settings(BaseModel):
     """Number of the first repeat, to add more to a finished run."""
     ask_twice: Annotated[int, _GRID("free"), Field(ge=0, le=MOST_REPEATS)] = 0
     """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
-    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older", read="sigmoid")] = "keep"
+    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older", read="sigmoid")] = (
+        "keep"
+    )
     """Sigmoid: keep 0 and 100, or squash them too."""
     depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID("grid", "older")] = "none"
     """Depths to whole percents."""
-    placement: Annotated[Literal["sentence", "token", "period"], _GRID("built", "older", read="placed")] = (
-        "sentence"
-    )
+    placement: Annotated[
+        Literal["sentence", "token", "period"], _GRID("built", "older", read="placed")
+    ] = "sentence"
     """Where a needle may go."""
-    counts: Annotated[Literal["prompt", "context"], _GRID("built", "older", read="built")] = "prompt"
+    counts: Annotated[Literal["prompt", "context"], _GRID("built", "older", read="built")] = (
+        "prompt"
+    )
     """What a length counts: all, or the context alone."""
-    reserve_tokens: Annotated[int | None, _GRID("built", "older"), Field(ge=0, le=MOST_LENGTH)] = None
+    reserve_tokens: Annotated[int | None, _GRID("built", "older"), Field(ge=0, le=MOST_LENGTH)] = (
+        None
+    )
     """Taken off each length; the answer's budget if not given."""
     framing_tokens: Annotated[
         int, _GRID("built", "check", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
@@ -210,11 +235,15 @@ class Settings(BaseModel):
         Literal["exact", "bins", "lattice", "single", "cold"], _RUN("asked", "shared", "lent", "ab")
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
-    bin_tolerance: Annotated[float | None, _RUN("built", "lent", read="bins"), Field(gt=0, le=50)] = None
+    bin_tolerance: Annotated[
+        float | None, _RUN("built", "lent", read="bins"), Field(gt=0, le=50)
+    ] = None
     """Mode bins: percent of depth either side of a cell's; half a step if not given."""
     seed: Annotated[int, _RUN("asked", "lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
-    concurrency: Annotated[int, _RUN("free", "served", "ab", read="side by side"), Field(ge=1, le=10_000)] = 4
+    concurrency: Annotated[
+        int, _RUN("free", "served", "ab", read="side by side"), Field(ge=1, le=10_000)
+    ] = 4
     """Requests at a time."""
     retries: Annotated[int, _RUN("free", "served", "check"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""
@@ -224,9 +253,13 @@ class Settings(BaseModel):
     """Rest after each answer, in seconds."""
     limit_usd: Annotated[float | None, _RUN("free", "shared", "check"), Field(gt=0, le=1e9)] = None
     """Stop before spending more, in US dollars."""
-    limit_tokens: Annotated[Tokens | None, _RUN("free", "shared", "check"), Field(gt=0, le=10**15)] = None
+    limit_tokens: Annotated[
+        Tokens | None, _RUN("free", "shared", "check"), Field(gt=0, le=10**15)
+    ] = None
     """Stop before asking more prompt and answer tokens, as 100k or 2M."""
-    limit_time: Annotated[Seconds | None, _RUN("free", "shared", "ab"), Field(gt=0, le=MOST_S)] = None
+    limit_time: Annotated[Seconds | None, _RUN("free", "shared", "ab"), Field(gt=0, le=MOST_S)] = (
+        None
+    )
     """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
     seek: Annotated[Percent | None, _RUN("free"), Field(gt=1, lt=99.9)] = None
     """Ask where it matters for the length up to which the mean is so high, as 85."""
@@ -234,11 +267,13 @@ class Settings(BaseModel):
     """With --seek: how narrow, as 30% or 10% either side."""
     until: Annotated[str, _RUN("free", "opened")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
-    requests_per_minute: Annotated[float | None, _RUN("free", "served", "check"), Field(gt=0, le=1e9)] = None
+    requests_per_minute: Annotated[
+        float | None, _RUN("free", "served", "check"), Field(gt=0, le=1e9)
+    ] = None
     """Send no more, evenly; a server's own limits are learned anyway."""
-    tokens_per_minute: Annotated[Tokens | None, _RUN("free", "served", "check"), Field(gt=0, le=10**15)] = (
-        None
-    )
+    tokens_per_minute: Annotated[
+        Tokens | None, _RUN("free", "served", "check"), Field(gt=0, le=10**15)
+    ] = None
     """Send no more prompt and answer tokens, evenly, as 100k."""
     canary: Annotated[bool, _RUN("free")] = True
     """Ask one small trial first, and stop if something is wrong."""
@@ -257,13 +292,17 @@ class Settings(BaseModel):
     @classmethod
     def _no_yes(cls, value: Any, info: ValidationInfo) -> Any:
         """YAML's yes is no number and no text. Raises ValueError, as pydantic wants it."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+        if (
+            isinstance(value, bool)
+            and cls.model_fields[str(info.field_name)].annotation is not bool
+        ):
             raise ValueError(f"takes no yes or no, got {value!r}")
         return value
 
     @property
     def options(self) -> dict[str, dict[str, Any]]:
-        """The settings that are options of something, by name: mappings that are merged key by key."""
+        """The settings that are options of something, by name: mappings that are merged key by
+        key."""
         return {name: getattr(self, name) for name in OPTIONS}
 
     @property
@@ -285,7 +324,9 @@ class Settings(BaseModel):
     def reserve(self) -> int:
         """Tokens taken off each length: the answer's, and the chat template's where it counts."""
         framing = self.framing_tokens if self.counts == "prompt" else 0
-        return framing + (self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens)
+        return framing + (
+            self.max_answer_tokens if self.reserve_tokens is None else self.reserve_tokens
+        )
 
 
 def lender_of(settings: Settings) -> Settings | None:
@@ -302,11 +343,14 @@ def lender_of(settings: Settings) -> Settings | None:
 
 
 def _known_of(name: str) -> Known:
-    """What is known of a setting. Raises TypeError where nothing is: nobody could tell when keys change."""
+    """What is known of a setting. Raises TypeError where nothing is: nobody could tell when keys
+    change."""
     for each in Settings.model_fields[name].metadata:
         if isinstance(each, Known):
             return each
-    raise TypeError(f"Setting '{name}' has no role: define it as Annotated[..., _RUN('free')] or alike.")
+    raise TypeError(
+        f"Setting '{name}' has no role: define it as Annotated[..., _RUN('free')] or alike."
+    )
 
 
 KNOWN = {name: _known_of(name) for name in Settings.model_fields}
@@ -324,7 +368,9 @@ def with_role(*roles: Role) -> tuple[str, ...]:
 
 def marked(*marks: Mark) -> tuple[str, ...]:
     """The names of the settings that bear one of these marks."""
-    return tuple(name for name, known in KNOWN.items() if any(mark in marks for mark in known.marks))
+    return tuple(
+        name for name, known in KNOWN.items() if any(mark in marks for mark in known.marks)
+    )
 
 
 def read_by(*rules: str) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
-"""Command-line flags made from the settings: each setting is one flag of the same name, with the same help.
+"""Command-line flags made from the settings: each setting is one flag of the same name, with the
+same help.
 
-The older tools' names and ways are flags too, hidden from `--help` and listed in docs/coming-from.md.
+The older tools' names and ways are flags too, hidden from `--help` and listed in
+docs/coming-from.md.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ _LISTS = tuple(row.name for row in TABLE if row.words)
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by the settings' groups. It takes the older tools' spelling too:
-    `_` for `-` in a flag's name, True and False behind it, and several words behind one that takes a list.
+    """A command whose help lists its flags by the settings' groups. It takes the older tools'
+    spelling too: `_` for `-` in a flag's name, True and False behind it, and several words behind
+    one that takes a list.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -37,13 +40,17 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
             if row is not None and parameter.param_type_name == "option":
-                groups.setdefault(getattr(parameter, "rich_help_panel", None) or "Options", []).append(row)
+                groups.setdefault(
+                    getattr(parameter, "rich_help_panel", None) or "Options", []
+                ).append(row)
         for name, rows in groups.items():
             with formatter.section(name):
                 formatter.write_dl(rows)
         if any(getattr(parameter, "hidden", False) for parameter in self.get_params(ctx)):
             formatter.write_paragraph()
-            formatter.write_text("The older tools' names and ways are flags too: see docs/coming-from.md.")
+            formatter.write_text(
+                "The older tools' names and ways are flags too: see docs/coming-from.md."
+            )
 
 
 Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it begins
@@ -58,14 +65,16 @@ def flags_of(
     """
     made = [_parameter(name, Settings.model_fields[name], completion_of(name)) for name in names]
     every = len(made) == len(Settings.model_fields)
-    return made + [_hidden(row.name) for row in TABLE if every and row.name not in Settings.model_fields]
+    return made + [
+        _hidden(row.name) for row in TABLE if every and row.name not in Settings.model_fields
+    ]
 
 
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
-    `--save_contexts True` is `--save-contexts`; `--substr_validation_words a b` is that flag twice. A word
-    that may be the preset ends such a list. `--until no-worse-than RUN:2` takes both words.
+    `--save_contexts True` is `--save-contexts`; `--substr_validation_words a b` is that flag twice.
+    A word that may be the preset ends such a list. `--until no-worse-than RUN:2` takes both words.
     """
     owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
     made: list[str] = []
@@ -80,7 +89,12 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
         if flag == "--until" and waiting[1:] and waiting[0] == "no-worse-than":
             waiting[:2] = [" ".join(waiting[:2])]
         owner = owners.get(flag)
-        if owner is not None and owner.secondary_opts and not equals and _truth(waiting[:1]) is not None:
+        if (
+            owner is not None
+            and owner.secondary_opts
+            and not equals
+            and _truth(waiting[:1]) is not None
+        ):
             made.append((owner.opts if _truth([waiting.pop(0)]) else owner.secondary_opts)[0])
             continue
         made.append(f"{flag}{equals}{value}")
@@ -100,7 +114,8 @@ def _names_preset(word: str) -> bool:
 
 
 def parsed(name: str, value: Any) -> Any:
-    """A flag's text as the setting's kind of value: KEY=VALUE pairs become a mapping, 'none' None."""
+    """A flag's text as the setting's kind of value: KEY=VALUE pairs become a mapping, 'none'
+    None."""
     field = Settings.model_fields.get(name)
     if name in _LISTS:
         return _listed(value)
@@ -110,7 +125,11 @@ def parsed(name: str, value: Any) -> Any:
         return _plain(value)
     if get_origin(field.annotation) is dict:
         return _mapping(name, value)
-    if isinstance(value, str) and value.lower() == "none" and type(None) in get_args(field.annotation):
+    if (
+        isinstance(value, str)
+        and value.lower() == "none"
+        and type(None) in get_args(field.annotation)
+    ):
         return None
     if name == "file_list":
         return [part for text in value for part in text.split(",")]
@@ -125,7 +144,11 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
     elif get_origin(field.annotation) in (list, dict) or name == "model":
         kind = Optional[list[str]]  # noqa: UP045
-    shown = f"{field.description} (default {field.default})" if _worth_showing(field) else field.description
+    shown = (
+        f"{field.description} (default {field.default})"
+        if _worth_showing(field)
+        else field.description
+    )
     option = typer.Option(
         flag,
         help=shown,
@@ -140,7 +163,9 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
 
 def _keyword(name: str, kind: Any, option: Any) -> inspect.Parameter:
     annotation = Annotated[kind, option]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
 def _listed(words: Sequence[str]) -> Any:

@@ -18,9 +18,9 @@ Raw = dict[str, Any]
 class SeedName:
     """One older name: its tool, and our setting in words.
 
-    carry: how a value is carried over (settings so far, value); None: `ours` has it as it is. partial: it
-    sets a part of the setting only, so that others of its kind may stand beside it. words: behind its flag
-    stand several.
+    carry: how a value is carried over (settings so far, value); None: `ours` has it as it is.
+    partial: it sets a part of the setting only, so that others of its kind may stand beside it.
+    words: behind its flag stand several.
     """
 
     name: str
@@ -36,7 +36,8 @@ class SeedName:
 
 
 def _part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
-    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older tool's."""
+    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older
+    tool's."""
     start = _STARTS[ours]
     return lambda raw, value: {
         ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}
@@ -46,7 +47,9 @@ def _part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
 def _scorer(raw: Raw, value: Any) -> Raw:
     methods = {"gpt4": "judge", "substring_match": "substring", "substring_method": "substring"}
     if str(value) not in methods:
-        raise SettingsError(f"Unknown evaluation_method '{value}'. {did_you_mean(str(value), methods)}")
+        raise SettingsError(
+            f"Unknown evaluation_method '{value}'. {did_you_mean(str(value), methods)}"
+        )
     if value == "gpt4":
         return {"scorer": "judge"}
     own = _mapping(raw, "scorer_options") if raw.get("scorer", "substring") == "substring" else {}
@@ -60,7 +63,9 @@ def _trim(raw: Raw, value: Any) -> Raw:
 def _mapping(raw: Raw, setting: str) -> Raw:
     found = raw.get(setting, {})
     if not isinstance(found, dict):
-        raise SettingsError(f"Setting '{setting}' takes a mapping of names to values, got {found!r}.")
+        raise SettingsError(
+            f"Setting '{setting}' takes a mapping of names to values, got {found!r}."
+        )
     return found
 
 
@@ -81,12 +86,15 @@ def _version(_raw: Raw, value: Any) -> Raw:
     try:
         return {"first_repeat": int(value) - 1}
     except (TypeError, ValueError):
-        raise SettingsError(f"results_version is a whole number from 1 on, got {value!r}.") from None
+        raise SettingsError(
+            f"results_version is a whole number from 1 on, got {value!r}."
+        ) from None
 
 
 def _no_key(_raw: Raw, _value: Any) -> Raw:
     raise SettingsError(
-        "API keys are read from the environment only: set OPENAI_API_KEY or ANTHROPIC_API_KEY, and leave "
+        "API keys are read from the environment only: set OPENAI_API_KEY or ANTHROPIC_API_KEY, and "
+        "leave "
         "the key out of settings and command lines, where others can read it."
     )
 
@@ -96,7 +104,8 @@ def _words(_raw: Raw, value: Any) -> Raw:
 
 
 def _exact(raw: Raw, value: Any) -> Raw:
-    """Depths that needlehaystack does not round to whole percents, as it does evenly spaced ones."""
+    """Depths that needlehaystack does not round to whole percents, as it does evenly spaced
+    ones."""
     kept = {"depth_rounding": "none"} if raw.get("depth_rounding") == "round" else {}
     return {"depths": value, **kept}
 
@@ -113,11 +122,17 @@ _STARTS = {  # needlehaystack's own, where one key of them is given
 _N, _O = "needlehaystack", "OpenCompass"
 _BOTH = f"{_N}, {_O}"
 
-# Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go by there.
+# Without a preset, a tool's own names for lengths, depths or haystack bring the rules that these go
+# by there.
 _GRID, _HAYSTACK = ("lengths", "depths", "reserve_tokens"), ("haystack=",)
 RULES: dict[str, dict[tuple[str, ...], Raw]] = {
     _N: {
-        _GRID: {"counts": "context", "reserve_tokens": 200, "placement": "period", "depth_rounding": "round"},
+        _GRID: {
+            "counts": "context",
+            "reserve_tokens": 200,
+            "placement": "period",
+            "depth_rounding": "round",
+        },
         _HAYSTACK: {"order": "listed", "joined": "text", "haystack_repeat": True},
     },
     _O: {
@@ -136,7 +151,9 @@ _MISTYPED = {"length", "depth"}  # OpenCompass's, but alone they may be ours wit
 # What stands in OpenCompass's configs and is no setting here: what to write instead.
 ELSEWHERE = {
     "abbr": "a model's short name is 'label'; a data set's is made of length and depth",
-    "type": "a data set is 'task' and 'haystack'; a model's kind stands before the slash of 'model'",
+    "type": (
+        "a data set is 'task' and 'haystack'; a model's kind stands before the slash of 'model'"
+    ),
     "reader_cfg": "leave it out: there are no columns to name",
     "infer_cfg": "the prompt is 'template' (docs/templates.md), the budget 'max_answer_tokens'",
     "eval_cfg": "'scorer' and 'scorer_options' (docs/scorers.md)",
@@ -155,7 +172,9 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("results_version", _N, "first_repeat (version 1 is repeat 0)", _version),
     SeedName("context_lengths_min", _N, "lengths (min)", _part("lengths", "min"), True),
     SeedName("context_lengths_max", _N, "lengths (max)", _part("lengths", "max"), True),
-    SeedName("context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count"), True),
+    SeedName(
+        "context_lengths_num_intervals", _N, "lengths (count)", _part("lengths", "count"), True
+    ),
     SeedName("context_lengths", _BOTH, "lengths", words=True),
     SeedName("document_depth_percent_min", _N, "depths (min)", _part("depths", "min"), True),
     SeedName("document_depth_percent_max", _N, "depths (max)", _part("depths", "max"), True),
@@ -174,8 +193,12 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("anthropic_api_key", _N, "environment variable ANTHROPIC_API_KEY", _no_key),
     SeedName("num_concurrent_requests", _N, "concurrency"),
     SeedName("final_context_length_buffer", _N, "reserve_tokens"),
-    SeedName("seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}),
-    SeedName("print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}),
+    SeedName(
+        "seconds_to_sleep_between_completions", _N, "pause_s", lambda _, v: {"pause_s": v or 0}
+    ),
+    SeedName(
+        "print_ongoing_status", _N, "quiet (the opposite)", lambda _, v: {"quiet": _negated(v)}
+    ),
     SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
     SeedName("substr_validation_words", _N, "keywords", _words, words=True),
     SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
@@ -195,10 +218,11 @@ BY_NAME = {row.name: row for row in TABLE}
 
 
 def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
-    """Settings with older names replaced by ours. settled: what earlier sources (a preset) already set.
+    """Settings with older names replaced by ours. settled: what earlier sources (a preset) already
+    set.
 
-    None under an older name is that tool's 'not given'. Raises SettingsError when two names of one setting
-    are given.
+    None under an older name is that tool's 'not given'. Raises SettingsError when two names of one
+    setting are given.
     """
     ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
     carried: Raw = {}
@@ -207,9 +231,13 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
         for setting, found in row.carried({**settled, **ours, **carried}, raw[row.name]).items():
             other = givers.get(setting)
             if setting in ours and not _adds(found, ours[setting]):
-                raise SettingsError(f"'{row.name}' and '{setting}' mean the same setting. Give one of them.")
+                raise SettingsError(
+                    f"'{row.name}' and '{setting}' mean the same setting. Give one of them."
+                )
             if other is not None and not (row.partial and other.partial):
-                raise SettingsError(f"'{row.name}' and '{other.name}' mean the same. Give one of them.")
+                raise SettingsError(
+                    f"'{row.name}' and '{other.name}' mean the same. Give one of them."
+                )
             carried[setting], givers[setting] = found, row
     return {**ours, **carried}
 
@@ -231,14 +259,15 @@ class Implied:
         held = {name: value for name, value in self.rules.items() if settings[name] == value}
         shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
         return (
-            f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its rules: "
+            f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its "
+            f"rules: "
             f"{shown}. Each can be set; a preset names rules of its own (needlemap list presets)"
         )
 
 
 def implied(raw: Iterable[str]) -> Implied | None:
-    """What older names bring where no preset is named; None where they bring nothing. Raises SettingsError
-    for names of both tools."""
+    """What older names bring where no preset is named; None where they bring nothing. Raises
+    SettingsError for names of both tools."""
     rows = [BY_NAME[name] for name in raw if name in BY_NAME]
     own = {row.name for row in rows if row.tool == _O}
     mistyped = tuple(sorted(own)) if own <= _MISTYPED else ()
@@ -261,7 +290,8 @@ def implied(raw: Iterable[str]) -> Implied | None:
 
 
 def _adds(found: Any, given: Any) -> bool:
-    """Whether a mapping has keys beyond those that were given, so that it overrides none of them."""
+    """Whether a mapping has keys beyond those that were given, so that it overrides none of
+    them."""
     return isinstance(found, dict) and isinstance(given, dict) and set(found) > set(given)
 
 

@@ -1,4 +1,5 @@
-"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's own prices.
+"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's own
+prices.
 
 A model without a known price costs None, never 0.
 """
@@ -21,7 +22,8 @@ PARTS = ("input", "cached_input", "output")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the model up."""
+    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the model
+    up."""
 
     provider: str
     model: str
@@ -29,18 +31,25 @@ class Prices:
 
     @classmethod
     def of(cls, settings: Settings) -> Prices:
-        """The prices of the model that the settings name. Raises SettingsError for unknown parts."""
+        """The prices of the model that the settings name. Raises SettingsError for unknown
+        parts."""
         return cls.named(settings.backend, settings.model_name, settings.prices, "--prices")
 
     @classmethod
-    def named(cls, provider: str, model: str, own: Mapping[str, float] | None, given: str) -> Prices:
-        """given: what the user calls his own prices, for errors. Raises SettingsError for unknown parts."""
+    def named(
+        cls, provider: str, model: str, own: Mapping[str, float] | None, given: str
+    ) -> Prices:
+        """given: what the user calls his own prices, for errors. Raises SettingsError for unknown
+        parts."""
         for part in own or ():
             if part not in PARTS:
-                raise SettingsError(f"Unknown part '{part}' in {given}. {did_you_mean(part, PARTS)}")
+                raise SettingsError(
+                    f"Unknown part '{part}' in {given}. {did_you_mean(part, PARTS)}"
+                )
         if own and ("input" not in own or "output" not in own):
             raise SettingsError(
-                f"{given[:1].upper()}{given[1:]} needs input=USD and output=USD per million tokens, and may "
+                f"{given[:1].upper()}{given[1:]} needs input=USD and output=USD per million "
+                f"tokens, and may "
                 f"have cached_input=USD."
             )
         return cls(provider, model, dict(own) if own else None)
@@ -51,12 +60,17 @@ class Prices:
         return self.provider in ("baseline", "python", "hf", "demo")
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
-        """Dollars for one call; None when no price is known. No more tokens are cached than were sent."""
+        """Dollars for one call; None when no price is known. No more tokens are cached than were
+        sent."""
         cached_tokens = min(cached_tokens, prompt_tokens)
         if self.own:
             fresh = prompt_tokens - cached_tokens
             cached = self.own.get("cached_input", self.own["input"])
-            paid = fresh * self.own["input"] + cached_tokens * cached + answer_tokens * self.own["output"]
+            paid = (
+                fresh * self.own["input"]
+                + cached_tokens * cached
+                + answer_tokens * self.own["output"]
+            )
             return paid / 1e6
         if self.free:
             return 0.0
@@ -64,7 +78,8 @@ class Prices:
 
 
 def summed(amounts: Iterable[float | None], *, of_known: bool = False) -> float | None:
-    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where all are.
+    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where all
+    are.
 
     >>> summed([1, None]), summed([1, None], of_known=True), summed([]), summed([], of_known=True)
     (None, 1, 0, None)

@@ -1,4 +1,5 @@
-"""From presets, YAML files and flags to checked settings. Later ones win: defaults, preset, file, flags."""
+"""From presets, YAML files and flags to checked settings. Later ones win: defaults, preset, file,
+flags."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 
-# What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows them.
+# What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows
+# them.
 _CITIES = [
     *("Oslo", "Lima", "Cairo", "Quito", "Turin", "Osaka"),
     *("Perth", "Dakar", "Porto", "Riga", "Hanoi", "Tunis"),
@@ -63,8 +65,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Unheeded:
-    """A setting that nothing would read. where: who gave it. why: what to tell. replaced: whether what
-    decides it was given later, so that it is left out without a word, as a preset's always is."""
+    """A setting that nothing would read. where: who gave it. why: what to tell. replaced: whether
+    what decides it was given later, so that it is left out without a word, as a preset's always
+    is."""
 
     name: str
     where: str
@@ -74,8 +77,8 @@ class Unheeded:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Settings, those that were left out since nothing would read them, and an older tool's rules that its
-    names brought."""
+    """Settings, those that were left out since nothing would read them, and an older tool's rules
+    that its names brought."""
 
     settings: Settings
     unheeded: list[Unheeded]
@@ -83,10 +86,11 @@ class Reading:
 
 
 def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by `given`.
+    """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by
+    `given`.
 
-    Raises SettingsError for unknown names (with the nearest known one), unreadable files, wrong values, and
-    settings that nothing would read.
+    Raises SettingsError for unknown names (with the nearest known one), unreadable files, wrong
+    values, and settings that nothing would read.
     """
     reading = read_settings(named, given or {})
     for each in reading.unheeded:
@@ -103,14 +107,20 @@ def read_settings(
 ) -> Reading:
     """What `configure` gives, and what it left out.
 
-    between: settings by where they stand, which override the preset and are overridden. subject: of several
-    models that are named together, the one that is meant, with settings of its own. Raises SettingsError.
+    between: settings by where they stand, which override the preset and are overridden. subject: of
+    several models that are named together, the one that is meant, with settings of its own. Raises
+    SettingsError.
     """
-    layers = [*(_named(named) if named else []), *(Layer(*each) for each in (between or {}).items())]
+    layers = [
+        *(_named(named) if named else []),
+        *(Layer(*each) for each in (between or {}).items()),
+    ]
     layers.append(Layer(COMMAND, given))
     if subject is None and len(several := _models(layers)) > 1:
         named_models = ", ".join(str(each) for each in several)
-        raise SettingsError(f"Several models are named ({named_models}), and this takes one: give --model.")
+        raise SettingsError(
+            f"Several models are named ({named_models}), and this takes one: give --model."
+        )
     layers = [_of_one(layer, subject) for layer in layers]
     settled, givers = _settle(layers)
     older = None if between else _older(layers)
@@ -123,7 +133,8 @@ def read_settings(
 
 
 def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
-    """The list of models that is named last, by a preset, a file or the command; empty where one is."""
+    """The list of models that is named last, by a preset, a file or the command; empty where one
+    is."""
     return _models([*(_named(named) if named else []), Layer(COMMAND, given)])
 
 
@@ -163,25 +174,31 @@ def _settle(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool) -> dict[str, Any]:
-    """Settings so far without what another task hides and asks. ours: whether only presets said it."""
+    """Settings so far without what another task hides and asks. ours: whether only presets said
+    it."""
     task = settled.get("task", "single" if ours else None)
     if task is None or found.get("task", task) == task:
         return settled
     return {
-        name: value for name, value in settled.items() if name not in (*ITEM, *read_by("several", "chained"))
+        name: value
+        for name, value in settled.items()
+        if name not in (*ITEM, *read_by("several", "chained"))
     }
 
 
 def _heeded(
     settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[Layer], where: str
 ) -> tuple[Settings, list[Unheeded]]:
-    """Settings without those that nothing would read. What is left out may leave others unread: again."""
+    """Settings without those that nothing would read. What is left out may leave others unread:
+    again."""
     from needlemap.settings.unread import find_unread, what_stays  # late: it needs what a run needs
 
     unheeded: list[Unheeded] = []
     while True:
         settings = checked(_with_item(settled), where)
-        found = [each for each in find_unread(settings, _says_what(settled)) if each.name in settled]
+        found = [
+            each for each in find_unread(settings, _says_what(settled)) if each.name in settled
+        ]
         if not found:
             return settings, unheeded
         for each in found:
@@ -206,19 +223,22 @@ def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
 
 
 def _addressed(settings: Settings) -> Settings:
-    """Settings with the server's address that the environment names, so that it is part of what was asked."""
+    """Settings with the server's address that the environment names, so that it is part of what was
+    asked."""
     address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
     if settings.base_url or address:
         check_address(settings.base_url or address or "")
     refuse_keys(settings)
     return (
-        settings.model_copy(update={"base_url": address}) if address and not settings.base_url else settings
+        settings.model_copy(update={"base_url": address})
+        if address and not settings.base_url
+        else settings
     )
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:
-    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got and what it
-    takes."""
+    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got
+    and what it takes."""
     try:
         return Settings.model_validate(dict(raw))
     except ValidationError:
@@ -240,9 +260,16 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
     try:
         Settings.model_validate(dict(raw))
     except ValidationError as error:
-        for problem in error.errors():  # behind a setting's first follow the other types that were tried
-            found.setdefault(str(problem["loc"][0]), validator_words(problem["msg"], problem["input"]))
-    for name, axes in (("lengths", (raw.get("lengths", 1), 0)), ("depths", (1, raw.get("depths", 0)))):
+        for (
+            problem
+        ) in error.errors():  # behind a setting's first follow the other types that were tried
+            found.setdefault(
+                str(problem["loc"][0]), validator_words(problem["msg"], problem["input"])
+            )
+    for name, axes in (
+        ("lengths", (raw.get("lengths", 1), 0)),
+        ("depths", (1, raw.get("depths", 0))),
+    ):
         try:
             make_grid(*axes)
         except SettingsError as error:
@@ -265,7 +292,9 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
         raise SettingsError(f"Preset '{name}' is now '{now}': {why}. Type {now} instead.")
     data = PRESETS.read(name) or {}
     if not isinstance(data, dict):
-        raise SettingsError(f"'{name}' must be a mapping of settings to values, as 'model: openai/gpt-4o'.")
+        raise SettingsError(
+            f"'{name}' must be a mapping of settings to values, as 'model: openai/gpt-4o'."
+        )
     own = {str(key): value for key, value in data.items()}
     base = _named(str(own.pop("preset")), (*inside, name)) if "preset" in own else []
     return [*base, Layer(name, own) if is_yaml(name) else Layer(f"preset {name}", own, ours=True)]
@@ -276,17 +305,22 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
     theirs = next((name for name in raw if name in ELSEWHERE), None)
     if theirs is not None:
         raise SettingsError(
-            f"'{theirs}' in {where} is OpenCompass's. Here: {ELSEWHERE[theirs]}. See docs/coming-from.md."
+            f"'{theirs}' in {where} is OpenCompass's. Here: {ELSEWHERE[theirs]}. See "
+            f"docs/coming-from.md."
         )
     unknown = {name: _hint(name, known) for name in raw if name not in known}
     if unknown:
-        wrong = _wrong({name: value for name, value in raw.items() if name in Settings.model_fields})
+        wrong = _wrong(
+            {name: value for name, value in raw.items() if name in Settings.model_fields}
+        )
         if len(unknown) + len(wrong) == 1:
             ((name, hint),) = unknown.items()
             raise SettingsError(f"Unknown setting '{name}' in {where}. {hint}")
         raise _refused({name: f"unknown. {hint}" for name, hint in unknown.items()} | wrong, where)
     if where != COMMAND:
-        check_key_names(raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME")
+        check_key_names(
+            raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME"
+        )
     return _merged(translate(raw, settled), settled)
 
 
@@ -296,11 +330,15 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """Option mappings are merged key by key; everything else is replaced. Another task's, scorer's or back
-    end's options are not this one's."""
-    for name in (option.removesuffix("_options") for option in OPTIONS if option.endswith("_options")):
+    """Option mappings are merged key by key; everything else is replaced. Another task's, scorer's
+    or back end's options are not this one's."""
+    for name in (
+        option.removesuffix("_options") for option in OPTIONS if option.endswith("_options")
+    ):
         if name in raw and name in settled and _kind(raw[name]) != _kind(settled[name]):
-            settled = {option: value for option, value in settled.items() if option != f"{name}_options"}
+            settled = {
+                option: value for option, value in settled.items() if option != f"{name}_options"
+            }
             raw.setdefault(f"{name}_options", {})
     for name in OPTIONS:
         if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):

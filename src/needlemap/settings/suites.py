@@ -18,13 +18,16 @@ from needlemap.settings.reading import COMMAND, Unheeded, models_named, read_set
 MARK = "suite:"
 DEFAULT = "demo"
 _KEYS = ("families", "settings")
-_MODEL_S_OWN = (*settings_of("Model"), *marked("served"))  # what one of several models may have to itself
+_MODEL_S_OWN = (
+    *settings_of("Model"),
+    *marked("served"),
+)  # what one of several models may have to itself
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """suite: its name, '' without one. families: settings by name, '' that of the only one of a plain run.
-    told: which rules an older tool's names bring; '' for none."""
+    """suite: its name, '' without one. families: settings by name, '' that of the only one of a
+    plain run. told: which rules an older tool's names bring; '' for none."""
 
     suite: str
     families: Mapping[str, Settings]
@@ -44,15 +47,18 @@ def choose(named: str | None, flags: Mapping[str, Any]) -> Chosen:
 def only_model(each: Mapping[str, Chosen]) -> Chosen:
     """What is asked of the only model. Raises SettingsError for several."""
     if len(each) > 1:
-        raise SettingsError(f"{len(each)} models are named, and this takes one. Give one with --model.")
+        raise SettingsError(
+            f"{len(each)} models are named, and this takes one. Give one with --model."
+        )
     return next(iter(each.values()))
 
 
 def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen]:
-    """The families of a preset, a file or a suite, of the demo without one and without a flag that matters,
-    for each model that is named, by the name of its folder; for one model by ''.
+    """The families of a preset, a file or a suite, of the demo without one and without a flag that
+    matters, for each model that is named, by the name of its folder; for one model by ''.
 
-    The same arguments mean the same trials, whichever command they are given to. Raises SettingsError.
+    The same arguments mean the same trials, whichever command they are given to. Raises
+    SettingsError.
     """
     subjects = [_subject(each) for each in _models(named, flags)] or [{}]
     found = {}
@@ -83,13 +89,15 @@ def _subject(model: Any) -> dict[str, Any]:
         return {"model": model}
     if not isinstance(model, dict) or not isinstance(model.get("model"), str):
         raise SettingsError(
-            f"One of several models is no model: {model!r}. Write BACKEND/NAME, or a mapping such as "
+            f"One of several models is no model: {model!r}. Write BACKEND/NAME, or a mapping such "
+            f"as "
             f"{{model: openai/NAME, base_url: URL}}."
         )
     for name in model:
         if name not in _MODEL_S_OWN:
             raise SettingsError(
-                f"'{name}' cannot be one model's own. {did_you_mean(str(name), _MODEL_S_OWN)} Give it beside "
+                f"'{name}' cannot be one model's own. {did_you_mean(str(name), _MODEL_S_OWN)} Give "
+                f"it beside "
                 f"the list: it holds for all of them."
             )
     return dict(model)
@@ -106,7 +114,8 @@ def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, subject in zip(names, subjects, strict=True):
         if names.count(name) > 1:
             raise SettingsError(
-                f"Model '{subject['model']}' is named twice. Name it once, or give each a label in a YAML "
+                f"Model '{subject['model']}' is named twice. Name it once, or give each a label in "
+                f"a YAML "
                 f"file."
             )
     return names
@@ -123,11 +132,14 @@ def _chosen(
     reading = read_settings(named, flags, subject=subject)
     settings, older = reading.settings, reading.older
     told = older.told(settings.model_dump()) if older and not settings.quiet else ""
-    return Chosen("", {"": settings}, told), [each for each in reading.unheeded if not each.replaced]
+    return Chosen("", {"": settings}, told), [
+        each for each in reading.unheeded if not each.replaced
+    ]
 
 
 def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]]) -> None:
-    """Raises SettingsError for a setting that no model reads, or that is one model's own and not read."""
+    """Raises SettingsError for a setting that no model reads, or that is one model's own and not
+    read."""
     shared = set.intersection(*({each.name for each in unheeded} for unheeded in models))
     for unheeded, own in zip(models, subjects, strict=True):
         for each in unheeded:
@@ -142,15 +154,16 @@ def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str
     asked = {settings.backend for settings in shared if settings.base_url == shared[0].base_url}
     if len(asked) > 1:
         raise SettingsError(
-            f"--base-url is one server, and the models have several back ends ({', '.join(sorted(asked))}). "
+            f"--base-url is one server, and the models have several back ends "
+            f"({', '.join(sorted(asked))}). "
             f"In a YAML file give each its own: model: [{{model: openai/NAME, base_url: URL}}, ...]"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """families: the settings of each, of which `preset` may be one. settings: those of all families that do
-    not have their own."""
+    """families: the settings of each, of which `preset` may be one. settings: those of all families
+    that do not have their own."""
 
     name: str
     families: Mapping[str, Mapping[str, Any]]
@@ -159,11 +172,14 @@ class Suite:
     def settle(
         self, flags: Mapping[str, Any], subject: Mapping[str, Any] | None = None
     ) -> dict[str, Settings]:
-        """Each family's settings; later ones win: preset, suite, family, flags. Raises SettingsError.
+        """Each family's settings; later ones win: preset, suite, family, flags. Raises
+        SettingsError.
 
         subject: of several models the one that is meant, with settings of its own.
         """
-        stay = [name for name in marked("stays") if all(name in own for own in self.families.values())]
+        stay = [
+            name for name in marked("stays") if all(name in own for own in self.families.values())
+        ]
         for name in (*marked("family"), *stay):
             if name in flags:
                 raise SettingsError(
@@ -176,7 +192,8 @@ class Suite:
             values = [getattr(settings, name) for settings in found.values()]
             if any(value != values[0] for value in values):
                 raise SettingsError(
-                    f"Setting '{name}' must be the same for all families of suite '{self.name}': leave it "
+                    f"Setting '{name}' must be the same for all families of suite '{self.name}': "
+                    f"leave it "
                     f"out of its file, or set it there under 'settings'."
                 )
         return found
@@ -206,7 +223,8 @@ class Suite:
         return f"suite '{self.name}'"
 
     def _refuse_unheeded(self, families: Sequence[Sequence[Unheeded]]) -> None:
-        """Raises SettingsError for a shared setting that no family reads; some may leave it to others."""
+        """Raises SettingsError for a shared setting that no family reads; some may leave it to
+        others."""
         names = [{(each.name, each.where) for each in unheeded} for unheeded in families]
         for name, where in sorted(set.intersection(*names)):
             why = next(each.why for each in families[0] if (each.name, each.where) == (name, where))
@@ -223,16 +241,25 @@ def load_suite(name: str) -> Suite:
 
 
 def _check(name: str, data: Any) -> None:
-    if not isinstance(data, dict) or not isinstance(data.get("families"), dict) or not data["families"]:
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("families"), dict)
+        or not data["families"]
+    ):
         raise SettingsError(
-            f"Suite '{name}' needs families, as families: {{mine: {{preset: passkey}}}}. See docs/suites.md."
+            f"Suite '{name}' needs families, as families: {{mine: {{preset: passkey}}}}. See "
+            f"docs/suites.md."
         )
     for key in data:
         if key not in _KEYS:
-            raise SettingsError(f"Suite '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
+            raise SettingsError(
+                f"Suite '{name}': unknown key '{key}'. {did_you_mean(str(key), _KEYS)}"
+            )
     for family, settings in [*data["families"].items(), ("settings", data.get("settings"))]:
         if settings is not None and not isinstance(settings, dict):
-            raise SettingsError(f"Suite '{name}': '{family}' must be a mapping of settings to values.")
+            raise SettingsError(
+                f"Suite '{name}': '{family}' must be a mapping of settings to values."
+            )
         if not plain_name(str(family)):
             raise SettingsError(
                 f"Suite '{name}': '{family}' names a folder: use letters, digits, '-', '_' and '.'."

@@ -1,8 +1,8 @@
 """Settings that nothing would read: refused where they are given, with what to type instead.
 
-Each rule is one reason, which a setting names where it is defined (`read=`). A setting is unread where what
-it asks for would not happen; where it happens anyway, as `--no-canary` with a model that gets no canary, it
-is left alone. Reads no documents and reaches no model.
+Each rule is one reason, which a setting names where it is defined (`read=`). A setting is unread
+where what it asks for would not happen; where it happens anyway, as `--no-canary` with a model that
+gets no canary, it is left alone. Reads no documents and reaches no model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from needlemap.tasks import Background, make_task
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A setting that nothing reads. why: what to tell, with what to type. by: the settings that decide it."""
+    """A setting that nothing reads. why: what to tell, with what to type. by: the settings that
+    decide it."""
 
     name: str
     why: str
@@ -32,9 +33,11 @@ class Unread:
 
 
 class Facts:
-    """What settings come to, as far as rules ask: None for what nobody knows, which is told elsewhere.
+    """What settings come to, as far as rules ask: None for what nobody knows, which is told
+    elsewhere.
 
-    own_item: whether the user says what is hidden; else the default item is, in the setting's language.
+    own_item: whether the user says what is hidden; else the default item is, in the setting's
+    language.
     """
 
     def __init__(self, settings: Settings, own_item: bool) -> None:
@@ -72,7 +75,9 @@ class Facts:
         if self.task is None or self.ready:
             return None
         with suppress(NeedlemapError):
-            return make_task(self.settings).background(self.settings.first_repeat, self.settings.seed)
+            return make_task(self.settings).background(
+                self.settings.first_repeat, self.settings.seed
+            )
         return None
 
     def takes(self, extension: Any, name: str) -> bool:
@@ -117,7 +122,8 @@ def _chain(reason: str) -> list[tuple[Rule, tuple[str, ...]]]:
 
 
 def what_stays(settings: Settings, name: str) -> Any:
-    """The value of an unread setting once it is left out: its default; of values to draw, those in use."""
+    """The value of an unread setting once it is left out: its default; of values to draw, those in
+    use."""
     if name != "draw":
         return Settings.model_fields[name].default
     used = _placeholders(settings)
@@ -125,7 +131,8 @@ def what_stays(settings: Settings, name: str) -> Any:
 
 
 def _known(kind: str, name: str) -> Any:
-    """An extension by its name; None for one that is unknown or broken, which is told when it is made."""
+    """An extension by its name; None for one that is unknown or broken, which is told when it is
+    made."""
     if name not in installed(kind):
         return None
     with suppress(SettingsError):
@@ -147,12 +154,17 @@ def _own_code(facts: Facts, name: str) -> Why | None:
     if facts.takes(facts.backend, name):
         return None
     model = facts.settings.model
-    return f"'{model}' runs no code that comes with a model (a server is told when it is started)", ""
+    return (
+        f"'{model}' runs no code that comes with a model (a server is told when it is started)",
+        "",
+    )
 
 
 def _model(facts: Facts, name: str) -> Why | None:
     return (
-        None if facts.heeds(name) else (f"'{facts.settings.model}' takes no --{name.replace('_', '-')}", "")
+        None
+        if facts.heeds(name)
+        else (f"'{facts.settings.model}' takes no --{name.replace('_', '-')}", "")
     )
 
 
@@ -174,7 +186,10 @@ def _task(facts: Facts, name: str) -> Why | None:
     if facts.takes(facts.task, name):
         return None
     known = ", ".join(option_names(facts.task)) or "none"
-    return f"Task '{facts.settings.task}' takes no --{name.replace('_', '-')}", f". Its options: {known}"
+    return (
+        f"Task '{facts.settings.task}' takes no --{name.replace('_', '-')}",
+        f". Its options: {known}",
+    )
 
 
 def _several(facts: Facts, _name: str) -> Why | None:
@@ -194,12 +209,21 @@ def _drawn(facts: Facts, _name: str) -> Why | None:
     unused = next((key for key in facts.settings.draw if key not in used), None)
     if unused is None:
         return None
-    return f"No needle, question, answer or key word holds {{{unused}}}", f", or write {{{unused}}} there"
+    return (
+        f"No needle, question, answer or key word holds {{{unused}}}",
+        f", or write {{{unused}}} there",
+    )
 
 
 def _placeholders(settings: Settings) -> set[str]:
     """The names in braces in what is hidden, asked and wanted; broken braces are told elsewhere."""
-    texts = [settings.needle, *settings.needles, settings.question, settings.answer or "", *settings.keywords]
+    texts = [
+        settings.needle,
+        *settings.needles,
+        settings.question,
+        settings.answer or "",
+        *settings.keywords,
+    ]
     found: set[str] = set()
     for text in texts:
         with suppress(ValueError):
@@ -211,9 +235,15 @@ def _language(facts: Facts, name: str) -> Why | None:
     settings = facts.settings
     if not facts.own_item or facts.task is None or name in option_names(facts.task):
         return None
-    if settings.template == "auto" or (settings.haystack == "generated" and facts.background is None):
+    if settings.template == "auto" or (
+        settings.haystack == "generated" and facts.background is None
+    ):
         return None
-    return f"Template '{settings.template}' and haystack '{settings.haystack}' have their own language", ""
+    return (
+        f"Template '{settings.template}' and haystack '{settings.haystack}' have their own "
+        f"language",
+        "",
+    )
 
 
 def _built(facts: Facts, _name: str) -> Why | None:
@@ -226,7 +256,10 @@ def _built(facts: Facts, _name: str) -> Why | None:
 def _haystack(facts: Facts, _name: str) -> Why | None:
     if facts.background is None:
         return None
-    return f"Task '{facts.settings.task}' brings its own haystack, '{facts.background.source.name}'", ""
+    return (
+        f"Task '{facts.settings.task}' brings its own haystack, '{facts.background.source.name}'",
+        "",
+    )
 
 
 def _path(facts: Facts, _name: str) -> Why | None:
@@ -238,7 +271,10 @@ def _path(facts: Facts, _name: str) -> Why | None:
 def _files(facts: Facts, name: str) -> Why | None:
     settings, path = facts.settings, facts.settings.haystack_path
     if not facts.takes(facts.source, name):
-        return f"Haystack '{settings.haystack}' chooses no files by name", ", or give --haystack jsonl"
+        return (
+            f"Haystack '{settings.haystack}' chooses no files by name",
+            ", or give --haystack jsonl",
+        )
     if settings.haystack == "jsonl" and path is not None and Path(path).expanduser().is_file():
         return f"'{path}' is one file", ", or give its folder as --haystack-path"
     return None
@@ -253,14 +289,20 @@ def _ending(facts: Facts, _name: str) -> Why | None:
 def _ordered(facts: Facts, _name: str) -> Why | None:
     if facts.settings.order != "cumulative" or not facts.endless:
         return None
-    never = f"Haystack '{facts.settings.haystack}' never ends, so its order before cannot be shuffled again"
+    never = (
+        f"Haystack '{facts.settings.haystack}' never ends, so its order before cannot be shuffled "
+        f"again"
+    )
     return never, ", or give --order shuffled"
 
 
 def _placed(facts: Facts, _name: str) -> Why | None:
     if facts.background is None or facts.background.unit == "sentence":
         return None
-    return f"Task '{facts.settings.task}' places its needles between two {facts.background.unit}s", ""
+    return (
+        f"Task '{facts.settings.task}' places its needles between two {facts.background.unit}s",
+        "",
+    )
 
 
 def _sigmoid(facts: Facts, _name: str) -> Why | None:
@@ -280,19 +322,24 @@ def _bins(facts: Facts, _name: str) -> Why | None:
 def _framing(facts: Facts, _name: str) -> Why | None:
     if facts.settings.counts == "prompt":
         return None
-    return "With --counts context a length leaves the chat template out", ", or give --counts prompt"
+    return (
+        "With --counts context a length leaves the chat template out",
+        ", or give --counts prompt",
+    )
 
 
 def _repeats(facts: Facts, _name: str) -> Why | None:
-    return None if facts.settings.seek is None else ("--seek asks as many haystacks as it takes", "")
+    return (
+        None if facts.settings.seek is None else ("--seek asks as many haystacks as it takes", "")
+    )
 
 
 def _seek(facts: Facts, _name: str) -> Why | None:
     return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
 
 
-# By the name that settings give as `read`: the rule, the settings that decide it, and the rule that it stands
-# behind: what that one refuses, this one is not asked.
+# By the name that settings give as `read`: the rule, the settings that decide it, and the rule that
+# it stands behind: what that one refuses, this one is not asked.
 RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "address": (_address, ("model", "tokenizer"), ""),
     "own code": (_own_code, ("model",), ""),

@@ -1,7 +1,7 @@
 """What a task is: a draw -> needles with meant depths, question, reference. It scores nothing.
 
-A task that says no more is asked about the haystack that the settings name. One that has a `background`
-brings its own: noise lines, JSON pairs, sentences like its needles, a transcript.
+A task that says no more is asked about the haystack that the settings name. One that has a
+`background` brings its own: noise lines, JSON pairs, sentences like its needles, a transcript.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def utf8_bytes(text: str) -> int:
 class Draw:
     """All that one trial is drawn from: equal draws give equal items, in every process.
 
-    holds: whether the background, as far as the cell's length goes, already holds a text, in any case, so
-    that keys and values can be fresh. tokens: of a text, as the tested model counts; room_tokens: of the
-    prompt without the answer: for tasks that hide as much as fits.
+    holds: whether the background, as far as the cell's length goes, already holds a text, in any
+    case, so that keys and values can be fresh. tokens: of a text, as the tested model counts;
+    room_tokens:
+    of the prompt without the answer: for tasks that hide as much as fits.
     """
 
     cell: Cell
@@ -53,10 +54,11 @@ class Draw:
     room_tokens: int = 0
 
     def random(self, purpose: str, scope: Scope = "trial") -> Random:
-        """Random numbers for a purpose: other ones for each trial, for each length of a repeat, or repeat.
+        """Random numbers for a purpose: other ones for each trial, for each length of a repeat, or
+        repeat.
 
-        What stands before the needle of the cell's depth is best drawn for a length or a repeat, so that
-        neighbouring depths share their beginnings.
+        What stands before the needle of the cell's depth is best drawn for a length or a repeat, so
+        that neighbouring depths share their beginnings.
         """
         place: tuple[object, ...] = (self.seed, self.repeat)
         if scope != "repeat":
@@ -66,8 +68,9 @@ class Draw:
         return Random(f"{purpose}:{':'.join(map(repr, place))}")
 
     def beside(self, purpose: str, fresh: Scope) -> Random:
-        """Random numbers for what stands beside what is asked for, which is drawn for each `fresh`: these are
-        drawn for each length at most, so that neighbouring depths share what comes before."""
+        """Random numbers for what stands beside what is asked for, which is drawn for each `fresh`:
+        these are drawn for each length at most, so that neighbouring depths share what comes
+        before."""
         return self.random(purpose, "repeat" if fresh == "repeat" else "length")
 
 
@@ -87,13 +90,14 @@ class Needle:
 class Reference:
     """What a right answer looks like: three different things that older tools mix.
 
-    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text itself.
-    question: as it was asked. decoys: what the prompt holds of the same kind as the keywords, but wrong.
-    choices: the right and the wrong ones in the prompt's order, where one of them is asked for by its number.
-    none: the answer by which a question lets one say that the text holds none, right where there are no
-    keywords; '' where it does not. like: a pattern of what would look like an answer there, for texts as
-    `text.plain` leaves them; '' where nobody knows. owners: whose each decoy is, in their order, where a
-    denial may say so ("none; only red-fox has 4711").
+    answer: a full right answer. keywords: words that a right answer holds. needle: the hidden text
+    itself. question: as it was asked. decoys: what the prompt holds of the same kind as the
+    keywords, but wrong. choices: the right and the wrong ones in the prompt's order, where one of
+    them is asked for by its number. none: the answer by which a question lets one say that the text
+    holds none, right where there are no keywords; '' where it does not. like: a pattern of what
+    would look like an answer there, for texts as `text.plain` leaves them; '' where nobody knows.
+    owners: whose each decoy is, in their order, where a denial may say so ("none; only red-fox has
+    4711").
     """
 
     answer: str
@@ -107,8 +111,8 @@ class Reference:
     owners: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """sha256 of all that is right and wrong; fields that say nothing do not enter, so that a version that
-        has more of them knows its references as before."""
+        """sha256 of all that is right and wrong; fields that say nothing do not enter, so that a
+        version that has more of them knows its references as before."""
         said = {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
         return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -117,11 +121,12 @@ class Reference:
 class Item:
     """What one trial hides and asks.
 
-    needles: the first is the one meant for the cell's depth; the others may stand anywhere. None: nothing is
-    hidden. prologue, epilogue: texts around the haystack, as the braces of a JSON object or examples; what is
-    equal in all trials of a repeat is shared between them. answer_prefix: how an answer would begin, given to
-    the model where the settings say so. unique: texts that must not stand in the haystack; None: needles,
-    keywords and answer.
+    needles: the first is the one meant for the cell's depth; the others may stand anywhere. None:
+    nothing is hidden. prologue, epilogue: texts around the haystack, as the braces of a JSON object
+    or examples; what is equal in all trials of a repeat is shared between them. answer_prefix: how
+    an answer would begin, given to the model where the settings say so. unique: texts that must not
+    stand in the haystack; None:
+    needles, keywords and answer.
     """
 
     needles: tuple[Needle, ...]
@@ -138,8 +143,8 @@ class Background:
     """A haystack that a task brings along: a source read in its own order from the start.
 
     A source that ends, as one document, is asked whole: prompts are then shorter than their length.
-    unit: what a needle may not split, a name in `tokens.UNITS`. With 'sentence' prompts have exactly the
-    asked length; with the others the haystack ends with a whole unit.
+    unit: what a needle may not split, a name in `tokens.UNITS`. With 'sentence' prompts have
+    exactly the asked length; with the others the haystack ends with a whole unit.
     """
 
     source: Source
@@ -148,8 +153,8 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A prompt that exists already. messages: role and text. depth: where its answer stands, a share; None
-    where nobody knows. item: what is asked and right; it hides nothing."""
+    """A prompt that exists already. messages: role and text. depth: where its answer stands, a
+    share; None where nobody knows. item: what is asked and right; it hides nothing."""
 
     messages: tuple[tuple[str, str], ...]
     item: Item
@@ -157,14 +162,17 @@ class Whole:
 
 
 class Task(metaclass=Checked):
-    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what differs. A
-    dataclass whose fields are its options needs no constructor.
+    """Built as `Task(**options)`; unknown options raise SettingsError. Override `item`, and what
+    differs. A dataclass whose fields are its options needs no constructor.
 
-    Its options are those of `task_options`, and every setting of the group Task that its constructor names
+    Its options are those of `task_options`, and every setting of the group Task that its
+    constructor names
     (needle, needles, question, answer, keywords, spread, diff, draw, language).
-    name: its registered name. scorer: the scorer's name it wants when the settings name none, scorer_options:
-    its options, where the settings say no others. dial: sets of options, each harder than the one before.
-    ready: whether its prompts exist already, so that no haystack, template or depth is chosen for them.
+    name: its registered name. scorer: the scorer's name it wants when the settings name none,
+    scorer_options:
+    its options, where the settings say no others. dial: sets of options, each harder than the one
+    before. ready: whether its prompts exist already, so that no haystack, template or depth is
+    chosen for them.
     """
 
     name: str
@@ -183,8 +191,8 @@ class Task(metaclass=Checked):
         raise NotImplementedError
 
     def background(self, repeat: int, seed: int) -> Background | None:
-        """The haystack of a repeat that it brings along: equal ones are read and tokenised once. None: the
-        settings' haystack."""
+        """The haystack of a repeat that it brings along: equal ones are read and tokenised once.
+        None: the settings' haystack."""
         return None
 
     def prompts(self) -> Sequence[Whole]:
@@ -201,8 +209,14 @@ def make_task(settings: Settings) -> Task:
     from needlemap.settings import settings_of
 
     kind = find_kind("tasks", settings.task, Task)
-    if settings.spread == "chain-as-coded" and settings.task == "multi" and settings.placement != "token":
-        raise SettingsError("--spread chain-as-coded is OpenCompass's way: give --placement token too.")
+    if (
+        settings.spread == "chain-as-coded"
+        and settings.task == "multi"
+        and settings.placement != "token"
+    ):
+        raise SettingsError(
+            "--spread chain-as-coded is OpenCompass's way: give --placement token too."
+        )
     named, options = option_names(kind), dict(settings.task_options)
     for name in settings_of("Task"):
         if name in named:
@@ -220,11 +234,15 @@ Piece = TypeVar("Piece")
 
 
 def behind(random: Random, depth: float, count: int, span: float) -> list[float]:
-    """Depths, ascending, of `count` needles: the first at a depth, the rest uniform in the span behind it.
+    """Depths, ascending, of `count` needles: the first at a depth, the rest uniform in the span
+    behind it.
 
     span: as a share of the haystack; it ends with the haystack.
 
-    >>> [round(one, 2) for one in behind(Random("x"), 0.5, 3, 1.0)], behind(Random("x"), 1.0, 2, 0.1)
+    >>> (
+    ...     [round(one, 2) for one in behind(Random("x"), 0.5, 3, 1.0)],
+    ...     behind(Random("x"), 1.0, 2, 0.1),
+    ... )
     ([0.5, 0.8, 0.82], [1.0, 1.0])
     """
     width = min(span, 1 - depth)
@@ -249,7 +267,9 @@ def ordered(random: Random, pieces: list[Piece], order: Order) -> list[Piece]:
 
 def hidden(texts: Iterable[str], depths: Iterable[float]) -> tuple[Needle, ...]:
     """Needles in the order given, of which only the first moves where a plan wants it to."""
-    return tuple(Needle(*both, still=n > 0) for n, both in enumerate(zip(texts, depths, strict=True)))
+    return tuple(
+        Needle(*both, still=n > 0) for n, both in enumerate(zip(texts, depths, strict=True))
+    )
 
 
 def following(random: Random, texts: list[str], depth: float, span: float) -> list[Needle]:
@@ -259,4 +279,6 @@ def following(random: Random, texts: list[str], depth: float, span: float) -> li
 
 def scattered(random: Random, texts: list[str]) -> list[Needle]:
     """Needles in the order given, that stand anywhere."""
-    return [Needle(*both, still=True) for both in zip(texts, anywhere(random, len(texts)), strict=True)]
+    return [
+        Needle(*both, still=True) for both in zip(texts, anywhere(random, len(texts)), strict=True)
+    ]

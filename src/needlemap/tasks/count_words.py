@@ -1,9 +1,11 @@
 """The words that come most often: aggregation (RULER, Hsieh et al. 2024, arXiv 2404.06654).
 
-`count-common`: a long list holds ten words thirty times each. It is not numbered, unlike RULER's: numbers say
-nothing about how often a word comes, and take more than a third of the length. `count-frequent`: coded words
-with zeta frequencies. The text of a repeat is one, and a prompt holds its beginning: at any of its lines,
-from a few dozen words on, the same words lead, so all lengths share one prefix and have one answer.
+`count-common`: a long list holds ten words thirty times each. It is not numbered, unlike RULER's:
+numbers say nothing about how often a word comes, and take more than a third of the length.
+`count-frequent`:
+coded words with zeta frequencies. The text of a repeat is one, and a prompt holds its beginning: at
+any of its lines, from a few dozen words on, the same words lead, so all lengths share one prefix
+and have one answer.
 """
 
 from __future__ import annotations
@@ -37,16 +39,21 @@ from needlemap.tasks import (
 from needlemap.tasks.values import Values, solved, wording
 
 _SPREAD = 600  # lines over which a word's occurrences are mixed with those of others
-_EXAMPLE = (3, 5, 10)  # an example's common words, how often each comes, and its other words, once each
+_EXAMPLE = (
+    3,
+    5,
+    10,
+)  # an example's common words, how often each comes, and its other words, once each
 
 
 @dataclass(kw_only=True, eq=False)
 class CommonWords(Task):
     """Words, one a line, of which a few come far more often than all others; these are asked for.
 
-    words: how many are asked for, each `times` times; every other word comes `others` times, or less at the
-    list's end. within: the share of the list around the cell's depth in which the asked words stand; with
-    1, all of it, depth means nothing and only one may be asked. shots: solved examples.
+    words: how many are asked for, each `times` times; every other word comes `others` times, or
+    less at the list's end. within: the share of the list around the cell's depth in which the asked
+    words stand; with 1, all of it, depth means nothing and only one may be asked. shots: solved
+    examples.
     """
 
     name = "count-common"
@@ -63,7 +70,8 @@ class CommonWords(Task):
     def __post_init__(self) -> None:
         if self.times <= self.others:
             raise SettingsError(
-                f"Options of count-common: times are more than others, got {self.times} and {self.others}."
+                f"Options of count-common: times are more than others, got {self.times} and "
+                f"{self.others}."
             )
         self._pool = Values("word", 0, self.language)
         self._wording = wording("count-common", self.language)
@@ -88,7 +96,9 @@ class CommonWords(Task):
         return Item(
             hidden((f"{word}\n" for word in lines), depths),
             question,
-            Reference(words["comma"].join(asked), tuple(asked), question=question, like=self._pool.like),
+            Reference(
+                words["comma"].join(asked), tuple(asked), question=question, like=self._pool.like
+            ),
             prologue=examples + words["asked"] if examples else "",
             answer_prefix=words["begun"],
             unique=tuple(asked),
@@ -102,7 +112,9 @@ class CommonWords(Task):
         lines = [*(drawn[:count] * times), *drawn[count:]]
         random.shuffle(lines)
         question, answer = words["question"].format(words=count), words["comma"].join(drawn[:count])
-        return solved("\n".join(lines), question, answer, headed=words["headed"], begun=words["answered"])
+        return solved(
+            "\n".join(lines), question, answer, headed=words["headed"], begun=words["answered"]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +153,9 @@ def _start(depth: float, within: float) -> float:
 
 _DOTS = "..."  # the most frequent of all, and not asked for
 _RANKS = 4096  # words that there are
-_KNOWN = 512  # of them are known as wrong answers: at 128k tokens all but a few of those that come once
+_KNOWN = (
+    512  # of them are known as wrong answers: at 128k tokens all but a few of those that come once
+)
 _ROW = 12  # words of a line
 
 
@@ -149,7 +163,8 @@ _ROW = 12  # words of a line
 class FrequentWords(Task):
     """Coded words with zeta frequencies: that of rank k is in proportion to 1 / k ** alpha.
 
-    Rank 1 are dots; the `words` ranks behind it are asked for. letters: of a coded word. Depth means nothing:
+    Rank 1 are dots; the `words` ranks behind it are asked for. letters: of a coded word. Depth
+    means nothing:
     only one may be asked.
     """
 
@@ -168,12 +183,14 @@ class FrequentWords(Task):
         return Background(self._source(repeat, seed))
 
     def item(self, draw: Draw) -> Item:
-        """Nothing hidden: the words that lead. Raises SettingsError if the text may be too short to tell."""
+        """Nothing hidden: the words that lead. Raises SettingsError if the text may be too short to
+        tell."""
         source = self._source(draw.repeat, draw.seed)
         least = source.settled * (self.letters + 1)
         if draw.cell.length_tokens < least:
             raise SettingsError(
-                f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} coded "
+                f"A text of {draw.cell.length_tokens:,} tokens may not settle which {self.words} "
+                f"coded "
                 f"words lead. Use lengths of {least:,} or more, or fewer: --task-options words=1"
             )
         asked, words = source.leading, wording("count-frequent", self.language)
@@ -189,8 +206,9 @@ class FrequentWords(Task):
 class Coded(Stream):
     """Dots and coded words in an order that keeps to their frequencies throughout.
 
-    Every word comes once in each stretch of 1 / frequency words, anywhere in it, so that after n words it has
-    come n * frequency times, give or take one. asked: how many lead, and stay ahead of all others.
+    Every word comes once in each stretch of 1 / frequency words, anywhere in it, so that after n
+    words it has come n * frequency times, give or take one. asked: how many lead, and stay ahead of
+    all others.
     """
 
     asked: int

@@ -1,15 +1,18 @@
-"""Keys with values: hidden one a sentence, or all in one JSON object; one of them is asked for, or some.
+"""Keys with values: hidden one a sentence, or all in one JSON object; one of them is asked for, or
+some.
 
 One a sentence: RULER's needle tests (Hsieh et al. 2024, arXiv 2404.06654).
 
-One key among the needles is always the one that the cell's depth is meant for. The wording is our own.
+One key among the needles is always the one that the cell's depth is meant for. The wording is our
+own.
 
-A pass key in noise (Mohtashami and Jaggi 2023, arXiv 2305.16300) is a smoke test. The noise is so uniform
-that the key is the one thing that stands out: it finds broken caches and positions, and ranks no models.
-Number strings, with digits that stand twice, ask for exact copying too.
+A pass key in noise (Mohtashami and Jaggi 2023, arXiv 2305.16300) is a smoke test. The noise is so
+uniform that the key is the one thing that stands out: it finds broken caches and positions, and
+ranks no models. Number strings, with digits that stand twice, ask for exact copying too.
 
-A JSON object of pairs (Liu et al. 2023, arXiv 2307.03172): nothing in it helps but the keys themselves, no
-meaning, no wording, no odd one out. Its last pair is never the asked one, since it alone lacks a comma.
+A JSON object of pairs (Liu et al. 2023, arXiv 2307.03172): nothing in it helps but the keys
+themselves, no meaning, no wording, no odd one out. Its last pair is never the asked one, since it
+alone lacks a comma.
 """
 
 from __future__ import annotations
@@ -60,15 +63,17 @@ class Hidden:
 
 @dataclass(kw_only=True, eq=False)
 class Magic(Task):
-    """Keys with values, one a sentence, in noise, in prose or among their like; by default one of each.
+    """Keys with values, one a sentence, in noise, in prose or among their like; by default one of
+    each.
 
     keys, each with so many values, of which queries are asked for, all values of them.
-    haystack: 'prose' (what the settings name), 'repeat' (the same few sentences) or 'needles' (sentences like
-    the needles, one a line, with other keys and values). digits: of numbers;
-    uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each trial, for each
-    length of a repeat, or for each repeat; the keys beside it are drawn for each length at most, so that
-    neighbouring depths share what comes before. absent: the share of trials whose question asks for keys that
-    the text lacks, and of these near: those one edit away from keys that it has; see `latent.py`.
+    haystack: 'prose' (what the settings name), 'repeat' (the same few sentences) or 'needles'
+    (sentences like the needles, one a line, with other keys and values). digits: of numbers;
+    uuid_digits: of UUIDs, hexadecimal. fresh: how often the asked key is drawn anew: for each
+    trial, for each length of a repeat, or for each repeat; the keys beside it are drawn for each
+    length at most, so that neighbouring depths share what comes before. absent: the share of trials
+    whose question asks for keys that the text lacks, and of these near: those one edit away from
+    keys that it has; see `latent.py`.
     """
 
     name = "magic"
@@ -112,7 +117,9 @@ class Magic(Task):
         if self.haystack == "repeat":
             return noise(self.language)
         if self.haystack == "needles":
-            return Background(Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles"))
+            return Background(
+                Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles")
+            )
         return None
 
     def item(self, draw: Draw) -> Item:
@@ -120,7 +127,11 @@ class Magic(Task):
         pairs, meant = self._hidden(draw), self._absence.asked(draw)
         asked = list(dict.fromkeys(one.key for one in pairs))[: self.queries]
         draw.random(f"{self.name} order", self.fresh).shuffle(asked)
-        named = asked if meant == "present" else self._elsewhere(asked, pairs, draw, near=meant == "near")
+        named = (
+            asked
+            if meant == "present"
+            else self._elsewhere(asked, pairs, draw, near=meant == "near")
+        )
         end = "\n" if self.haystack == "needles" else ""
         texts = [self._needle.format(key=one.key, value=one.value) + end for one in pairs]
         needles, keys = hidden(texts, [one.depth for one in pairs]), self._listed(named)
@@ -145,21 +156,29 @@ class Magic(Task):
         comma, last = self._wording["comma"], self._wording["last"]
         return str(last.join(filter(None, [comma.join(words[:-1]), words[-1]])))
 
-    def _reference(self, asked: list[str], pairs: list[Hidden], texts: list[str], question: str) -> Reference:
+    def _reference(
+        self, asked: list[str], pairs: list[Hidden], texts: list[str], question: str
+    ) -> Reference:
         """All values of the asked keys."""
         wanted = tuple(one.value for key in asked for one in pairs if one.key == key)
-        sought = "\n".join(text.strip() for text, one in zip(texts, pairs, strict=True) if one.key in asked)
+        sought = "\n".join(
+            text.strip() for text, one in zip(texts, pairs, strict=True) if one.key in asked
+        )
         decoys = tuple(one.value for one in pairs if one.key not in asked)
         answer = self._listed(wanted)
         return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
 
     def _like(self, pairs: list[Hidden]) -> str:
-        """What looks like a value and is none of the keys: to say which ones there are is to invent none."""
+        """What looks like a value and is none of the keys: to say which ones there are is to invent
+        none."""
         like = self._values.like
         return but(like, [one.key for one in pairs]) if self._keys == self._values else like
 
-    def _elsewhere(self, asked: list[str], pairs: list[Hidden], draw: Draw, *, near: bool) -> list[str]:
-        """Keys that are nowhere in the text instead of the asked ones: near to them, or quite others."""
+    def _elsewhere(
+        self, asked: list[str], pairs: list[Hidden], draw: Draw, *, near: bool
+    ) -> list[str]:
+        """Keys that are nowhere in the text instead of the asked ones: near to them, or quite
+        others."""
         random = draw.random(f"{self.name} absent")
         taken = {text for one in pairs for text in (one.key, one.value)}
         if near:
@@ -168,12 +187,18 @@ class Magic(Task):
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
         """The asked key's values, the first at the cell's depth, then those of the other keys."""
-        others, own = draw.beside(f"{self.name} beside", self.fresh), draw.random(self.name, self.fresh)
+        others, own = (
+            draw.beside(f"{self.name} beside", self.fresh),
+            draw.random(self.name, self.fresh),
+        )
         taken: set[str] = set()
         depths = [others.random() for _ in range(self.keys * self.values - 1)]
         rest = [self._pairs(others, taken, draw) for _ in range(self.keys - 1)]
         pairs = [*self._pairs(own, taken, draw), *(pair for row in rest for pair in row)]
-        return [Hidden(*pair, depth) for pair, depth in zip(pairs, [draw.cell.depth, *depths], strict=True)]
+        return [
+            Hidden(*pair, depth)
+            for pair, depth in zip(pairs, [draw.cell.depth, *depths], strict=True)
+        ]
 
     def _pairs(self, random: Random, taken: set[str], draw: Draw) -> list[tuple[str, str]]:
         """A fresh key with its fresh values."""
@@ -234,7 +259,8 @@ class Passkey(Task):
     def __post_init__(self) -> None:
         if 2 * self.doubled > self.digits:
             raise SettingsError(
-                f"Of {self.digits} digits {self.doubled} cannot repeat the one before them. Give digits of 1 "
+                f"Of {self.digits} digits {self.doubled} cannot repeat the one before them. Give "
+                f"digits of 1 "
                 f"or more, and doubled of half of them or less."
             )
 
@@ -245,7 +271,10 @@ class Passkey(Task):
     def item(self, draw: Draw) -> Item:
         """The sentence with the key, which no noise holds."""
         random, words = draw.random("passkey", self.fresh), wording("passkey", self.language)
-        gone = f"The text holds all pass keys of {self.digits} digits. Use more: --task-options digits=10"
+        gone = (
+            f"The text holds all pass keys of {self.digits} digits. Use more: --task-options "
+            f"digits=10"
+        )
         value = fresh(partial(key_of, random, self.digits, self.doubled), set(), draw.holds, gone)
         needle, question = words["needle"].format(value=value), words["question"]
         return Item(
@@ -277,8 +306,8 @@ class KeyValue(Task):
 
     key, value: of what kind; digits, uuid_digits: their size.
 
-    query_first: the question stands before the object too. shots: solved examples on small objects of their
-    own, the same in all trials of a repeat. fresh: as for `magic`.
+    query_first: the question stands before the object too. shots: solved examples on small objects
+    of their own, the same in all trials of a repeat. fresh: as for `magic`.
     """
 
     name = "kv"
@@ -311,8 +340,13 @@ class KeyValue(Task):
         examples = "".join(self._example(draw, taken, number) for number in range(self.shots))
         last = self._pair(draw.random("kv last", "repeat"), taken, draw)
         key, value = self._pair(random, taken, draw)
-        pair, question = PAIR.format(key=key, value=value), self._wording["question"].format(key=key)
-        like = self._values.like if self.value == "word" else ""  # of others a reference says it itself
+        pair, question = (
+            PAIR.format(key=key, value=value),
+            self._wording["question"].format(key=key),
+        )
+        like = (
+            self._values.like if self.value == "word" else ""
+        )  # of others a reference says it itself
         return Item(
             (Needle(f"{pair},\n", draw.cell.depth),),
             question,

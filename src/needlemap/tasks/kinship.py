@@ -1,9 +1,9 @@
 """Ancestors to be traced from parent to parent, and descendants from child to child.
 
-Facts are scattered in prose, lie among other families, or are all there is: `haystack=none` is dense. After
-NeedleBench (Li et al. 2024, arXiv 2407.11963); people and wording are our own. Everybody has one parent and
-one child in the text, so that answers are unique. All lines are as long and stand anywhere: neither how often
-nor where a name is said tells whose ancestor it is.
+Facts are scattered in prose, lie among other families, or are all there is: `haystack=none` is
+dense. After NeedleBench (Li et al. 2024, arXiv 2407.11963); people and wording are our own.
+Everybody has one parent and one child in the text, so that answers are unique. All lines are as
+long and stand anywhere: neither how often nor where a name is said tells whose ancestor it is.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ _FRAME = 150  # tokens that are question and template, about
 class Kinship(Task):
     """Lines of descent; somebody's ancestor, descendant or distance to another is asked for.
 
-    ask: the 'eldest' ancestor, an 'ancestor' or 'descendant' so many steps away, or the 'distance'. facts: of
-    a line, 2 to 512; 'fit': as many as the length holds, with haystack=families. steps: how many the answer
-    takes; by default drawn for each trial, from one to all. haystack: 'prose' (what the settings name),
-    'families' (lines about other families) or 'none' (facts alone, whatever the length). families: other
-    ones, as long, in prose or with none. order: in which a line's facts stand, but for the first person's
-    own. fresh: how often a line, and its first person, are drawn to be asked about, as for `magic`; other
-    people are drawn for each length at most.
+    ask: the 'eldest' ancestor, an 'ancestor' or 'descendant' so many steps away, or the 'distance'.
+    facts: of a line, 2 to 512; 'fit': as many as the length holds, with haystack=families. steps:
+    how many the answer takes; by default drawn for each trial, from one to all. haystack: 'prose'
+    (what the settings name),
+    'families' (lines about other families) or 'none' (facts alone, whatever the length). families:
+    other ones, as long, in prose or with none. order: in which a line's facts stand, but for the
+    first person's own. fresh: how often a line, and its first person, are drawn to be asked about,
+    as for `magic`; other people are drawn for each length at most.
     """
 
     name = "kinship"
@@ -70,10 +71,13 @@ class Kinship(Task):
     def __post_init__(self) -> None:
         _check(self.ask, _MOST if self.facts == "fit" else self.facts, self.steps)
         if self.facts == "fit" and self.haystack != "families":
-            raise SettingsError("facts=fit fills a length with facts. Add --task-options haystack=families")
+            raise SettingsError(
+                "facts=fit fills a length with facts. Add --task-options haystack=families"
+            )
         if self.ask == "eldest" and self.haystack != "families" and not self.families:
             raise SettingsError(
-                "With families=0 the eldest is the only other name that is said once, so no step need be "
+                "With families=0 the eldest is the only other name that is said once, so no step "
+                "need be "
                 "traced. Give families=3, or ask=ancestor."
             )
         self._facts = None if self.facts == "fit" else self.facts
@@ -92,7 +96,8 @@ class Kinship(Task):
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The fact about whom the question starts from at the cell's depth, those of others behind it.
+        """The fact about whom the question starts from at the cell's depth, those of others behind
+        it.
 
         What the lines go on with stands anywhere, the same at all depths of a length.
         """
@@ -120,18 +125,29 @@ class Kinship(Task):
         """The lines of a length or repeat, without their first people."""
         if self.haystack == "none":
             return self._dense(f"{draw.seed}:{draw.repeat}")
-        beside, taken, size = draw.beside("kinship beside", self.fresh), set[str](), self._size(draw)
+        beside, taken, size = (
+            draw.beside("kinship beside", self.fresh),
+            set[str](),
+            self._size(draw),
+        )
         return [self._told(beside, size, taken, draw.holds) for _ in range(self._lines)]
 
     def _dense(self, source: str) -> list[Line]:
         """The lines of a repeat that are its haystack."""
         random, taken = Random(f"kinship:{source}"), set[str]()
-        return [self._told(random, self._facts or _MOST, taken, holds_nothing) for _ in range(self._lines)]
+        return [
+            self._told(random, self._facts or _MOST, taken, holds_nothing)
+            for _ in range(self._lines)
+        ]
 
-    def _told(self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]) -> Line:
+    def _told(
+        self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]
+    ) -> Line:
         """A line of so many facts without its first person, and so without its first fact."""
         people = line(random, self.language, facts, taken, holds)
-        texts = [f"{link.said(random, self.language)}{self._end}" for link in links(people, up=self._up)]
+        texts = [
+            f"{link.said(random, self.language)}{self._end}" for link in links(people, up=self._up)
+        ]
         return Line(people, scattered(random, ordered(random, texts, self.order)))
 
     def _begun(self, random: Random, first: Person, rest: Line) -> str:
@@ -140,7 +156,8 @@ class Kinship(Task):
         return f"{link.said(random, self.language)}{self._end}"
 
     def _size(self, draw: Draw) -> int:
-        """How many facts the line has: as given, or as fill most of the length, the rest being other ones."""
+        """How many facts the line has: as given, or as fill most of the length, the rest being
+        other ones."""
         if self._facts is not None:
             return self._facts
         sample = sample_lines(self.language)
@@ -148,7 +165,8 @@ class Kinship(Task):
         fitting = max(2, min(_MOST, int(share * len(sample))))
         if self.steps is not None and self.steps > fitting:
             raise SettingsError(
-                f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are {self.steps}. "
+                f"Length {draw.cell.length_tokens:,} has room for {fitting} facts, steps are "
+                f"{self.steps}. "
                 f"Use longer --lengths, or fewer steps."
             )
         return fitting
@@ -159,7 +177,9 @@ class Kinship(Task):
         steps = most if self.ask == "eldest" else self.steps or random.randint(1, most)
         words, end = lexicon("kinship", self.language), people[steps].name
         generations = words["generations"][steps > 1]
-        question = words[self.ask].format(start=people[0].name, end=end, steps=steps, generations=generations)
+        question = words[self.ask].format(
+            start=people[0].name, end=end, steps=steps, generations=generations
+        )
         return question, str(steps) if self.ask == "distance" else end
 
 
@@ -167,9 +187,13 @@ def _check(ask: str, facts: int, steps: int | None) -> None:
     if not 2 <= facts <= _MOST:
         raise SettingsError(f"Option 'facts' of kinship must be 2 to {_MOST}, or fit; got {facts}.")
     if steps is not None and ask not in ("ancestor", "descendant"):
-        raise SettingsError(f"Option 'steps' is for ask=ancestor and ask=descendant, not for ask={ask}.")
+        raise SettingsError(
+            f"Option 'steps' is for ask=ancestor and ask=descendant, not for ask={ask}."
+        )
     if steps is not None and not 1 <= steps <= facts:
-        raise SettingsError(f"Option 'steps' must be 1 to {facts}, as many as there are facts; got {steps}.")
+        raise SettingsError(
+            f"Option 'steps' must be 1 to {facts}, as many as there are facts; got {steps}."
+        )
 
 
 _LINES = 64  # of a document of families, at least

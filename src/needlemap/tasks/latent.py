@@ -1,14 +1,14 @@
 """Needles that must be understood to be found, and questions that the text does not answer.
 
-Latent: the question shares no content word with the needle. After the idea of NoLiMa (Modarressi et al.
-2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent.yaml`, in English and
-Chinese. A fact leads from its anchor, which stands in the needle, one or two steps to its target, which
-stands in the question: common knowledge links the two.
+Latent: the question shares no content word with the needle. After the idea of NoLiMa (Modarressi et
+al. 2025, arXiv 2502.05167); all facts, names and wording are our own, in `data/latent.yaml`, in
+English and Chinese. A fact leads from its anchor, which stands in the needle, one or two steps to
+its target, which stands in the question: common knowledge links the two.
 
-Absence, of several tasks: does a model say that the text does not tell? The needles stay as they are and
-the question asks for something else: for a near miss, one digit or word away from what is hidden, or for
-what has nothing to do with it. So prompts share what they shared, and the depth is that of the sentence
-that a careless reader takes.
+Absence, of several tasks: does a model say that the text does not tell? The needles stay as they
+are and the question asks for something else: for a near miss, one digit or word away from what is
+hidden, or for what has nothing to do with it. So prompts share what they shared, and the depth is
+that of the sentence that a careless reader takes.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ Asked = Literal["present", "near", "missing"]
 class Latent(Task):
     """A fact about somebody; who it is, is asked for in words that share nothing with it.
 
-    hops: how many steps of common knowledge lead from the needle to the question, 1 or 2; 0: either. order:
-    whether the name ('direct') or the fact ('inverted') comes first in the needle. distractors: facts of the
-    same kind about other people, at least a fifth of the haystack away. fresh: how often the fact is drawn:
-    'trial': for each depth of a repeat, so that all lengths ask the same, each of another person; 'length',
+    hops: how many steps of common knowledge lead from the needle to the question, 1 or 2; 0:
+    either. order:
+    whether the name ('direct') or the fact ('inverted') comes first in the needle. distractors:
+    facts of the same kind about other people, at least a fifth of the haystack away. fresh: how
+    often the fact is drawn:
+    'trial': for each depth of a repeat, so that all lengths ask the same, each of another person;
+    'length',
     'repeat': as for `magic`. absent, near: as for `magic`.
     """
 
@@ -57,7 +60,10 @@ class Latent(Task):
     language: Language = "english"
 
     def __post_init__(self) -> None:
-        known, most = knowledge(self.language), self.distractors + 2  # anchors in a prompt and its question
+        known, most = (
+            knowledge(self.language),
+            self.distractors + 2,
+        )  # anchors in a prompt and its question
         self._people, self._facts = known.names, with_so_many(known.asked_over(self.hops), most)
         self._orders = ORDERS if self.order == "both" else (self.order,)
         self._absence = Absence(self.absent, self.near, self.language)
@@ -69,8 +75,14 @@ class Latent(Task):
         fact, order = _quiet(self._facts, random, draw), random.choice(self._orders)
         facts = [fact, *self._others(fact, random, draw)]
         names = self._names(draw, len(facts))
-        texts = [each.needles[order].replace("{name}", name) for each, name in zip(facts, names, strict=True)]
-        needles, prefix = hidden(texts, self._depths(draw)), self._absence.prefix(self._wording["begun"])
+        texts = [
+            each.needles[order].replace("{name}", name)
+            for each, name in zip(facts, names, strict=True)
+        ]
+        needles, prefix = (
+            hidden(texts, self._depths(draw)),
+            self._absence.prefix(self._wording["begun"]),
+        )
         asked = self._absence.asked(draw)
         sought = fact if asked == "present" else self._missed(facts, draw, same=asked == "near")
         question = self._absence.question(sought.question + self._wording["alone"])
@@ -93,20 +105,24 @@ class Latent(Task):
         found = [fact]
         while len(found) <= self.distractors:
             anchors = {each.anchor for each in found}
-            found.append(_quiet([each for each in alike if each.anchor not in anchors], random, draw))
+            found.append(
+                _quiet([each for each in alike if each.anchor not in anchors], random, draw)
+            )
         return found[1:]
 
     def _names(self, draw: Draw, count: int) -> list[str]:
         """People that the haystack does not know. Raises SettingsError when there are too few."""
         gone = (
-            "The haystack holds nearly all names of task 'latent'. Use another --haystack or shorter lengths."
+            "The haystack holds nearly all names of task 'latent'. Use another --haystack or "
+            "shorter lengths."
         )
         anybody = partial(draw.random("latent names", self.fresh).choice, self._people)
         taken = set[str]()
         return [fresh(anybody, taken, draw.holds, gone) for _ in range(count)]
 
     def _depths(self, draw: Draw) -> list[float]:
-        """The cell's depth, and far from it those of the distractors: the same at most depths of a length."""
+        """The cell's depth, and far from it those of the distractors: the same at most depths of a
+        length."""
         beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
         while len(depths) <= self.distractors:
             depth = beside.random()
@@ -118,7 +134,9 @@ class Latent(Task):
         """A fact that is not hidden: of the same kind as the one that is, or of another."""
         anchors, kind = {each.anchor for each in facts}, facts[0].relation
         others = [
-            each for each in self._facts if (each.relation == kind) == same and each.anchor not in anchors
+            each
+            for each in self._facts
+            if (each.relation == kind) == same and each.anchor not in anchors
         ]
         return _quiet(others, draw.random("latent missed"), draw)
 
@@ -130,7 +148,8 @@ def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Associat
         if not any(map(draw.holds, fact.watch)):
             return fact
     raise SettingsError(
-        "The haystack has something to say about every fact of task 'latent', so it might answer too. Use "
+        "The haystack has something to say about every fact of task 'latent', so it might answer "
+        "too. Use "
         "another --haystack, shorter --lengths or fewer distractors."
     )
 
@@ -139,8 +158,8 @@ def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Associat
 class Association:
     """One fact, asked for over so many hops.
 
-    needles: by order, with {name}. watch: texts that would let a haystack answer the question too: every step
-    from the anchor on, whichever is asked for.
+    needles: by order, with {name}. watch: texts that would let a haystack answer the question too:
+    every step from the anchor on, whichever is asked for.
     """
 
     relation: str
@@ -177,12 +196,16 @@ def knowledge(language: Language) -> Knowledge:
     """That of a language, read once."""
     read = lexicon("latent", language)
     found = [
-        each for name, row in read["relations"].items() for each in _relation(name, row, read["through"])
+        each
+        for name, row in read["relations"].items()
+        for each in _relation(name, row, read["through"])
     ]
     return Knowledge(tuple(read["names"]), tuple(found))
 
 
-def _relation(name: str, row: Mapping[str, Any], through: Mapping[str, str]) -> Iterator[Association]:
+def _relation(
+    name: str, row: Mapping[str, Any], through: Mapping[str, str]
+) -> Iterator[Association]:
     """Its associations. through: by anchor, a step that no question names."""
     for anchor, *targets in row["facts"]:
         needles = {order: row[order].replace("{anchor}", anchor) for order in ORDERS}
@@ -197,8 +220,8 @@ def _relation(name: str, row: Mapping[str, Any], through: Mapping[str, str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """share: of the trials, those whose question the text does not answer; 0: all are answered, and no
-    question says that there may be nothing. near: of those, the share of near misses."""
+    """share: of the trials, those whose question the text does not answer; 0: all are answered, and
+    no question says that there may be nothing. near: of those, the share of near misses."""
 
     share: float
     near: float
@@ -208,7 +231,9 @@ class Absence:
         """Raises SettingsError for what is no share."""
         for name, given in (("absent", self.share), ("near", self.near)):
             if not 0 <= given <= 1:
-                raise SettingsError(f"Option '{name}' is a share in 0..1, got {given}. Give {name}=0.5")
+                raise SettingsError(
+                    f"Option '{name}' is a share in 0..1, got {given}. Give {name}=0.5"
+                )
 
     def asked(self, draw: Draw) -> Asked:
         """What the question of a trial asks for."""
@@ -240,16 +265,22 @@ class Absence:
     def unanswered(
         self, question: str, decoys: tuple[str, ...], like: str, owners: tuple[str, ...] = ()
     ) -> Reference:
-        """The reference where the text does not answer. decoys, owners: what it holds instead, and whose."""
+        """The reference where the text does not answer. decoys, owners: what it holds instead, and
+        whose."""
         none = self.none
-        return Reference(none, question=question, decoys=decoys, none=none, like=like, owners=owners)
+        return Reference(
+            none, question=question, decoys=decoys, none=none, like=like, owners=owners
+        )
 
 
-def one_edit(key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]) -> str:
-    """A key that differs in one digit, or one of its two words, is not taken and from now on is, nor held.
+def one_edit(
+    key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]
+) -> str:
+    """A key that differs in one digit, or one of its two words, is not taken and from now on is,
+    nor held.
 
-    A letter of a word is never changed: that would look like a slip of the pen. Raises SettingsError when
-    there is none.
+    A letter of a word is never changed: that would look like a slip of the pen. Raises
+    SettingsError when there is none.
 
     >>> one_edit("4711", Values("number", 4), Random(3), set(), lambda text: False)
     '4911'

@@ -1,11 +1,12 @@
 """One of several replies to the same request, by its number: multi-round co-reference.
 
-After MRCR (Vodrahalli et al. 2024, arXiv 2409.12640) and OpenAI's and Google's sets of that name. All wording
-is our own. The conversation is one text, not messages with roles: what a turn's marks cost is not known of a
-server's model, so that no length would be exact, and base models have none.
+After MRCR (Vodrahalli et al. 2024, arXiv 2409.12640) and OpenAI's and Google's sets of that name.
+All wording is our own. The conversation is one text, not messages with roles: what a turn's marks
+cost is not known of a server's model, so that no length would be exact, and base models have none.
 
-The conversation is without end, by a grammar of our own (`data/transcript.txt`). A request is a format, a
-style and a topic. Exchanges are paragraphs: a blank line stands behind each, and nowhere in it.
+The conversation is without end, by a grammar of our own (`data/transcript.txt`). A request is a
+format, a style and a topic. Exchanges are paragraphs: a blank line stands behind each, and nowhere
+in it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ TwoOrMore = Annotated[int, Ge(2)]
 
 @dataclass(kw_only=True, eq=False)
 class Ordinal(Task):
-    """The same request several times among similar ones, a reply to each; one reply is asked for by number.
+    """The same request several times among similar ones, a reply to each; one reply is asked for by
+    number.
 
-    requests: how often the request stands there. sentences: of each reply. code: characters of the random
-    code that the answer must begin with. fresh: how often the asked reply is drawn, as for `magic`; the other
-    replies to the request are drawn for each length at most.
+    requests: how often the request stands there. sentences: of each reply. code: characters of the
+    random code that the answer must begin with. fresh: how often the asked reply is drawn, as for
+    `magic`; the other replies to the request are drawn for each length at most.
     """
 
     name = "ordinal"
@@ -54,7 +56,8 @@ class Ordinal(Task):
         return Background(Transcript(_asked(repeat, seed), self.sentences, source), "paragraph")
 
     def item(self, draw: Draw) -> Item:
-        """The exchanges of the request; that of the cell's depth is asked for, whichever number it is."""
+        """The exchanges of the request; that of the cell's depth is asked for, whichever number it
+        is."""
         wanted, words = _asked(draw.repeat, draw.seed), wording("ordinal", self.language)
         replies = self._replies(wanted, draw)
         ordered = sorted(replies, key=lambda one: one[0])
@@ -65,7 +68,9 @@ class Ordinal(Task):
         return Item(
             hidden((exchange(wanted, one) for _, one in replies), (depth for depth, _ in replies)),
             question,
-            Reference(f"{code}\n{text}", (text,), exchange(wanted, text).strip(), question, choices=texts),
+            Reference(
+                f"{code}\n{text}", (text,), exchange(wanted, text).strip(), question, choices=texts
+            ),
             prologue=words["headed"],
             answer_prefix=code,
             unique=(code, *texts),
@@ -75,13 +80,19 @@ class Ordinal(Task):
         """Depth and reply of each request, the asked one first."""
         others, own = draw.beside("ordinal beside", self.fresh), draw.random("ordinal", self.fresh)
         taken = set[str]()
-        rest = [(others.random(), self._reply(wanted, others, taken, draw)) for _ in range(self.requests - 1)]
+        rest = [
+            (others.random(), self._reply(wanted, others, taken, draw))
+            for _ in range(self.requests - 1)
+        ]
         return [(draw.cell.depth, self._reply(wanted, own, taken, draw)), *rest]
 
     def _reply(self, wanted: Request, random: Random, taken: set[str], draw: Draw) -> str:
         """A reply that stands nowhere else."""
         return fresh(
-            lambda: _written(wanted, self.sentences, random.getrandbits(64)), taken, draw.holds, _GONE
+            lambda: _written(wanted, self.sentences, random.getrandbits(64)),
+            taken,
+            draw.holds,
+            _GONE,
         )
 
     def _drawn_code(self, random: Random, draw: Draw) -> str:
@@ -173,7 +184,8 @@ def _sentence(piece: Piece, topic: str, scene: Scene) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Transcript(Stream):
-    """Exchanges of which none asks what `apart` asks; half of them differ from it in one thing only.
+    """Exchanges of which none asks what `apart` asks; half of them differ from it in one thing
+    only.
 
     sentences: of a reply. source: what fixes them, one a repeat.
     """
@@ -196,4 +208,6 @@ class Transcript(Stream):
     def _similar(self, random: Random) -> Request:
         kind, style, topic = self.apart
         other = request(random)
-        return random.choice(((other[0], style, topic), (kind, other[1], topic), (kind, style, other[2])))
+        return random.choice(
+            ((other[0], style, topic), (kind, other[1], topic), (kind, style, other[2]))
+        )

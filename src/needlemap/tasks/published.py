@@ -1,7 +1,8 @@
-"""Prompts of a published set, from a file that the user brings: asked as they are, with nothing hidden.
+"""Prompts of a published set, from a file that the user brings: asked as they are, with nothing
+hidden.
 
-RULER, MRCR, BABILong and LongBench v2, as JSON Lines, JSON, CSV or Parquet. Where a set has parts but no
-prompt, as the last two, the words between them are ours. Nothing is ever downloaded.
+RULER, MRCR, BABILong and LongBench v2, as JSON Lines, JSON, CSV or Parquet. Where a set has parts
+but no prompt, as the last two, the words between them are ours. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from needlemap.text import whole_characters
 class Published(Task):
     """Prompts of a published set, from a file: RULER, MRCR, BABILong, LongBench v2.
 
-    path: a .jsonl, .json, .csv or .parquet file. format: whose rows they are; auto: by their fields. limit:
+    path: a .jsonl, .json, .csv or .parquet file. format: whose rows they are; auto: by their
+    fields. limit:
     the first so many rows.
     """
 
@@ -70,7 +72,8 @@ class Published(Task):
         except (KeyError, TypeError, ValueError) as error:
             why = f"no field {error}" if isinstance(error, KeyError) else str(error)
             raise SettingsError(
-                f"'{self._file}', row {number}: not of the format '{self.format}' ({why}). Formats: "
+                f"'{self._file}', row {number}: not of the format '{self.format}' ({why}). "
+                f"Formats: "
                 f"{', '.join(FORMATS)}; choose with --task-options format=NAME"
             ) from None
 
@@ -78,7 +81,8 @@ class Published(Task):
 _LETTERS = ("A", "B", "C", "D")
 _CODE = 12  # characters of MRCR v2's code
 _BABILONG = (
-    "The text below tells, among much else, who went where and who took or gave what. Later events count.\n\n"
+    "The text below tells, among much else, who went where and who took or gave what. Later events "
+    "count.\n\n"
     "{context}\n\n{question} Answer with one word or name."
 )
 _LONGBENCH = (
@@ -91,8 +95,8 @@ _LONGBENCH = (
 class Format:
     """One set's rows. fields: those by which it is told. scorer: the name of the one that fits.
 
-    read: a row, and all rows' right answers, to a prompt. Raises KeyError, TypeError, ValueError for a row
-    that is none. scorer_options: by which the scorer's rule is the set's own.
+    read: a row, and all rows' right answers, to a prompt. Raises KeyError, TypeError, ValueError
+    for a row that is none. scorer_options: by which the scorer's rule is the set's own.
     """
 
     fields: frozenset[str]
@@ -102,7 +106,8 @@ class Format:
 
 
 def ruler(row: Row, _answers: Sequence[str]) -> Whole:
-    """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning apart."""
+    """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning
+    apart."""
     text, outputs = _text(row, "input"), _texts(row["outputs"])
     if not outputs or not all(output.strip() for output in outputs):
         raise ValueError("outputs are empty")
@@ -119,16 +124,22 @@ def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
     turns = tuple((_text(message, "role"), _text(message, "content")) for message in messages)
     code, answer = _text(row, "random_string_to_prepend"), _text(row, "answer")
     if not answer.startswith(code) or not turns or turns[-1][0] != "user":
-        raise ValueError("the answer does not begin with random_string_to_prepend, or no user speaks last")
+        raise ValueError(
+            "the answer does not begin with random_string_to_prepend, or no user speaks last"
+        )
     asked = row.get("desired_msg_index")
     if isinstance(asked, int) and not 0 <= asked < len(turns):
-        raise ValueError(f"desired_msg_index is {asked}, but there are {len(turns)} messages, from 0")
+        raise ValueError(
+            f"desired_msg_index is {asked}, but there are {len(turns)} messages, from 0"
+        )
     wanted, question = answer.removeprefix(code), turns[-1][1]
     sizes = [len(said) for _, said in turns]
     place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
     depth = None if place is None else sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
     choices = _replies(turns, place)
-    return Whole(turns, Item((), question, _verbatim(code, wanted, question, choices)), _share(depth))
+    return Whole(
+        turns, Item((), question, _verbatim(code, wanted, question, choices)), _share(depth)
+    )
 
 
 def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
@@ -137,7 +148,9 @@ def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
     code, wanted = answer[:_CODE], answer[_CODE:].strip()
     question = text.rstrip().rpartition("\n")[2].strip()
     if not wanted or code not in text:
-        raise ValueError("the prompt does not ask for the 12 characters that the answer begins with")
+        raise ValueError(
+            "the prompt does not ask for the 12 characters that the answer begins with"
+        )
     item = Item((), question, _verbatim(code, wanted, question))
     return Whole((("user", text),), item, _depth_of(text, wanted))
 
@@ -162,10 +175,14 @@ def longbench(row: Row, _answers: Sequence[str]) -> Whole:
     right = _text(row, "answer").strip()
     if right not in _LETTERS:
         raise ValueError(f"answer is '{right}', not one of {', '.join(_LETTERS)}")
-    choices = "\n".join(f"({letter}) {_text(row, f'choice_{letter}').strip()}" for letter in _LETTERS)
+    choices = "\n".join(
+        f"({letter}) {_text(row, f'choice_{letter}').strip()}" for letter in _LETTERS
+    )
     question = _text(row, "question").strip()
     asked = f"{question}\n\n{choices}"
-    text = _LONGBENCH.format(context=_text(row, "context").strip(), question=question, choices=choices)
+    text = _LONGBENCH.format(
+        context=_text(row, "context").strip(), question=question, choices=choices
+    )
     wrong = tuple(letter for letter in _LETTERS if letter != right)
     reference = Reference(right, question=asked, decoys=wrong, choices=_LETTERS)
     return Whole((("user", text),), Item((), asked, reference), None)
@@ -174,7 +191,10 @@ def longbench(row: Row, _answers: Sequence[str]) -> Whole:
 FORMATS: Mapping[str, Format] = {
     "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler, {"rule": "ruler"}),
     "mrcr": Format(
-        frozenset({"prompt", "answer", "random_string_to_prepend"}), "verbatim", mrcr, {"bare": True}
+        frozenset({"prompt", "answer", "random_string_to_prepend"}),
+        "verbatim",
+        mrcr,
+        {"bare": True},
     ),
     "mrcr2": Format(frozenset({"queries", "answer"}), "verbatim", mrcr2, {"bare": True}),
     "babilong": Format(frozenset({"input", "question", "target"}), "label", babilong),
@@ -192,7 +212,9 @@ def told_format(row: Row) -> str:
         if format.fields <= set(row):
             return name
     known = "; ".join(f"{name}: {', '.join(sorted(each.fields))}" for name, each in FORMATS.items())
-    raise SettingsError(f"Fields {', '.join(sorted(map(str, row)))} are of no known set. Known: {known}.")
+    raise SettingsError(
+        f"Fields {', '.join(sorted(map(str, row)))} are of no known set. Known: {known}."
+    )
 
 
 def _text(row: Row, name: str) -> str:
@@ -214,7 +236,8 @@ def _texts(value: object) -> list[str]:
 
 
 def _depth_of(text: str, wanted: str) -> float | None:
-    """Where a text holds another, as a share of its characters; None where it does not, or more than once."""
+    """Where a text holds another, as a share of its characters; None where it does not, or more
+    than once."""
     at = text.find(wanted)
     if at < 0 or text.find(wanted, at + 1) >= 0:
         return None
@@ -241,7 +264,8 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows, in the file's order. Raises SettingsError for a file that is missing, or is none of these."""
+    """All rows, in the file's order. Raises SettingsError for a file that is missing, or is none of
+    these."""
     readers: dict[str, Callable[[Path], Iterable[Any]]] = {
         ".jsonl": _json_lines,
         ".json": _json,
@@ -298,7 +322,9 @@ def _parquet(path: Path) -> list[Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise SettingsError("A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'") from None
+        raise SettingsError(
+            "A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'"
+        ) from None
     try:
         rows: list[Any] = pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:

@@ -1,4 +1,5 @@
-"""One needle and its question; or several needles that belong together, and one question that needs them."""
+"""One needle and its question; or several needles that belong together, and one question that needs
+them."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ Choices = Mapping[str, Sequence[str] | str]
 class Worded(Task):
     """Needles and a question in the user's words.
 
-    Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of values, or
-    'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a right
-    answer; the needles themselves when not given. keywords: words that a right answer holds. Without them an
-    answer that is a part of a needle is what a right one must hold; else the wording counts.
+    Texts may hold {placeholders}, drawn afresh for each repeat from the lists in `draw` (a list of
+    values, or
+    'low:high' for whole numbers); the same repeat draws the same values in every cell. answer: a
+    right answer; the needles themselves when not given. keywords: words that a right answer holds.
+    Without them an answer that is a part of a needle is what a right one must hold; else the
+    wording counts.
     """
 
     question: str
@@ -33,12 +36,16 @@ class Worded(Task):
 
     def _item(self, draw: Draw, needles: Sequence[str], depths: Sequence[float]) -> Item:
         values = drawn(self.draw or {}, draw.repeat, draw.seed)
-        texts = [fill(needle, values, "needles" if len(needles) > 1 else "needle") for needle in needles]
+        texts = [
+            fill(needle, values, "needles" if len(needles) > 1 else "needle") for needle in needles
+        ]
         whole = "\n".join(texts)
         answer = whole if self.answer is None else fill(self.answer, values, "answer")
         question = fill(self.question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self.keywords)
-        return Item(tuple(map(Needle, texts, depths)), question, Reference(answer, words, whole, question))
+        return Item(
+            tuple(map(Needle, texts, depths)), question, Reference(answer, words, whole, question)
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -59,7 +66,8 @@ class Single(Worded):
 
 
 def is_part(answer: str | None, needle: str) -> bool:
-    """Whether an answer is given that is a piece of the needle, so that every right answer must hold it.
+    """Whether an answer is given that is a piece of the needle, so that every right answer must
+    hold it.
 
     >>> is_part("heron-42", "The code is heron-42."), is_part("The code is 7.", "The code is 7.")
     (True, False)
@@ -96,10 +104,11 @@ def _value(random: Random, name: str, choices: Sequence[str] | str) -> str:
 class Multi(Worded):
     """Needles spread from the cell's depth on.
 
-    spread 'chain': needle i at depth + i * diff, not beyond 100 (diff in percent). 'chain-as-coded':
-    the same meant depths, placed by OpenCompass's formula, which counts needles twice. 'even': needle i of
-    k at depth + i * (100 - depth) / k, as needlehaystack does.
-    Scored by the share of the keywords that the answer holds, as in `single` where there are none.
+    spread 'chain': needle i at depth + i * diff, not beyond 100 (diff in percent).
+    'chain-as-coded':
+    the same meant depths, placed by OpenCompass's formula, which counts needles twice. 'even':
+    needle i of k at depth + i * (100 - depth) / k, as needlehaystack does. Scored by the share of
+    the keywords that the answer holds, as in `single` where there are none.
     """
 
     name = "multi"
@@ -110,7 +119,8 @@ class Multi(Worded):
     def __post_init__(self) -> None:
         if not self.needles or not all(map(str.strip, self.needles)) or not self.question.strip():
             raise SettingsError(
-                "The multi task needs --needles (once for each), none of them empty, and a --question."
+                "The multi task needs --needles (once for each), none of them empty, and a "
+                "--question."
             )
         by_part = "substring" if is_part(self.answer, "\n".join(self.needles)) else WORDING
         self.scorer = "recall" if self.keywords else by_part
@@ -125,7 +135,10 @@ class Multi(Worded):
 def spread_depths(depth: float, count: int, spread: str, diff: float) -> list[float]:
     """Meant depths, as shares, of `count` needles that start at `depth`.
 
-    >>> [round(d, 2) for d in spread_depths(0.4, 4, "even", 0)], spread_depths(0.9, 3, "chain", 0.25)
+    >>> (
+    ...     [round(d, 2) for d in spread_depths(0.4, 4, "even", 0)],
+    ...     spread_depths(0.9, 3, "chain", 0.25),
+    ... )
     ([0.4, 0.55, 0.7, 0.85], [0.9, 1.0, 1.0])
     """
     step = (1 - depth) / count if spread == "even" else diff

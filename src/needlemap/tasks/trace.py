@@ -1,15 +1,16 @@
-"""Chains to be followed, and counts to be listed: several needles that only together say the answer.
+"""Chains to be followed, and counts to be listed: several needles that only together say the
+answer.
 
-Trace (RULER's variable tracking, arXiv 2404.06654): a chain is a variable with a number, and variables that
-are set to the one before. One chain is asked for, the others mislead. Its names are what the question does
-not say, and nothing says how many they are.
+Trace (RULER's variable tracking, arXiv 2404.06654): a chain is a variable with a number, and
+variables that are set to the one before. One chain is asked for, the others mislead. Its names are
+what the question does not say, and nothing says how many they are.
 
-Thread (Roberts, Han and Albanie 2024, arXiv 2411.05000): in one JSON object of pairs, as many as fit, a value
-is the next key. Pairs that belong to no thread look like those that do.
+Thread (Roberts, Han and Albanie 2024, arXiv 2411.05000): in one JSON object of pairs, as many as
+fit, a value is the next key. Pairs that belong to no thread look like those that do.
 
-Scattered counts, after Counting-Stars (Song et al. 2024, arXiv 2403.11802): evenly spaced; all are asked
-for, in order. Wording and numbers are our own, the numbers fresh in every trial, so that no list can be
-learnt.
+Scattered counts, after Counting-Stars (Song et al. 2024, arXiv 2403.11802): evenly spaced; all are
+asked for, in order. Wording and numbers are our own, the numbers fresh in every trial, so that no
+list can be learnt.
 """
 
 from __future__ import annotations
@@ -45,16 +46,24 @@ from needlemap.tasks.key_values import PAIR, UuidDigits, closing
 from needlemap.tasks.values import Pairs, Values, fresh, noise, solved, wording
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
-_SHOWN = (3, 2)  # variables of an example's chains, the asked one first: as few as tell a chain from another
+_SHOWN = (
+    3,
+    2,
+)  # variables of an example's chains, the asked one first: as few as tell a chain from another
 
 
 def chained(
-    random: Random, asked: list[str], others: Iterable[list[str]], order: Order, depth: float, span: float
+    random: Random,
+    asked: list[str],
+    others: Iterable[list[str]],
+    order: Order,
+    depth: float,
+    span: float,
 ) -> tuple[list[str], list[Needle]]:
     """The lines of the asked chain as they stand in the text, and those of all chains as needles.
 
-    order: in which a chain's lines stand. The asked ones go on behind the first over so much of the haystack,
-    span, in percent; those of the others stand anywhere.
+    order: in which a chain's lines stand. The asked ones go on behind the first over so much of the
+    haystack, span, in percent; those of the others stand anywhere.
     """
     texts = ordered(random, asked, order)
     needles = following(random, texts, depth, span / 100)
@@ -74,7 +83,8 @@ class Chain:
         """What the text says of it, one line a variable."""
         sources = (self.value, *self.names[:-1])
         return [
-            line.format(name=name, source=source) for name, source in zip(self.names, sources, strict=True)
+            line.format(name=name, source=source)
+            for name, source in zip(self.names, sources, strict=True)
         ]
 
 
@@ -82,10 +92,11 @@ class Chain:
 class Trace(Task):
     """Variables set to a number or to one another; all that have a certain number are asked for.
 
-    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand. span: over
-    how much of the haystack, in percent, the asked chain goes on behind its first line. digits: of numbers.
-    shots: solved examples on small texts of their own, with names and values that nothing else has; the same
-    in all trials, as noise is, so that repeats go on sharing it. haystack, fresh: as for `magic`.
+    chains, of hops + 1 variables each; one is asked for. order: in which a chain's lines stand.
+    span: over how much of the haystack, in percent, the asked chain goes on behind its first line.
+    digits: of numbers. shots: solved examples on small texts of their own, with names and values
+    that nothing else has; the same in all trials, as noise is, so that repeats go on sharing it.
+    haystack, fresh: as for `magic`.
     """
 
     name = "trace"
@@ -114,7 +125,8 @@ class Trace(Task):
         return noise(self.language) if self.haystack == "repeat" else None
 
     def item(self, draw: Draw) -> Item:
-        """The asked chain's lines, the first of them at the cell's depth, then those of the others."""
+        """The asked chain's lines, the first of them at the cell's depth, then those of the
+        others."""
         beside, line = draw.beside("trace beside", self.fresh), self._wording["line"]
         taken: set[str] = set()
         examples = [self._example(draw, taken, number) for number in range(self.shots)]
@@ -137,7 +149,9 @@ class Trace(Task):
             tuple(needles),
             question,
             Reference(answer, asked.names, "\n".join(texts), question, decoys),
-            prologue="".join([*(text for text, _ in examples), self._wording["asked"]]) if examples else "",
+            prologue="".join([*(text for text, _ in examples), self._wording["asked"]])
+            if examples
+            else "",
             answer_prefix=self._wording["begun"].format(value=asked.value),
         )
 
@@ -160,7 +174,9 @@ class Trace(Task):
             words["question"].format(value=chains[0].value),
             words["comma"].join(chains[0].names),
         )
-        return solved(text, question, answer, headed=words["headed"], begun=words["answered"]), chains
+        return solved(
+            text, question, answer, headed=words["headed"], begun=words["answered"]
+        ), chains
 
 
 def any_name(random: Random) -> str:
@@ -175,11 +191,13 @@ def any_name(random: Random) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class Thread(Task):
-    """One JSON object of pairs, as many as fit; the value of the asked key is the next key, and so on.
+    """One JSON object of pairs, as many as fit; the value of the asked key is the next key, and so
+    on.
 
-    threads, of hops pairs each; one is asked for. ask: for the 'last' value (scorer `first`) or for 'all' on
-    the way (`f1`). order: in which a thread's pairs stand. span: over how much of the object, in percent, the
-    asked thread goes on behind its first pair. uuid_digits: size of keys and values. fresh: as for `magic`.
+    threads, of hops pairs each; one is asked for. ask: for the 'last' value (scorer `first`) or for
+    'all' on the way (`f1`). order: in which a thread's pairs stand. span: over how much of the
+    object, in percent, the asked thread goes on behind its first pair. uuid_digits: size of keys
+    and values. fresh: as for `magic`.
     """
 
     name = "thread"
@@ -207,10 +225,13 @@ class Thread(Task):
         return Background(Pairs(f"{PAIR},", self._values, self._values, f"{seed}:{repeat}", "json"))
 
     def item(self, draw: Draw) -> Item:
-        """The asked thread's pairs, the first of them at the cell's depth, then those of the others."""
+        """The asked thread's pairs, the first of them at the cell's depth, then those of the
+        others."""
         beside = draw.beside("thread beside", self.fresh)
         taken: set[str] = set()
-        last = self._thread(draw.random("thread last", "repeat"), taken, draw, 1)  # alone has no comma
+        last = self._thread(
+            draw.random("thread last", "repeat"), taken, draw, 1
+        )  # alone has no comma
         others = [self._thread(beside, taken, draw, self.hops) for _ in range(self.threads - 1)]
         asked = self._thread(draw.random("thread", self.fresh), taken, draw, self.hops)
         texts, needles = chained(
@@ -222,7 +243,9 @@ class Thread(Task):
         wanted = tuple(asked[-1:] if self.ask == "last" else asked[1:])
         wrong = [*asked[1:-1], *(value for other in others for value in other[1:])]
         decoys = tuple(wrong) if self.ask == "last" else ()
-        like = "" if self.ask == "last" else self._values.like  # of a list, all that is not wanted is wrong
+        like = (
+            "" if self.ask == "last" else self._values.like
+        )  # of a list, all that is not wanted is wrong
         return Item(
             tuple(needles),
             question,
@@ -248,7 +271,8 @@ def lines(thread: list[str]) -> list[str]:
 
 @dataclass(kw_only=True, eq=False)
 class ScatteredCounts(Task):
-    """Sentences with a number each, the first at the cell's depth, the rest evenly spaced behind it.
+    """Sentences with a number each, the first at the cell's depth, the rest evenly spaced behind
+    it.
 
     numbers: how many. digits: of each. corrected: every sentence gives a wrong number first.
     """
@@ -264,18 +288,30 @@ class ScatteredCounts(Task):
 
     def item(self, draw: Draw) -> Item:
         """The sentences; wrong numbers are decoys."""
-        random, taken, values = draw.random("count-scattered"), set[str](), Values("number", self.digits)
+        random, taken, values = (
+            draw.random("count-scattered"),
+            set[str](),
+            Values("number", self.digits),
+        )
         numbers, wrong = (
-            tuple(values.fresh(random, taken, draw.holds) for _ in range(self.numbers)) for _ in range(2)
+            tuple(values.fresh(random, taken, draw.holds) for _ in range(self.numbers))
+            for _ in range(2)
         )
         words = wording("count-scattered", self.language)
         sentence = words["corrected" if self.corrected else "needle"]
-        texts = [sentence.format(number=one, wrong=other) for one, other in zip(numbers, wrong, strict=True)]
-        question = words["question"].format(corrections=words["corrections"] if self.corrected else "")
+        texts = [
+            sentence.format(number=one, wrong=other)
+            for one, other in zip(numbers, wrong, strict=True)
+        ]
+        question = words["question"].format(
+            corrections=words["corrections"] if self.corrected else ""
+        )
         step, decoys = (1 - draw.cell.depth) / self.numbers, wrong if self.corrected else ()
         return Item(
             tuple(Needle(text, draw.cell.depth + place * step) for place, text in enumerate(texts)),
             question,
-            Reference(", ".join(numbers), numbers, "\n".join(texts), question, decoys, like=values.like),
+            Reference(
+                ", ".join(numbers), numbers, "\n".join(texts), question, decoys, like=values.like
+            ),
             answer_prefix=words["begun"],
         )

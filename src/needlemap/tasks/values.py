@@ -1,8 +1,9 @@
 """What the tasks are made of: values that nobody can guess, backgrounds, wording.
 
-Words, numbers, UUIDs and full names are drawn afresh and used once. A background that a task brings along
-is the same few sentences over and over, or lines with such keys and values. All that tasks say is in
-`data/*.yaml`, by language, and ours; who wants another wording takes the tasks `single` and `multi`.
+Words, numbers, UUIDs and full names are drawn afresh and used once. A background that a task brings
+along is the same few sentences over and over, or lines with such keys and values. All that tasks
+say is in `data/*.yaml`, by language, and ours; who wants another wording takes the tasks `single`
+and `multi`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def fresh(
     gone: str,
     named: Callable[[Drawn], str] = str,
 ) -> Drawn:
-    """What is drawn, and is neither taken, and is from now on, nor held. named: by what it is known.
+    """What is drawn, and is neither taken, and is from now on, nor held. named: by what it is
+    known.
 
     Raises SettingsError, `gone`, when there is none left.
 
@@ -116,14 +118,17 @@ class Values:
         Raises SettingsError when there is none left.
         """
         gone = (
-            f"Values of kind '{self.kind}' are used up: {TRIES} draws gave none that is not in the haystack "
-            f"already. Use shorter lengths, --task-options digits={self.digits + 2} or uuid_digits=32."
+            f"Values of kind '{self.kind}' are used up: {TRIES} draws gave none that is not in the "
+            f"haystack "
+            f"already. Use shorter lengths, --task-options digits={self.digits + 2} or "
+            f"uuid_digits=32."
         )
         return fresh(partial(self.draw, random), taken, holds, gone)
 
 
 def _hexadecimal(random: Random, digits: int) -> str:
-    """Hexadecimal digits, of which some are letters and some are not: else it were a number or a word."""
+    """Hexadecimal digits, of which some are letters and some are not: else it were a number or a
+    word."""
     while True:
         found = f"{random.getrandbits(4 * digits):0{digits}x}"
         if not found.isdecimal() and not found.isalpha():
@@ -139,7 +144,9 @@ def grouped(digits: str) -> str:
     full, rest = divmod(len(digits), _GROUP)
     sizes = _UUID if len(digits) == sum(_UUID) else (_GROUP,) * full + (rest,)
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
-    return "-".join(digits[start : start + size] for start, size in zip(starts, sizes, strict=True) if size)
+    return "-".join(
+        digits[start : start + size] for start, size in zip(starts, sizes, strict=True) if size
+    )
 
 
 @cache
@@ -164,14 +171,20 @@ def person(random: Random, language: Language) -> Person:
     (Person(name='Quentin Rookstone', woman=False), Person(name='潘建森', woman=False))
     """
     names, woman = _names(language), random.random() < 0.5
-    given, family = random.choice(names["women" if woman else "men"]), random.choice(names["family"])
+    given, family = (
+        random.choice(names["women" if woman else "men"]),
+        random.choice(names["family"]),
+    )
     if language == "english":
         return Person(f"{given} {family}{random.choice(names['endings'])}", woman)
     return Person(f"{family}{given}{random.choice(names['women' if woman else 'men'])}", woman)
 
 
-def fresh_person(random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]) -> Person:
-    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody is left."""
+def fresh_person(
+    random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]
+) -> Person:
+    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody
+    is left."""
     gone = "Names of people are used up. Use shorter lengths, or fewer people."
     return fresh(partial(person, random, language), taken, holds, gone, lambda found: found.name)
 
@@ -202,7 +215,8 @@ def noise(language: Language) -> Background:
 class Pairs(Stream):
     """Lines, each with a key and a value that no other line has.
 
-    line: its text with {key} and {value}, without the line break. source: what fixes them, one a repeat.
+    line: its text with {key} and {value}, without the line break. source: what fixes them, one a
+    repeat.
     """
 
     line: str
@@ -221,7 +235,8 @@ class Pairs(Stream):
 
 
 def solved(text: str, question: str, answer: str, *, headed: str = "", begun: str = "") -> str:
-    """An example that stands before what is asked about: a text of its own, a question, and its answer.
+    """An example that stands before what is asked about: a text of its own, a question, and its
+    answer.
 
     >>> solved("Ann swims.", "Who swims?", "Ann", headed="An example:\\n", begun="Answer: ")
     'An example:\\nAnn swims.\\nWho swims?\\nAnswer: Ann\\n\\n'

@@ -1,12 +1,15 @@
-"""Texts of strangers (models, servers, files): as a terminal may show them, and what an answer names.
+"""Texts of strangers (models, servers, files): as a terminal may show them, and what an answer
+names.
 
-For both a text is made plain first. Nothing of it moves a cursor or hides what follows; `show` is the one way
-to show any text. An answer is compared by the one rule of all scorers of words and values: after Unicode's
-NFKC and case folding, with one kind of hyphen; and a word is only found whole: '12' is not in '3124', nor
-'red-fox' in 'red-foxes'. Scripts without spaces have no such ends. Thousands may be parted (1,234), a hyphen
-may be a space, and a name's number may stand apart (x 7, x_{7}). Words with spaces are found over line breaks
-and emphasis too; beside Han and kana, white space says nothing. A fraction is another number (12 is not in
-12.5), a longer compound another word (red-fox in infra-red-fox).
+For both a text is made plain first. Nothing of it moves a cursor or hides what follows; `show` is
+the one way to show any text. An answer is compared by the one rule of all scorers of words and
+values: after Unicode's NFKC and case folding, with one kind of hyphen; and a word is only found
+whole: '12' is not in
+'3124', nor
+'red-fox' in 'red-foxes'. Scripts without spaces have no such ends. Thousands may be parted (1,234),
+a hyphen may be a space, and a name's number may stand apart (x 7, x_{7}). Words with spaces are
+found over line breaks and emphasis too; beside Han and kana, white space says nothing. A fraction
+is another number (12 is not in 12.5), a longer compound another word (red-fox in infra-red-fox).
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")  # of what a spreadsh
 
 
 def printable(text: str, *, line: bool = False) -> str:
-    """A text without control sequences: nothing in it moves the cursor, sets a title or hides what follows.
+    """A text without control sequences: nothing in it moves the cursor, sets a title or hides what
+    follows.
 
     line: as one line.
 
@@ -50,7 +54,8 @@ def printable(text: str, *, line: bool = False) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for, are U+FFFD."""
+    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for, are
+    U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -81,7 +86,8 @@ def dollars(usd: float | None) -> str:
 
 
 def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print texts, by default to standard output, without control sequences, whoever they are from."""
+    """Print texts, by default to standard output, without control sequences, whoever they are
+    from."""
     print(*(printable(str(text)) for text in texts), file=file, end=end, flush=flush)
 
 
@@ -91,7 +97,8 @@ def tell(*texts: object) -> None:
 
 
 def show_data(text: str) -> None:
-    """Write data (JSON, lines) to standard output: as it is for a program, printable for a terminal."""
+    """Write data (JSON, lines) to standard output: as it is for a program, printable for a
+    terminal."""
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
@@ -150,7 +157,8 @@ def held(said: str, wanted: str) -> bool:
 
 
 def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
-    """Where a plain text names another, -1 where it does not. whole: whether a part of a text stands apart.
+    """Where a plain text names another, -1 where it does not. whole: whether a part of a text
+    stands apart.
 
     >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
     (2, -1)
@@ -247,7 +255,9 @@ def _fraction(said: str, start: int, end: int) -> bool:
 def _one_word(left: str, right: str) -> bool:
     """Whether two neighbours belong to one word."""
     both = left + right
-    return len(both) == 2 and both.isalnum() and all(ord(character) < _UNSPACED for character in both)
+    return (
+        len(both) == 2 and both.isalnum() and all(ord(character) < _UNSPACED for character in both)
+    )
 
 
 def _whole_number(said: str, start: int, end: int) -> bool:
@@ -257,10 +267,11 @@ def _whole_number(said: str, start: int, end: int) -> bool:
 
 
 def shape(wanted: str) -> str:
-    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its are.
+    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its
+    are.
 
-    A number that is much shorter, as counts and the numbers of lists are, does not look like another. Nothing
-    looks like a word of a script without spaces but the word itself.
+    A number that is much shorter, as counts and the numbers of lists are, does not look like
+    another. Nothing looks like a word of a script without spaces but the word itself.
 
     >>> re.findall(shape("48213"), "1. the 5-digit key is 48213"), shape("red-fox")
     (['48213'], '(?<![^\\\\W_])[^\\\\W_]+-[^\\\\W_]+')
@@ -290,8 +301,9 @@ def number(digits: int) -> str:
 def hexadecimal(digits: int, *, hyphens: bool) -> str:
     """As many hexadecimal digits, give or take a quarter, however hyphens group them, if they may.
 
-    One of them at least is decimal, and where there are groups, one has five digits or more: neither words
-    such as dead-beef nor dates such as 2024-01-05 look like it, and a slip of the pen still does.
+    One of them at least is decimal, and where there are groups, one has five digits or more:
+    neither words such as dead-beef nor dates such as 2024-01-05 look like it, and a slip of the pen
+    still does.
 
     >>> re.findall(hexadecimal(12, hyphens=True), "a dead-beef of 2024-01-05 is 50aea17b-4dd")
     ['50aea17b-4dd']

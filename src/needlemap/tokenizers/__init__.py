@@ -1,7 +1,8 @@
 """Finding a tokenizer by name: a file or folder, a bundled vocabulary, a model's name, the hub.
 
-There is never a substitute: what cannot be found is an error that names every place looked at. Bundled are
-those that come with the core dependency quicktok: OpenAI's, Llama 3's and Qwen's, offline.
+There is never a substitute: what cannot be found is an error that names every place looked at.
+Bundled are those that come with the core dependency quicktok: OpenAI's, Llama 3's and Qwen's,
+offline.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from needlemap.text.tokens import Tokenizer, TokenText
 
 _LLAMA_3 = ("", ".1", ".2", ".3")
 
-# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others from their
-# model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it is not guessed.
+# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others
+# from their model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it
+# is not guessed.
 _STARTS = {
     "gpt-oss": "o200k_harmony",
     "gpt-5": "o200k_base",
@@ -39,16 +41,22 @@ _STARTS = {
     "gpt-35": "cl100k_base",
     "text-embedding-3": "cl100k_base",
     "text-embedding-ada-002": "cl100k_base",
-    **{f"{name}{minor}": "llama3" for name in ("meta-llama-3", "llama-3", "llama3") for minor in _LLAMA_3},
+    **{
+        f"{name}{minor}": "llama3"
+        for name in ("meta-llama-3", "llama-3", "llama3")
+        for minor in _LLAMA_3
+    },
     "qwen3": "qwen3",
     "qwen2.5": "qwen3",
     "qwen2": "qwen3",
 }
 _FILES = ("tokenizer.json", "tokenizer.model")
 _SUFFIXES = (".json", ".model")
-# A probe text's token ids, hashed when the vocabulary was last checked against its reference implementation:
-# a wrong build would change lengths without a word.
-_PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 e\u0301 <|endoftext|> 🙂 don't"
+# A probe text's token ids, hashed when the vocabulary was last checked against its reference
+# implementation: a wrong build would change lengths without a word.
+_PROBE = (
+    "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 e\u0301 <|endoftext|> 🙂 don't"
+)
 _PROBES = {
     "cl100k_base": "edabeac7d8002bdd",
     "o200k_base": "5ea30d8506681b12",
@@ -65,9 +73,10 @@ _SHORT = 4096  # characters or tokens: below, plain lists are quicker than what 
 def load(name: str, called: str | None = None) -> Tokenizer:
     """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
 
-    Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled vocabulary
-    (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name (org/model).
-    Raises VocabularyMissing with the places looked at and the vocabularies at hand.
+    Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled
+    vocabulary
+    (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name
+    (org/model). Raises VocabularyMissing with the places looked at and the vocabularies at hand.
     """
     path = Path(name).expanduser()
     if path.exists():
@@ -78,9 +87,15 @@ def load(name: str, called: str | None = None) -> Tokenizer:
     bundled = bundled_for(name)
     if bundled:
         return _made("quicktok", bundled)
-    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and path.suffix not in _SUFFIXES:
+    if (
+        name.count("/") == 1
+        and not name.startswith((".", "/", "~"))
+        and path.suffix not in _SUFFIXES
+    ):
         return _from_hub(name)
-    raise VocabularyMissing(f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}")
+    raise VocabularyMissing(
+        f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}"
+    )
 
 
 def bundled_for(name: str) -> str | None:
@@ -113,7 +128,9 @@ def _from_path(path: Path, name: str) -> Tokenizer:
     if path.is_dir():
         found = [path / file for file in _FILES if (path / file).is_file()]
         if not found:
-            raise VocabularyMissing(f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}.")
+            raise VocabularyMissing(
+                f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}."
+            )
         path = found[0]
     return _made("sentencepiece" if path.suffix == ".model" else "huggingface", str(path), name)
 
@@ -142,7 +159,10 @@ def _from_hub(name: str) -> Tokenizer:
 
 
 def _looked_at(path: Path) -> str:
-    return f"Looked for a file or folder at {path.absolute()}, a bundled vocabulary and a known model's name."
+    return (
+        f"Looked for a file or folder at {path.absolute()}, a bundled vocabulary and a known "
+        f"model's name."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +179,14 @@ class Keyed:
 
 
 class Bundled(Tokenizer):
-    """A byte-level BPE of quicktok's. Token bytes tile the text, so offsets are a running sum of lengths."""
+    """A byte-level BPE of quicktok's. Token bytes tile the text, so offsets are a running sum of
+    lengths."""
 
     def __init__(self, name: str) -> None:
         if name not in _PROBES:
-            raise VocabularyMissing(f"'{name}' is no vocabulary of quicktok's. {did_you_mean(name, BUNDLED)}")
+            raise VocabularyMissing(
+                f"'{name}' is no vocabulary of quicktok's. {did_you_mean(name, BUNDLED)}"
+            )
         import quicktok  # late: a list of names needs no vocabulary
 
         self.name = name
@@ -179,7 +202,8 @@ class Bundled(Tokenizer):
         self.fingerprint = f"quicktok:{name}:{found}"
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer does so."""
+        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer does
+        so."""
         text = data.decode()
         if self._nfc and not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)
@@ -188,7 +212,9 @@ class Bundled(Tokenizer):
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(self._lengths(ids), out=offsets[1:])
         if offsets[-1] != len(data):
-            raise VocabularyMissing(f"'{self.name}' lost bytes of a text: {offsets[-1]} of {len(data)}.")
+            raise VocabularyMissing(
+                f"'{self.name}' lost bytes of a text: {offsets[-1]} of {len(data)}."
+            )
         return TokenText(data, ids, offsets)
 
     def count(self, data: bytes) -> int:
@@ -204,7 +230,9 @@ class Bundled(Tokenizer):
     def _lengths(self, ids: NDArray[np.int32]) -> NDArray[np.int64]:
         """Bytes of each token: (n,) int64. Only tokens that occur are looked up."""
         if len(ids) < _SHORT:
-            lengths = [len(self._encoding.decode_single_token_bytes(token)) for token in ids.tolist()]
+            lengths = [
+                len(self._encoding.decode_single_token_bytes(token)) for token in ids.tolist()
+            ]
             return np.array(lengths, np.int64)
         sizes = np.zeros(1 + int(ids.max(initial=0)), np.int64)
         sizes[ids] = 1  # marks them: np.unique takes 40 times as long

@@ -19,8 +19,11 @@ from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
 
 MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
 SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
-_SHORT = 1_000  # characters, which need no watch: the haystack was tokenised before, by the same patterns
-_CHUNK_BYTES = 65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
+# characters, which need no watch: the haystack was tokenised before, by the same patterns
+_SHORT = 1_000
+_CHUNK_BYTES = (
+    65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
+)
 
 
 class HuggingFace(Tokenizer):
@@ -38,14 +41,17 @@ class HuggingFace(Tokenizer):
         self._tokenizer.encode_special_tokens = not special
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._byte_level = "ByteLevel" in repr(self._tokenizer.pre_tokenizer) or "ByteLevel" in repr(
-            self._tokenizer.decoder
-        )
+        self._byte_level = "ByteLevel" in repr(
+            self._tokenizer.pre_tokenizer
+        ) or "ByteLevel" in repr(self._tokenizer.decoder)
         self._sizes = self._byte_sizes() if self._byte_level else None
-        self.additive = self._sizes is not None and int(self._sizes[self._encode("x").ids].sum()) == 1
+        self.additive = (
+            self._sizes is not None and int(self._sizes[self._encode("x").ids].sum()) == 1
+        )
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts add up."""
+        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts
+        add up."""
         text = data.decode()
         if self._tokenizer.normalizer is not None and self._byte_level:
             text = self._tokenizer.normalizer.normalize_str(text)
@@ -72,7 +78,8 @@ class HuggingFace(Tokenizer):
         return TokenText(data, ids, offsets)
 
     def _byte_sizes(self) -> NDArray[np.int64]:
-        """Bytes of each token of a byte-level vocabulary, whose alphabet has one character a byte."""
+        """Bytes of each token of a byte-level vocabulary, whose alphabet has one character a
+        byte."""
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         sizes = np.zeros(max(vocabulary.values()) + 1, np.int64)
         for token, number in vocabulary.items():
@@ -83,13 +90,16 @@ class HuggingFace(Tokenizer):
 
 
 def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
-    """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of absurd size."""
+    """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of
+    absurd size."""
     try:
         made = Vocabulary.from_str((Path(path).read_bytes() if raw is None else raw).decode())
     except BaseException as error:  # the library may panic, which is no Exception
         raise _unusable(str(path), "be read", error) from None
     if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
-        raise VocabularyMissing(f"'{path}' cannot be used: it numbers a token beyond {MOST_TOKENS:,}.")
+        raise VocabularyMissing(
+            f"'{path}' cannot be used: it numbers a token beyond {MOST_TOKENS:,}."
+        )
     return made
 
 
@@ -124,13 +134,15 @@ def _unusable(name: str, what: str, error: BaseException) -> BaseException:
         return error
     said = printable(str(error), line=True)[:200]
     return VocabularyMissing(
-        f"The tokenizer '{name}' cannot {what}: {said} Give another tokenizer.json, or make it anew with "
+        f"The tokenizer '{name}' cannot {what}: {said} Give another tokenizer.json, or make it "
+        f"anew with "
         f"transformers' save_pretrained."
     )
 
 
 def _pieces(text: str) -> list[str]:
-    """A text in pieces of about 64,000 characters, cut where counts add up (see `tokens.safe_cuts`)."""
+    """A text in pieces of about 64,000 characters, cut where counts add up (see
+    `tokens.safe_cuts`)."""
     pieces, start = [], 0
     while len(text) - start > _CHUNK_BYTES:
         cut = start + _CHUNK_BYTES
@@ -149,8 +161,8 @@ def _safe(text: str, cut: int) -> bool:
 
 
 def _ends(spans: list[tuple[int, int]], text: str) -> NDArray[np.int64]:
-    """The byte where each token ends, (n,), from character spans. Of the tokens that share one character all
-    but the last end where it begins."""
+    """The byte where each token ends, (n,), from character spans. Of the tokens that share one
+    character all but the last end where it begins."""
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     at = np.concatenate([[0], np.cumsum(widths)])
@@ -160,7 +172,8 @@ def _ends(spans: list[tuple[int, int]], text: str) -> NDArray[np.int64]:
 
 
 class SentencePiece(Tokenizer):
-    """A SentencePiece model. Most put a dummy space before a text, so pieces need `count_inside`."""
+    """A SentencePiece model. Most put a dummy space before a text, so pieces need
+    `count_inside`."""
 
     additive = False
 
@@ -178,7 +191,8 @@ class SentencePiece(Tokenizer):
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is empty."""
+        """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is
+        empty."""
         found = self._processor.encode(data, return_type="offset_mapping")
         ends = np.array([stop for _, stop in found["offsets"]], np.int64)
         data = data if len(ends) else b""

@@ -1,7 +1,9 @@
-"""The tokens of a running server, by its own tokenizer end point: llama.cpp's or vLLM's `/tokenize`.
+"""The tokens of a running server, by its own tokenizer end point: llama.cpp's or vLLM's
+`/tokenize`.
 
-No vocabulary is needed here. Text that spells a special token counts as the server counts it: as that token.
-A haystack is one request; counting where spans meet costs a round trip each, about ten for a prompt.
+No vocabulary is needed here. Text that spells a special token counts as the server counts it: as
+that token. A haystack is one request; counting where spans meet costs a round trip each, about ten
+for a prompt.
 """
 
 from __future__ import annotations
@@ -23,12 +25,20 @@ from needlemap.text.tokens import Tokenizer, TokenText
 
 KEY = "OPENAI_API_KEY"
 _LONGEST_S = 600.0  # for a whole reply
-_MOST_TIMES = 400  # bytes of a reply for each byte that was sent, where that is more than any reply may have
+_MOST_TIMES = (
+    400  # bytes of a reply for each byte that was sent, where that is more than any reply may have
+)
 _LARGEST_ID = 2**31
 _PROBE = "Where is it?\n\n  In 1234.5 lines: naïve café, 在上海的实验室。 🙂 don't"
-_SEEN = (*range(33, 127), *range(161, 173), *range(174, 256))  # bytes that stand for themselves in GPT-2's
+_SEEN = (
+    *range(33, 127),
+    *range(161, 173),
+    *range(174, 256),
+)  # bytes that stand for themselves in GPT-2's
 _HIDDEN = [byte for byte in range(256) if byte not in _SEEN]  # alphabet; these are U+0100 and on
-_BYTES = {chr(byte): byte for byte in _SEEN} | {chr(256 + place): byte for place, byte in enumerate(_HIDDEN)}
+_BYTES = {chr(byte): byte for byte in _SEEN} | {
+    chr(256 + place): byte for place, byte in enumerate(_HIDDEN)
+}
 
 # How each kind of server is asked; what it does not know, it leaves unread.
 _DIALECTS = (
@@ -38,10 +48,11 @@ _DIALECTS = (
 
 
 class Server(Tokenizer):
-    """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent if set.
+    """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent
+    if set.
 
-    Raises VocabularyMissing for servers that have no such end point, or do not show their tokens' bytes, and
-    SettingsError for what is no address.
+    Raises VocabularyMissing for servers that have no such end point, or do not show their tokens'
+    bytes, and SettingsError for what is no address.
     """
 
     def __init__(self, address: str) -> None:
@@ -62,7 +73,9 @@ class Server(Tokenizer):
 
     def count(self, data: bytes) -> int:
         """Number of tokens."""
-        found = self._ask(self._field, data.decode(), {**self._options, "with_pieces": False}).get("tokens")
+        found = self._ask(self._field, data.decode(), {**self._options, "with_pieces": False}).get(
+            "tokens"
+        )
         if not isinstance(found, list):
             raise VocabularyMissing(f"{self.name} gave no tokens of a text. {_INSTEAD}")
         return len(found)
@@ -77,7 +90,8 @@ class Server(Tokenizer):
                 return field, options, _text(found, _PROBE.encode(), self.name)
             said = scrub(json.dumps(self._door.hide_in(reply)))[:120]
         raise VocabularyMissing(
-            f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: {said}). "
+            f"{self.name} has no tokenizer end point that shows its tokens (POST {self._path}: "
+            f"{said}). "
             f"{_INSTEAD}"
         )
 
@@ -94,7 +108,8 @@ class Server(Tokenizer):
         return said if isinstance(said, dict) else {}
 
     def _sent(self, body: bytes) -> str:
-        """A reply's text; a kept connection that the server closed meanwhile is opened once more."""
+        """A reply's text; a kept connection that the server closed meanwhile is opened once
+        more."""
         most = max(LARGEST_BYTES, _MOST_TIMES * len(body))
         for last in (False, True):
             try:
@@ -151,12 +166,15 @@ def _joined(tokens: list[tuple[int, bytes]]) -> bytes:
 
 
 def _text(tokens: list[tuple[int, bytes]], data: bytes, name: str) -> TokenText:
-    """Tokens as a token text. Raises VocabularyMissing when their bytes are not those of the text."""
+    """Tokens as a token text. Raises VocabularyMissing when their bytes are not those of the
+    text."""
     joined = _joined(tokens)
     sizes = [len(piece) for _, piece in tokens]
     if joined == b" " + data:  # the space that SentencePiece puts before a text
         joined, sizes[0] = data, sizes[0] - 1
     if joined not in (data, unicodedata.normalize("NFC", data.decode()).encode()):
-        raise VocabularyMissing(f"{name} does not give back a text's bytes. Give --tokenizer a path instead.")
+        raise VocabularyMissing(
+            f"{name} does not give back a text's bytes. Give --tokenizer a path instead."
+        )
     ids = np.array([number for number, _ in tokens], np.int32)
     return TokenText(joined, ids, np.cumsum([0, *sizes]).astype(np.int64))

@@ -1,8 +1,10 @@
-"""A trial, one prompt to ask, and its key: a hash of all that can change its answer or score, and no more.
+"""A trial, one prompt to ask, and its key: a hash of all that can change its answer or score, and
+no more.
 
-A key has two parts: what the model is asked, which can change the answer, and what is right and how it is
-scored, so that answers can be scored anew without being asked for. Of the text only the prompt enters, so
-that a longer grid, which needs more haystack, leaves the keys of shorter prompts as they are.
+A key has two parts: what the model is asked, which can change the answer, and what is right and how
+it is scored, so that answers can be scored anew without being asked for. Of the text only the
+prompt enters, so that a longer grid, which needs more haystack, leaves the keys of shorter prompts
+as they are.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 class Keys:
     """Makes the keys of a run's trials.
 
-    shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids that say more
-    than the prompt's bytes. drawn: whether answers are drawn at random, so that each repeat has its own.
+    shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids that
+    say more than the prompt's bytes. drawn: whether answers are drawn at random, so that each
+    repeat has its own.
     """
 
     shared: str
@@ -40,7 +43,8 @@ class Keys:
     drawn: bool = False
 
     def asked(self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False) -> str:
-        """Hash of what the model is asked, all that can change its answer. second: for the second time."""
+        """Hash of what the model is asked, all that can change its answer. second: for the second
+        time."""
         said = [prompt.sha256, prompt.answer_prefix, prompt.ids_sha256 if self.ids else ""]
         draw = [length_tokens, repeat if self.drawn else None, second]
         return _hash([self.shared, *said, *draw])[:32]
@@ -58,11 +62,14 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One prompt to ask, for one cell and repeat or several that come to it. key: its identity; asked: that
-    of its answer, however it is scored. cell, repeat: the first that it stands for; also: the others.
-    collisions: texts that the haystack already held before the needle was hidden. haystack_repeated: whether
-    documents come more than once in it. second: whether it is asked a second time. shared_tokens: what the
-    prompt has in common with the one before it in its lane; None where the run's mode shares nothing."""
+    """One prompt to ask, for one cell and repeat or several that come to it. key: its identity;
+    asked: that of its answer, however it is scored. cell, repeat: the first that it stands for;
+    also: the others. collisions: texts that the haystack already held before the needle was hidden.
+    haystack_repeated: whether documents come more than once in it. second: whether it is asked a
+    second time. shared_tokens:
+    what the prompt has in common with the one before it in its lane; None where the run's mode
+    shares
+    nothing."""
 
     key: str
     asked: str
@@ -94,7 +101,8 @@ class Trial:
 
 
 def share_prompts(trials: Iterable[Trial]) -> list[Trial]:
-    """One trial for all cells and repeats that come to the same prompt, in the place of the first."""
+    """One trial for all cells and repeats that come to the same prompt, in the place of the
+    first."""
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(trial.key, []).append(trial)
@@ -105,14 +113,19 @@ def share_prompts(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def ask_twice(trials: Sequence[Trial], count: int, keys: Keys) -> list[Trial]:
-    """So many of the trials for a second time, chosen by their hashes: more of them hold the fewer."""
-    return [trial.once_more(keys) for trial in sorted(trials, key=lambda trial: trial.asked)[:count]]
+    """So many of the trials for a second time, chosen by their hashes: more of them hold the
+    fewer."""
+    return [
+        trial.once_more(keys) for trial in sorted(trials, key=lambda trial: trial.asked)[:count]
+    ]
 
 
 def place(backend: str, base_url: str | None) -> str:
-    """Whose an address is: '' the provider's own, a host's name, or 'own server' for any of one's own.
+    """Whose an address is: '' the provider's own, a host's name, or 'own server' for any of one's
+    own.
 
-    The same model on another port or node is the same model; at another provider it may be another one.
+    The same model on another port or node is the same model; at another provider it may be another
+    one.
 
     >>> place("openai", "http://127.0.0.1:8000/v1") == place("openai", "http://node7:30000/v1")
     True
@@ -133,8 +146,10 @@ def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
 
 
 def run_hash(settings: Settings) -> str:
-    """Hash of what makes a run this one and no other, however it is scored and whatever its grid. Settings as
-    they are by default do not enter, so that a version that has more of them reads its runs as before."""
+    """Hash of what makes a run this one and no other, however it is scored and whatever its grid.
+    Settings as they are by default do not enter, so that a version that has more of them reads its
+    runs as
+    before."""
     named = settings.model_dump(
         mode="json", exclude_defaults=True, exclude={*with_role("grid", "free", "scored")}
     )

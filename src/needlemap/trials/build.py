@@ -1,8 +1,9 @@
 """From settings to trials: every prompt of a run, built but not asked. Same settings, same bytes.
 
-Prompts that exist already, those of a set or of another run, are asked as they are: nothing is hidden, moved
-or cut to make them fit. One of a set stands at the asked length that is nearest to its own, by ratio, and at
-the depth nearest to that of its answer; where the set does not tell depths, all stand at depth 0.
+Prompts that exist already, those of a set or of another run, are asked as they are: nothing is
+hidden, moved or cut to make them fit. One of a set stands at the asked length that is nearest to
+its own, by ratio, and at the depth nearest to that of its answer; where the set does not tell
+depths, all stand at depth 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, resolve
 
-_LONGER = {"hf": "allow_beyond=true", "lmdeploy": "session_len={}"}  # options that take longer prompts
+_LONGER = {
+    "hf": "allow_beyond=true",
+    "lmdeploy": "session_len={}",
+}  # options that take longer prompts
 _REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
 _MODES = ("exact", "single")
 _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words
@@ -40,7 +44,8 @@ _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers tha
 class Experiment(Resolved):
     """All of a run but its answers: what the settings come to, and the trials, lengths outermost.
 
-    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file. notes:
+    haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file.
+    notes:
     what a user should know before they are asked.
     """
 
@@ -49,8 +54,11 @@ class Experiment(Resolved):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, resolved: Resolved, trials: Iterable[Trial], notes: Sequence[str], **more: Any) -> Experiment:
-        """What was resolved with its trials, each prompt once, and a note on those too long for the model."""
+    def of(
+        cls, resolved: Resolved, trials: Iterable[Trial], notes: Sequence[str], **more: Any
+    ) -> Experiment:
+        """What was resolved with its trials, each prompt once, and a note on those too long for the
+        model."""
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
         trials = share_prompts(trials)
         trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
@@ -64,22 +72,26 @@ class Experiment(Resolved):
 
     @property
     def tokens_fed(self) -> int | None:
-        """Prompt tokens of all trials as the model is fed them, where that is another vocabulary."""
+        """Prompt tokens of all trials as the model is fed them, where that is another
+        vocabulary."""
         fed = sum(trial.prompt.asked_tokens for trial in self.trials)
         return fed if fed != self.tokens_asked else None
 
     @property
     def given_away(self) -> list[str]:
-        """Questions that hold their own answers; those of prompts that exist already are as they are."""
+        """Questions that hold their own answers; those of prompts that exist already are as they
+        are."""
         if self.ready:
             return []
         return given_away((trial.item for trial in self.trials), scored_words(self.scorer))
 
 
 def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
-    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can mend.
+    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can
+    mend.
 
-    asked: False where no model is going to be: none is imported, and `asked` and `key` of trials may differ.
+    asked: False where no model is going to be: none is imported, and `asked` and `key` of trials
+    may differ.
     """
     resolved = resolve(settings, asked=asked)
     if (lender := lender_of(settings)) is not None:
@@ -87,14 +99,17 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     if resolved.task.ready:
         return _prepare_ready(resolved, resolved.task)
     if settings.seek is not None:
-        raise SettingsError("--seek chooses its prompts by the answers: they are not known before it asks.")
+        raise SettingsError(
+            "--seek chooses its prompts by the answers: they are not known before it asks."
+        )
     first = settings.first_repeat
     each = [(number, resolved.grid) for number in range(first, first + settings.repeats)]
     return prepare_haystacks(resolved, each)
 
 
 def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
-    """The trials of some repeats, each over its haystack at the cells of a grid. Raises NeedlemapError."""
+    """The trials of some repeats, each over its haystack at the cells of a grid. Raises
+    NeedlemapError."""
     experiment = _prepare_built(resolved, each)
     _refuse_unheard(experiment)
     if resolved.settings.collisions != "warn":
@@ -116,9 +131,11 @@ def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Expe
 
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
-    """The trials of prompts that exist already: each is a repeat of its own, by its number in the file.
+    """The trials of prompts that exist already: each is a repeat of its own, by its number in the
+    file.
 
-    Raises SettingsError for settings that they would not heed, and when none is near an asked length.
+    Raises SettingsError for settings that they would not heed, and when none is near an asked
+    length.
     """
     settings, keys, wholes = resolved.settings, resolved.keys, task.prompts()
     _refuse_mode(settings)
@@ -126,7 +143,11 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
     feeder = resolved.feeder or resolved.reader
     prompts = [
         whole_prompt(
-            whole, resolved.traits, index, whole.item.answer_prefix if given == TASKS_OWN else given, feeder
+            whole,
+            resolved.traits,
+            index,
+            whole.item.answer_prefix if given == TASKS_OWN else given,
+            feeder,
         )
         for whole in wholes
     ]
@@ -144,7 +165,8 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
 
 
 def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
-    """Another run's trials, asked of the settings' model. Raises SettingsError for one that takes no chat."""
+    """Another run's trials, asked of the settings' model. Raises SettingsError for one that takes
+    no chat."""
     keys = resolved.keys
     prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
     trials = [
@@ -162,20 +184,23 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
 
 
 def _notes(resolved: Resolved) -> tuple[str, ...]:
-    """Which documents are read, and by what answers are scored where a right one may score low for its
-    wording."""
+    """Which documents are read, and by what answers are scored where a right one may score low for
+    its wording."""
     told = tuple(resolved.source.told())
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
         return told
     return (
         *told,
-        "scored by wording (edit distance to the needle or --answer): a right answer in other words scores "
-        "low. Say what a right answer must hold: --keywords WORD, or --answer with a piece of the needle",
+        "scored by wording (edit distance to the needle or --answer): a right answer in other "
+        "words scores "
+        "low. Say what a right answer must hold: --keywords WORD, or --answer with a piece of the "
+        "needle",
     )
 
 
 def _refuse_unheard(experiment: Experiment) -> None:
-    """Raises SettingsError where a key word from the settings is looked for, and is in no right answer."""
+    """Raises SettingsError where a key word from the settings is looked for, and is in no right
+    answer."""
     settings, words = experiment.settings, scored_words(experiment.scorer)
     if words or (settings.keywords and experiment.scorer.name not in _WORDLESS):
         refuse_unheard((trial.item for trial in experiment.trials), words)
@@ -186,16 +211,21 @@ def _asked(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     traits, most = resolved.traits, resolved.settings.most_tokens
     if traits.window_bytes is None:
         return traits.notes
-    size = traits.window_bytes * (max((trial.prompt.asked_tokens for trial in trials), default=0) + most)
+    size = traits.window_bytes * (
+        max((trial.prompt.asked_tokens for trial in trials), default=0) + most
+    )
     return (
         *traits.notes,
-        f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; without room "
-        f"for one and a half times that they keep the last ones, and copies of them where prompts part",
+        f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; "
+        f"without room "
+        f"for one and a half times that they keep the last ones, and copies of them where prompts "
+        f"part",
     )
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """What to say of prompts that the model has no positions for. Raises SettingsError if all are such."""
+    """What to say of prompts that the model has no positions for. Raises SettingsError if all are
+    such."""
     most, room = resolved.settings.most_tokens, resolved.traits.positions
     sizes = {trial.cell.length_tokens: trial.prompt.asked_tokens + most for trial in trials}
     long = sorted(length for length, size in sizes.items() if room is not None and size > room)
@@ -205,8 +235,10 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
     option = _LONGER.get(resolved.settings.backend, "").format(max(sizes.values()))
     said = (
-        f"'{resolved.settings.model}' has {room:,} positions, and a prompt of length {long[-1]:,} takes "
-        f"{sizes[long[-1]]:,} with its answer: {len(long)} of {len(sizes)} lengths are refused. {advice}"
+        f"'{resolved.settings.model}' has {room:,} positions, and a prompt of length {long[-1]:,} "
+        f"takes "
+        f"{sizes[long[-1]]:,} with its answer: {len(long)} of {len(sizes)} lengths are refused. "
+        f"{advice}"
         f"{f' To try all the same: --model-options {option}' if option else ''}"
     )
     if not fitting:
@@ -215,9 +247,14 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
-    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond both ends.
+    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond both
+    ends.
 
-    >>> near_length(4000, [4096, 8192]), near_length(6000, [4096, 8192]), near_length(20_000, [4096, 8192])
+    >>> (
+    ...     near_length(4000, [4096, 8192]),
+    ...     near_length(6000, [4096, 8192]),
+    ...     near_length(20_000, [4096, 8192]),
+    ... )
     (4096, 8192, None)
     """
     if not min(lengths) / _REACH <= tokens <= max(lengths) * _REACH:
@@ -230,7 +267,8 @@ def _far(sizes: Sequence[int]) -> SettingsError:
     count = 1 + round(log2(sizes[-1] / sizes[0]))
     lengths = f"{sizes[0]}:{sizes[-1]}:{count}:log" if count > 1 else str(sizes[-1])
     return SettingsError(
-        f"No prompt of the set is near an asked length: they have {sizes[0]:,} to {sizes[-1]:,} tokens, "
+        f"No prompt of the set is near an asked length: they have {sizes[0]:,} to {sizes[-1]:,} "
+        f"tokens, "
         f"answers included. Type: --lengths {lengths}"
     )
 
@@ -238,12 +276,14 @@ def _far(sizes: Sequence[int]) -> SettingsError:
 def whole_prompt(
     whole: Whole, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
 ) -> Prompt:
-    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one text."""
+    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one
+    text."""
     rows = list(whole.messages)
     if not traits.chat:
         if len(rows) > 1:
             raise SettingsError(
-                "The set's prompts are conversations, and the model takes one text. Use a chat model."
+                "The set's prompts are conversations, and the model takes one text. Use a chat "
+                "model."
             )
         rows = [(TEXT, rows[0][1] + prefix)]
     elif prefix:
@@ -266,15 +306,16 @@ def whole_prompt(
 def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
     """Another run's prompts, the same bytes, with the ids that the settings' model is fed.
 
-    ready: whether each is a text of its own. Raises SettingsError for messages and a model that takes one
-    text.
+    ready: whether each is a text of its own. Raises SettingsError for messages and a model that
+    takes one text.
     """
     feeder, feed, haystack = resolved.feeder, None, None
     for lent in prompts:
         prompt = replace(lent, fed=(), ids_sha256="")
         if prompt.chat and not resolved.traits.chat:
             raise SettingsError(
-                f"These prompts are chat messages, and '{resolved.settings.model}' takes one text. Use a "
+                f"These prompts are chat messages, and '{resolved.settings.model}' takes one text. "
+                f"Use a "
                 f"chat model, or the prompts of a run whose model takes one text."
             )
         longest = max(prompt.context_spans, key=len, default=prompt.spans[0]).text
@@ -296,7 +337,8 @@ def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
 def _refuse_mode(settings: Settings) -> None:
     if settings.mode not in _MODES:
         raise SettingsError(
-            f"Task '{settings.task}' asks prompts as they are, and mode '{settings.mode}' would change them. "
+            f"Task '{settings.task}' asks prompts as they are, and mode '{settings.mode}' would "
+            f"change them. "
             f"Give --mode exact or single."
         )
 
@@ -307,7 +349,9 @@ def _nearest(depth: float, depths: Sequence[float]) -> float:
 
 def _grid(trials: Sequence[Trial]) -> Grid:
     """The lengths and depths that occur."""
-    lengths, depths = ({getattr(trial.cell, axis) for trial in trials} for axis in ("length_tokens", "depth"))
+    lengths, depths = (
+        {getattr(trial.cell, axis) for trial in trials} for axis in ("length_tokens", "depth")
+    )
     return Grid(tuple(sorted(lengths)), tuple(sorted(depths)))
 
 
@@ -316,5 +360,7 @@ def _set_notes(left_out: int, depths_told: bool) -> tuple[str, ...]:
     if left_out:
         notes.append(f"{left_out:,} prompts are near no asked length and are left out")
     if not depths_told:
-        notes.append("the set does not tell where answers stand: all its prompts are shown at depth 0")
+        notes.append(
+            "the set does not tell where answers stand: all its prompts are shown at depth 0"
+        )
     return tuple(notes)

@@ -1,4 +1,5 @@
-"""Answers that leak: haystacks that hold them already, questions that give them away, words in no answer."""
+"""Answers that leak: haystacks that hold them already, questions that give them away, words in no
+answer."""
 
 from __future__ import annotations
 
@@ -18,14 +19,17 @@ _RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space
     code if code >= 128 or chr(code).isalnum() or chr(code) in "-_" else 32 for code in range(256)
 )
 _MEND = "Give one that does with --keywords, or with --answer the answer that holds it."
-_MANY = 8  # words, for which searching the text each time takes longer than looking at its runs once
+_MANY = (
+    8  # words, for which searching the text each time takes longer than looking at its runs once
+)
 
 
 class Held:
-    """What a haystack holds, in any case: asked a thousand times for the price of one pass over its text.
+    """What a haystack holds, in any case: asked a thousand times for the price of one pass over its
+    text.
 
-    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the haystack's is
-    not there; most texts that are asked for have one, and need no search.
+    Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the
+    haystack's is not there; most texts that are asked for have one, and need no search.
     """
 
     def __init__(self, text: TokenText) -> None:
@@ -73,11 +77,14 @@ def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
     if item.unique is not None:
         return item.unique
     texts = [needle.text.strip() for needle in item.needles]
-    return tuple(dict.fromkeys([*texts, *item.reference.keywords, *scored, item.reference.answer.strip()]))
+    return tuple(
+        dict.fromkeys([*texts, *item.reference.keywords, *scored, item.reference.answer.strip()])
+    )
 
 
 def collisions(held: Held, stop: int, words: Iterable[str]) -> dict[str, int]:
-    """The byte where each word that a haystack's first `stop` tokens hold first occurs, in any case."""
+    """The byte where each word that a haystack's first `stop` tokens hold first occurs, in any
+    case."""
     suspects = [word for word in dict.fromkeys(words) if word]
     if len(suspects) > _MANY:
         suspects = list(filter(held.within(stop), suspects))
@@ -95,43 +102,51 @@ def collisions(held: Held, stop: int, words: Iterable[str]) -> dict[str, int]:
 def collided(name: str, word: str, place: int) -> HaystackError:
     """The error for a word that stands in a trial's haystack, at a byte."""
     return HaystackError(
-        f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come from there. "
+        f"The haystack '{name}' already holds '{word}' (byte {place}), so an answer could come "
+        f"from there. "
         f"Change the needle or the haystack, or allow it with --collisions warn."
     )
 
 
 def given_away(items: Iterable[Item], words: Sequence[str] = ()) -> list[str]:
-    """Questions that hold all that their answers are told by. words: what the scorer looks for instead of an
-    item's key words."""
+    """Questions that hold all that their answers are told by. words: what the scorer looks for
+    instead of an item's key words."""
     rows = {
         (item.question, tuple(words) or item.reference.keywords, item.reference.answer)
         for item in items
         if item.reference.keywords or not item.reference.none  # 'none' is offered to everybody
     }
-    return sorted({question for question, keys, answer in rows if _gives_away(question, keys or (answer,))})
+    return sorted(
+        {question for question, keys, answer in rows if _gives_away(question, keys or (answer,))}
+    )
 
 
 def refuse_given_away(questions: Sequence[str]) -> None:
     """Raises SettingsError for the first of such questions."""
     if questions:
         raise SettingsError(
-            f"The question '{questions[0]}' holds the answer already, so repeating it would be right. Change "
+            f"The question '{questions[0]}' holds the answer already, so repeating it would be "
+            f"right. Change "
             f"--question or --keywords, or allow it with --collisions warn."
         )
 
 
 def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
-    """Raises SettingsError for a key word that stands in neither needle nor answer: a right answer would
-    score as a wrong one. words: what the scorer looks for instead of an item's key words."""
+    """Raises SettingsError for a key word that stands in neither needle nor answer: a right answer
+    would score as a wrong one. words: what the scorer looks for instead of an item's key words."""
     for item in items:
-        texts = [plain(text) for text in (*(needle.text for needle in item.needles), item.reference.answer)]
+        texts = [
+            plain(text)
+            for text in (*(needle.text for needle in item.needles), item.reference.answer)
+        ]
         for word in words or item.reference.keywords:
             if not any(holds_word(text, plain(word)) for text in texts):
                 parts = [part.strip() for part in word.split(",") if part.strip()]
                 flags = " ".join(f"--keywords {shlex.quote(part)}" for part in parts)
                 advice = f"Several are given as several: {flags}" if len(parts) > 1 else _MEND
                 raise SettingsError(
-                    f"Key word '{word}' stands in neither the needle nor the answer: no right answer would "
+                    f"Key word '{word}' stands in neither the needle nor the answer: no right "
+                    f"answer would "
                     f"hold it. {advice}"
                 )
 

@@ -34,8 +34,10 @@ def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """One repeat of every cell: one haystack, one draw of values. builder: makes prompts over the haystack.
-    held: what that holds. feed: makes the ids that the model sees. frames: made so far, by their texts."""
+    """One repeat of every cell: one haystack, one draw of values. builder: makes prompts over the
+    haystack. held: what that holds. feed: makes the ids that the model sees. frames: made so far,
+    by their
+    texts."""
 
     resolved: Resolved
     number: int
@@ -51,7 +53,11 @@ class Repeat:
         """A repeat, over the haystack of the one before where nothing in it would change."""
         background = resolved.task.background(number, resolved.settings.seed)
         same = before is not None and before.background == background
-        if before is not None and same and (background is not None or resolved.settings.order == "listed"):
+        if (
+            before is not None
+            and same
+            and (background is not None or resolved.settings.order == "listed")
+        ):
             return replace(before, resolved=resolved, number=number, frames={})
         builder = make_builder(resolved, number, background)
         held, feed = Held(builder.haystack.text), _feed(resolved, builder.haystack)
@@ -117,8 +123,8 @@ class Repeat:
     def _places(self) -> list[tuple[Cell, int | None]]:
         """The cells to ask, with the first needle's position where the mode chooses it.
 
-        A lattice's cells follow from haystack sizes, so they are those of the first draw in every repeat,
-        whatever its haystack holds.
+        A lattice's cells follow from haystack sizes, so they are those of the first draw in every
+        repeat, whatever its haystack holds.
         """
         resolved = self.resolved
         mode, grid = resolved.settings.mode, resolved.grid
@@ -127,7 +133,9 @@ class Repeat:
             cell = Cell(length, grid.depths[0])
             number = 0 if mode == "lattice" else self.number
             item = resolved.task.item(self._draw(cell, number, holds_nothing))
-            sizes.append(self.builder.haystack_tokens(self._frame(item, cell), item.needles, length))
+            sizes.append(
+                self.builder.haystack_tokens(self._frame(item, cell), item.needles, length)
+            )
         return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
 
     def _frame(self, item: Item, cell: Cell) -> Frame:
@@ -153,7 +161,8 @@ class Repeat:
 
 
 def scored_words(scorer: Scorer) -> list[str]:
-    """Words that the scorer was told to look for; a plug-in's option may mean something else by it."""
+    """Words that the scorer was told to look for; a plug-in's option may mean something else by
+    it."""
     words = scorer.options.get("words")
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 

@@ -1,4 +1,5 @@
-"""From settings to the things that they name: grid, traits, tokenizer, task, scorer, template, source."""
+"""From settings to the things that they name: grid, traits, tokenizer, task, scorer, template,
+source."""
 
 from __future__ import annotations
 
@@ -39,8 +40,10 @@ _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a run's settings come to. traits: what the model takes. tokenizer: counts lengths. feeder: set for
-    a model that is fed the ids of whole texts. reader: tells which ids a server's model sees, if known."""
+    """What a run's settings come to. traits: what the model takes. tokenizer: counts lengths.
+    feeder: set for a model that is fed the ids of whole texts. reader: tells which ids a server's
+    model sees, if
+    known."""
 
     settings: Settings
     grid: Grid
@@ -99,20 +102,29 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
     lender, task = lender_of(settings), make_task(settings)
-    tokenizer = load_tokenizer(lender, traits_unasked(lender)) if lender else load_tokenizer(settings, traits)
+    tokenizer = (
+        load_tokenizer(lender, traits_unasked(lender))
+        if lender
+        else load_tokenizer(settings, traits)
+    )
     feeder = make_feeder(settings, traits, tokenizer)
     check_depths(settings, task, grid)
     scorer, template = make_scorer(settings, task, traits), make_template(settings, traits)
     source = make_source(settings)
     reader = make_reader(settings, traits, tokenizer)
-    return Resolved(settings, grid, traits, tokenizer, task, scorer, template, source, feeder, reader)
+    return Resolved(
+        settings, grid, traits, tokenizer, task, scorer, template, source, feeder, reader
+    )
 
 
 def model_traits(settings: Settings) -> Traits:
-    """What the named model takes. Raises SettingsError for an unknown back end or a name without one."""
+    """What the named model takes. Raises SettingsError for an unknown back end or a name without
+    one."""
     if not settings.model_name:
         known = sorted(installed("models"))
-        typed = f"{settings.backend}/NAME" if settings.backend in known else f"openai/{settings.model}"
+        typed = (
+            f"{settings.backend}/NAME" if settings.backend in known else f"openai/{settings.model}"
+        )
         raise SettingsError(
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
             f"{', '.join(known)}."
@@ -121,14 +133,16 @@ def model_traits(settings: Settings) -> Traits:
 
 
 def traits_unasked(settings: Settings) -> Traits:
-    """As `model_traits`, without importing a user's function: its name may come from a stranger's file."""
+    """As `model_traits`, without importing a user's function: its name may come from a stranger's
+    file."""
     if settings.backend == "python":
         return Traits(tokenizer="cl100k_base")  # as PythonModel says of every function
     return model_traits(settings)
 
 
 def model_options(settings: Settings) -> dict[str, Any]:
-    """The back end's options, those that are settings of their own included. Raises SettingsError."""
+    """The back end's options, those that are settings of their own included. Raises
+    SettingsError."""
     options = dict(settings.model_options)
     if "trust_remote_code" in options:
         raise SettingsError("trust_remote_code is a setting of its own. Type: --trust-remote-code")
@@ -150,7 +164,8 @@ def check_request(settings: Settings, traits: Traits) -> None:
 
 
 def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What feeds a model the ids of whole texts; None for one that is fed text, or the ids of spans.
+    """What feeds a model the ids of whole texts; None for one that is fed text, or the ids of
+    spans.
 
     Raises SettingsError for tokens that lengths already hold.
     """
@@ -162,20 +177,27 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
     counts = own.fingerprint == tokenizer.fingerprint
     if counts and settings.framing_tokens:
         raise SettingsError(
-            f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens out."
+            f"'{settings.model}' is fed token ids, its chat template's too. Leave --framing-tokens "
+            f"out."
         )
     return Feeder(own, traits.render, counts) if traits.whole or not counts else None
 
 
 def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What a server's model sees, where --tokenizer names the model's own files here; None where it does not.
+    """What a server's model sees, where --tokenizer names the model's own files here; None where it
+    does not.
 
     Fields that change what the server makes of a text leave nothing to know.
     """
     path = Path(settings.tokenizer).expanduser()
     folder = path if path.is_dir() else path.parent
     unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
-    if settings.backend != "openai" or settings.prompts_of or unlike or not (folder / TOKENIZER).is_file():
+    if (
+        settings.backend != "openai"
+        or settings.prompts_of
+        or unlike
+        or not (folder / TOKENIZER).is_file()
+    ):
         return None
     variables = settings.request.get("chat_template_kwargs")
     options = variables if isinstance(variables, dict) else {}
@@ -191,14 +213,16 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
-    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody knows it."""
+    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody
+    knows it."""
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
         return load(settings.tokenizer)
     if traits.tokenizer is None:
         return _asked_for(settings)
-    # reports name the tokenizer of a model fed with ids by its model: its path is of this machine only
+    # reports name the tokenizer of a model fed with ids by its model: its path is of this machine
+    # only
     return load(traits.tokenizer, settings.model if traits.render is not None else None)
 
 
@@ -212,13 +236,18 @@ def _asked_for(settings: Settings) -> Tokenizer:
             why = f" {error}"
     if settings.backend == "anthropic":
         raise SettingsError(
-            "Which tokens shall lengths count? No vocabulary of a current Claude is public. Give --tokenizer "
-            "o200k_base: lengths are then that vocabulary's, and each record keeps the provider's own count."
+            "Which tokens shall lengths count? No vocabulary of a current Claude is public. Give "
+            "--tokenizer "
+            "o200k_base: lengths are then that vocabulary's, and each record keeps the provider's "
+            "own count."
         )
     raise SettingsError(
-        f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known here. "
-        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of {', '.join(BUNDLED)}. If you "
-        "have none, o200k_base: lengths are then that vocabulary's; records keep the server's own count."
+        f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known "
+        f"here. "
+        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of "
+        f"{', '.join(BUNDLED)}. If you "
+        "have none, o200k_base: lengths are then that vocabulary's; records keep the server's own "
+        "count."
         f"{why}"
     )
 
@@ -226,7 +255,9 @@ def _asked_for(settings: Settings) -> Tokenizer:
 def _server_tokenizer(settings: Settings) -> Tokenizer:
     if not settings.base_url:
         raise SettingsError("--tokenizer server needs the server's address: give --base-url.")
-    made: Tokenizer = find("tokenizers", "server")(settings.base_url)  # not kept: servers change their model
+    made: Tokenizer = find("tokenizers", "server")(
+        settings.base_url
+    )  # not kept: servers change their model
     return made
 
 
@@ -234,24 +265,28 @@ def check_depths(settings: Settings, task: Task, grid: Grid) -> None:
     """Raises SettingsError for several depths of a task to which they mean nothing."""
     if task.depthless and len(grid.depths) > 1:
         raise SettingsError(
-            f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask one, and "
+            f"Task '{settings.task}' asks about the whole text, so depths mean nothing to it. Ask "
+            f"one, and "
             f"more repeats: --depths 50 --repeats {len(grid.depths) * settings.repeats}"
         )
 
 
 def ready_prompts(settings: Settings) -> bool:
-    """Whether the named task's prompts exist already: its grid then only says where they are shown."""
+    """Whether the named task's prompts exist already: its grid then only says where they are
+    shown."""
     return find_kind("tasks", settings.task, Task).ready
 
 
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
-    """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed it."""
+    """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed
+    it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if name == task.scorer else {}
     made = find_scorer(name)(**{**own, **settings.scorer_options})
     if made.weighs and not traits.teacher:
         raise SettingsError(
-            f"Scorer '{name}' needs the model's own probabilities of an answer, which '{settings.model}' "
+            f"Scorer '{name}' needs the model's own probabilities of an answer, which "
+            f"'{settings.model}' "
             f"does not give. Use --model hf/PATH or openai/NAME, or another --scorer."
         )
     return made
@@ -277,7 +312,9 @@ def make_source(settings: Settings) -> Source:
     return made
 
 
-def make_builder(resolved: Resolved, repeat: int, background: Background | None = None) -> PromptBuilder:
+def make_builder(
+    resolved: Resolved, repeat: int, background: Background | None = None
+) -> PromptBuilder:
     """The builder of one repeat's prompts, over as much haystack as the longest one needs."""
     settings = resolved.settings
     haystack = make_haystack(resolved, repeat, background)
@@ -285,7 +322,9 @@ def make_builder(resolved: Resolved, repeat: int, background: Background | None 
     options: dict[str, Any] = {
         "counts": settings.counts,
         "reserve_tokens": settings.reserve,
-        "reserved_by": "--max-answer-tokens" if settings.reserve_tokens is None else "--reserve-tokens",
+        "reserved_by": "--max-answer-tokens"
+        if settings.reserve_tokens is None
+        else "--reserve-tokens",
         "ids": resolved.traits.render is not None and resolved.feeder is None,
         "ends": background is not None and not background.source.endless,
     }

@@ -1,4 +1,5 @@
-"""Logs of Inspect and samples of lm-evaluation-harness, of any benchmark: read, reported and compared."""
+"""Logs of Inspect and samples of lm-evaluation-harness, of any benchmark: read, reported and
+compared."""
 
 from __future__ import annotations
 
@@ -46,9 +47,15 @@ def inspect(file: Path, samples: list[Any], head: dict[str, Any] = HEAD) -> Path
 def harness(file: Path, rows: list[dict[str, Any]]) -> Path:
     """A sample file as `lm_eval --log_samples` writes one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    usual = {"doc": {"question": "?"}, "target": "4", "filter": "none", "metrics": ["acc", "acc_norm"]}
+    usual = {
+        "doc": {"question": "?"},
+        "target": "4",
+        "filter": "none",
+        "metrics": ["acc", "acc_norm"],
+    }
     lines = [
-        json.dumps({"doc_id": n, **usual, "acc": 1.0, "acc_norm": 0.0, **row}) for n, row in enumerate(rows)
+        json.dumps({"doc_id": n, **usual, "acc": 1.0, "acc_norm": 0.0, **row})
+        for n, row in enumerate(rows)
     ]
     file.write_text("\n".join(lines) + "\n")
     return file
@@ -74,7 +81,9 @@ def test_a_zip_and_json_of_inspect_read_alike(tmp_path):
 
 def test_samples_pair_by_id_in_whatever_order_and_those_of_one_log_alone_are_counted(tmp_path):
     first = inspect(tmp_path / "a.eval", [sample(f"s{n}", "C") for n in range(20)])
-    second = inspect(tmp_path / "b.eval", [sample(f"s{n}", "I" if n < 8 else "C") for n in range(24)][::-1])
+    second = inspect(
+        tmp_path / "b.eval", [sample(f"s{n}", "I" if n < 8 else "C") for n in range(24)][::-1]
+    )
     found = compare(first, second)
     assert (found.n, found.p) == (20, mcnemar(8, 0))
     assert found.to_json()["only_b"] == 4
@@ -107,13 +116,17 @@ def test_another_input_under_the_same_id_is_refused(tmp_path):
 
 def test_messages_are_the_same_whatever_their_own_ids_are(tmp_path):
     asked = [[{"role": "user", "content": "Why?", "id": id}] for id in ("one", "two")]
-    first, second = (inspect(tmp_path / f"{n}.eval", [sample(1, input=each)]) for n, each in enumerate(asked))
+    first, second = (
+        inspect(tmp_path / f"{n}.eval", [sample(1, input=each)]) for n, each in enumerate(asked)
+    )
     assert compare(first, second).n == 1
 
 
 def test_epochs_are_one_sample_asked_again_and_count_as_its_mean(tmp_path):
     twice = [sample(1, "C"), sample(1, "I", epoch=2), sample(2, "C"), sample(2, "C", epoch=2)]
-    found = compare(inspect(tmp_path / "a.eval", twice), inspect(tmp_path / "b.eval", [sample(1), sample(2)]))
+    found = compare(
+        inspect(tmp_path / "a.eval", twice), inspect(tmp_path / "b.eval", [sample(1), sample(2)])
+    )
     assert (found.n, found.to_json()["overall"]["score_a"]) == (2, 75.0)
 
 
@@ -135,7 +148,9 @@ def test_of_several_scores_the_first_counts_and_a_flag_names_another(tmp_path, n
     log = inspect(tmp_path / "a.eval", [sample(1, scores=both)])
     assert scores(log) == [1.0]
     assert scores(log, "judge/style") == [0.25]
-    other = inspect(tmp_path / "b.eval", [sample(1, scores={**both, "judge": {"value": {"style": 0.75}}})])
+    other = inspect(
+        tmp_path / "b.eval", [sample(1, scores={**both, "judge": {"value": {"style": 0.75}}})]
+    )
     assert compare(log, other, metric="judge/style").difference == 50.0
     shown = needlemap("report", str(log))
     assert "sums: scored by match; --metric takes judge/style, judge/facts too" in shown.stderr
@@ -178,7 +193,9 @@ def test_whatever_lies_beside_samples_they_are_read(tmp_path, beside):
 def test_a_score_that_is_no_share_says_how_to_import_it(tmp_path, needlemap):
     log = harness(tmp_path / "samples_bleu_T1.jsonl", [{"acc": 31.5}, {"acc": 40.0}])
     refused = needlemap("report", str(log), code=2)
-    assert "score 31.5 is outside 0..1. Say the scale: needlemap import FILE --scale" in refused.stderr
+    assert (
+        "score 31.5 is outside 0..1. Say the scale: needlemap import FILE --scale" in refused.stderr
+    )
     needlemap("import", str(log), "--scale", "0:100", "-o", str(tmp_path / "run"))
     assert "overall 35.8" in needlemap("report", str(tmp_path / "run")).stdout
 
@@ -190,7 +207,9 @@ def test_a_folder_with_several_tasks_is_compared_task_by_task(tmp_path, needlema
             harness(tmp_path / arm / f"samples_{task}_2026-01-01.jsonl", rows)
         (tmp_path / arm / "results_2026-01-01.json").write_text("{}")
     harness(tmp_path / "b" / "samples_more_2026-01-01.jsonl", [{}])
-    done = needlemap("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-worse", "2", code=1)
+    done = needlemap(
+        "compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-worse", "2", code=1
+    )
     assert "by family" in done.stdout
     assert "A 100.0, B 50.0: difference -50.0 points" in done.stdout
     assert "left out, as only one of the two has it: more" in done.stderr
@@ -202,7 +221,8 @@ def test_of_two_logs_of_one_task_in_a_folder_the_later_counts_and_the_other_is_n
     (run,) = load_results(tmp_path, Said())
     assert run.records[0].score == 1.0
     assert run.notes == (
-        "left out: 2026-01-01_sums.eval: a later log is of the same task; name this file to read it",
+        "left out: 2026-01-01_sums.eval: a later log is of the same task; name this file to read "
+        "it",
     )
 
 
@@ -234,7 +254,10 @@ def test_an_unfinished_log_says_so_and_one_is_imported_like_any_result(tmp_path,
             b'{"version": 2, "status": "success", "eval": {}, "samples": [7]}',
             "sample 1: no sample of Inspect",
         ),
-        (b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": []}]}', "without an id"),
+        (
+            b'{"version": 2, "status": "success", "eval": {}, "samples": [{"id": []}]}',
+            "without an id",
+        ),
         (b'{"doc_id": 1, "doc": {}, "acc": [1, 2]}', "no sample has a score that is a number"),
         (b'{"doc_id": true, "doc": {}, "acc": 1}', "without an id"),
         (b'{"doc_id": 1, "doc": ' + b"[" * 100_000, "not readable as JSON"),

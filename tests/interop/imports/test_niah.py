@@ -38,7 +38,14 @@ ROW = {
     "timestamp_utc": "2026-06-01T10:00:00+00:00",
     "seed": None,
 }
-FAILED = {"response": None, "score": None, "usage": None, "cost_usd": None, "status": "error", "error": "429"}
+FAILED = {
+    "response": None,
+    "score": None,
+    "usage": None,
+    "cost_usd": None,
+    "status": "error",
+    "error": "429",
+}
 
 
 def lines(*changes: dict[str, object]) -> bytes:
@@ -48,14 +55,24 @@ def lines(*changes: dict[str, object]) -> bytes:
 def test_a_row_keeps_what_happened():
     (row,) = from_jsonl(lines({}), "r.jsonl")
     assert (row.length, row.depth_percent, row.realised, row.native) == (2000, 50.0, 49.5, 1.0)
-    assert (row.model, row.answered_by, row.series, row.task) == ("gpt", "gpt-4o-mini", "first", "single")
+    assert (row.model, row.answered_by, row.series, row.task) == (
+        "gpt",
+        "gpt-4o-mini",
+        "first",
+        "single",
+    )
     assert (row.question, row.reference, row.needle, row.answer) == (
         "What is best?",
         "Soup",
         "Soup is best.",
         "Soup.",
     )
-    assert (row.prompt_tokens, row.completion_tokens, row.usd, row.latency_s) == (2020, 3, 0.0003, 0.7)
+    assert (row.prompt_tokens, row.completion_tokens, row.usd, row.latency_s) == (
+        2020,
+        3,
+        0.0003,
+        0.7,
+    )
     assert (row.tokenizer, row.scorer, row.scale) == ("cl100k_base", "exact_match", (0.0, 1.0))
 
 
@@ -65,7 +82,9 @@ def test_a_failed_row_is_missing_with_its_reason():
 
 
 def test_seeds_are_repeats_in_their_order_in_every_cell():
-    rows = from_jsonl(lines({"seed": 10}, {"seed": 9}, {"seed": 10, "context_length": 4000}), "r.jsonl")
+    rows = from_jsonl(
+        lines({"seed": 10}, {"seed": 9}, {"seed": 10, "context_length": 4000}), "r.jsonl"
+    )
     assert [row.version for row in rows] == [2, 1, 2]
 
 

@@ -40,7 +40,9 @@ def test_other_data_sets_and_metrics_are_kept_apart():
 
 
 def test_rows_without_a_place_in_a_map_are_passed_over():
-    rows = from_csv(HEAD + "mmlu,f,accuracy,gen,50,60\nCDME_Length1000Depth0,f,score,gen,1,2\n", "s.csv")
+    rows = from_csv(
+        HEAD + "mmlu,f,accuracy,gen,50,60\nCDME_Length1000Depth0,f,score,gen,1,2\n", "s.csv"
+    )
     assert len(rows) == 2
 
 
@@ -72,7 +74,10 @@ def test_a_summary_that_holds_nothing_but_dashes_is_one_run_with_nothing_in_it()
     [
         (HEAD + "mmlu,f,accuracy,gen,50,60\n", "no data set with length and depth"),
         (HEAD + "CDME_Length1000Depth0,f,score,gen,1\n", "row 2: 6 columns expected, got 5"),
-        (HEAD + "CDME_Length1000Depth0,f,score,gen,x,2\n", "row 2: field 'a' must be a number, got 'x'"),
+        (
+            HEAD + "CDME_Length1000Depth0,f,score,gen,x,2\n",
+            "row 2: field 'a' must be a number, got 'x'",
+        ),
         (HEAD + "CDME_Length1000Depth101,f,score,gen,1,2\n", "field 'depth' must lie in 0..100"),
         ("dataset,version,metric,mode\n", "a column a model is expected"),
         ("dataset,version,metric,mode,a,a\n", "a column a model is expected"),

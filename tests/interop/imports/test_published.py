@@ -1,4 +1,5 @@
-"""The published maps come in with their own numbers: cell means, overall means, n, repeats that differ."""
+"""The published maps come in with their own numbers: cell means, overall means, n, repeats that
+differ."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from needlemap.grid import percent
 from needlemap.interop.imported import Said
 
 MAPS = {"gpt4_128k": 9.4089, "claude_2_1": 6.0163, "claude_2_1_responses": 6.0163}
-NOISE = {"gpt4_128k": (105, 25), "claude_2_1": (151, 0)}  # repeated cells; those whose repeats differ
+NOISE = {
+    "gpt4_128k": (105, 25),
+    "claude_2_1": (151, 0),
+}  # repeated cells; those whose repeats differ
 
 
 class Published:
@@ -49,7 +53,9 @@ def native(share: float) -> float:
 
 @pytest.mark.parametrize("name", ["gpt4_128k", "claude_2_1"])
 def test_every_cell_has_its_published_mean_and_n(published, shared, name):
-    cells = {(cell.length_tokens, percent(cell.depth)): cell for cell in published(name).map().cells}
+    cells = {
+        (cell.length_tokens, percent(cell.depth)): cell for cell in published(name).map().cells
+    }
     grid = rows(shared / "data" / "published_maps" / f"{name}_grid.csv")
     assert len(cells) == len(grid)
     for row in grid:
@@ -63,7 +69,9 @@ def test_every_cell_has_its_published_mean_and_n(published, shared, name):
 def test_the_overall_mean_is_the_published_one(published, name, mean):
     map = published(name).map()
     assert round(native(map.mean_of_means), 4) == mean
-    assert map.overall == pytest.approx(map.mean_of_means)  # every prompt counts once, asked twice or not
+    assert map.overall == pytest.approx(
+        map.mean_of_means
+    )  # every prompt counts once, asked twice or not
 
 
 @pytest.mark.parametrize(("name", "noise"), NOISE.items())
@@ -90,7 +98,10 @@ def test_repeats_are_no_haystacks(published, typed):
     assert "(n=225, 1 haystack: " in shown  # 330 results in 225 cells
     pairs = json.loads(
         typed(
-            "compare", published("claude_2_1").path, published("claude_2_1_responses").path, "--json"
+            "compare",
+            published("claude_2_1").path,
+            published("claude_2_1_responses").path,
+            "--json",
         ).stdout
     )
     assert pairs["overall"]["haystacks"] == 1
@@ -150,7 +161,13 @@ def test_a_dash_is_missing_and_never_zero(shared, typed):
     folder = shared / "vectors" / "opencompass" / "summary_example"
     ended = typed("import", folder / "summary_20231216_161457.csv", "-o", "oc")
     last = needlemap.load(typed.folder / "oc" / "other-7b").map().cells[-1]
-    assert (last.length_tokens, last.depth, last.score, last.n, last.missing) == (3000, 1.0, None, 0, 1)
+    assert (last.length_tokens, last.depth, last.score, last.n, last.missing) == (
+        3000,
+        1.0,
+        None,
+        0,
+        1,
+    )
     assert last.failures == {"no result": 1}
     assert "8 results in 9 cells, 1 missing · overall 100.0 (100.0000 on 0..100)" in ended.stderr
 

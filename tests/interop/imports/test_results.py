@@ -1,4 +1,5 @@
-"""needlehaystack version 1: result files, the first OpenAI lists, tables, and how repeats are numbered."""
+"""needlehaystack version 1: result files, the first OpenAI lists, tables, and how repeats are
+numbered."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def encoded(value: object) -> bytes:
 def test_a_result_file_is_one_row():
     (row,) = from_json(encoded(RESULT), "c_results.json")
     assert (row.length, row.depth_percent, row.native, row.version) == (1000, 1.199, 10, 2)
-    assert (row.model, row.needle, row.answer) == ("claude-2.1", "Eat a sandwich in the park.", " Eat.\n")
+    assert (row.model, row.needle, row.answer) == (
+        "claude-2.1",
+        "Eat a sandwich in the park.",
+        " Eat.\n",
+    )
     assert (row.latency_s, row.finished_at, row.scale) == (1.5, "2023-12-20 14:05:39+0000", None)
 
 
@@ -68,8 +73,14 @@ def test_a_score_of_null_is_missing():
         ({"score": True}, "x.json: field 'score' must be a number, got True."),
         ({"score": float("nan")}, "x.json: field 'score' must be a number, got nan."),
         ({"score": [1]}, "x.json: field 'score' must be a number, got [1]."),
-        ({"context_length": 0}, "x.json: field 'context_length' must be a whole number from 1, got 0."),
-        ({"context_length": 10.5}, "x.json: field 'context_length' must be a whole number from 1, got 10.5."),
+        (
+            {"context_length": 0},
+            "x.json: field 'context_length' must be a whole number from 1, got 0.",
+        ),
+        (
+            {"context_length": 10.5},
+            "x.json: field 'context_length' must be a whole number from 1, got 10.5.",
+        ),
         ({"depth_percent": 101}, "x.json: field 'depth_percent' must lie in 0..100, got 101."),
         ({"version": 0}, "x.json: field 'version' must be a whole number from 1, got 0."),
     ],
@@ -92,7 +103,9 @@ def test_what_is_no_result_is_refused_in_one_line(data):
 def test_a_table_without_scores_says_which_it_wants():
     with pytest.raises(NeedlemapError, match=r"g\.csv holds means of cells"):
         from_csv("model,context_length,depth_percent,score_mean,n_runs\nm,1000,0,10,1\n", "g.csv")
-    with pytest.raises(NeedlemapError, match=r"t\.csv, row 2: no field 'score'\. Did you mean 'scores'\?"):
+    with pytest.raises(
+        NeedlemapError, match=r"t\.csv, row 2: no field 'score'\. Did you mean 'scores'\?"
+    ):
         from_csv("model,context_length,depth_percent,scores\nm,1000,0,10\n", "t.csv")
 
 

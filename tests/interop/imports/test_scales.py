@@ -14,7 +14,13 @@ def rows(*natives: float | None) -> list[Row]:
 
 @pytest.mark.parametrize(
     ("natives", "scale"),
-    [((10, 1, 3), (1, 10)), ((2,), (1, 10)), ((0, 1), (0, 1)), ((0.5, 1), (0, 1)), ((None,), (0, 1))],
+    [
+        ((10, 1, 3), (1, 10)),
+        ((2,), (1, 10)),
+        ((0, 1), (0, 1)),
+        ((0.5, 1), (0, 1)),
+        ((None,), (0, 1)),
+    ],
 )
 def test_a_scale_is_seen_where_only_one_fits(natives, scale):
     assert scale_of(rows(*natives), None) == scale

@@ -1,4 +1,5 @@
-"""Replicas behind the Model protocol, as processes of this machine: who answers what, and who is lost."""
+"""Replicas behind the Model protocol, as processes of this machine: who answers what, and who is
+lost."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return made
 
 
-def asked(replicas: Replicas, use: Callable[[], Awaitable[Any]], said: list[str] | None = None) -> Any:
+def asked(
+    replicas: Replicas, use: Callable[[], Awaitable[Any]], said: list[str] | None = None
+) -> Any:
     """What comes of using replicas that are open."""
 
     async def whole() -> Any:
@@ -137,7 +140,11 @@ def test_what_a_lost_replica_answered_is_asked_of_another_and_a_new_one_is_start
         question = asyncio.create_task(lane(replicas, 0, "x"))
         while not (busy := [each for each in replicas._pool.values() if each.open]):
             await asyncio.sleep(0.05)
-        (pid,) = [pid for pid in living(replicas) if busy[0].name in Path(f"/proc/{pid}/environ").read_text()]
+        (pid,) = [
+            pid
+            for pid in living(replicas)
+            if busy[0].name in Path(f"/proc/{pid}/environ").read_text()
+        ]
         os.kill(pid, signal.SIGKILL)
         (text,) = await question
         assert text.split()[0] != str(pid)
@@ -149,13 +156,15 @@ def test_what_a_lost_replica_answered_is_asked_of_another_and_a_new_one_is_start
     assert said == [f"{lost}: killed by SIGKILL; log: {Path.cwd() / 'replicas' / lost}.log"]
 
 
-def test_a_prompt_that_takes_three_replicas_with_it_is_set_aside_and_others_they_answered_are_not_blamed(
+def test_a_prompt_that_takes_three_replicas_with_it_is_set_aside_and_others_they_answered_are_not_blamed(  # noqa: E501
     make,
 ):
     replicas = make("deadly", count=1, slots=3)
 
     async def use() -> list[Any]:
-        lanes = (lane(replicas, number, *texts) for number, texts in enumerate((["die"], "abc", "def")))
+        lanes = (
+            lane(replicas, number, *texts) for number, texts in enumerate((["die"], "abc", "def"))
+        )
         return await asyncio.gather(*lanes, return_exceptions=True)
 
     deadly, *others = asked(replicas, use)
@@ -218,7 +227,9 @@ def test_closing_ends_the_processes_and_leaves_no_certificate(make, tmp_path):
     assert not list((tmp_path / "replicas").glob("connect-*"))
 
 
-def test_nobody_without_the_runs_certificate_reaches_scheduler_or_replica_and_no_page_is_served(make):
+def test_nobody_without_the_runs_certificate_reaches_scheduler_or_replica_and_no_page_is_served(
+    make,
+):
     replicas = make("who", count=1)
 
     async def use() -> None:
@@ -249,7 +260,9 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
         options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1}
         options["dashboard_address"] = "127.0.0.1:0"  # any free port
         async with LocalCluster(processes=True, asynchronous=True, **options) as there:
-            replicas = Replicas(Recipe("python", "mine:who", {}), Cluster(there.scheduler_address), 1)
+            replicas = Replicas(
+                Recipe("python", "mine:who", {}), Cluster(there.scheduler_address), 1
+            )
             await replicas.open(8, lambda _: None, lambda _: None)
             assert replicas.replicas == 2
             assert await lane(replicas, 0, "x")
@@ -268,5 +281,7 @@ def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, m
 def test_a_scheduler_that_is_not_there_is_said_in_words(monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT_S", 1)
     replicas = Replicas(Recipe("python", "mine:who", {}), Cluster("tcp://127.0.0.1:1"), 1)
-    with pytest.raises(NeedlemapError, match=r"No Dask scheduler can be reached at 'tcp://127\.0\.0\.1:1'"):
+    with pytest.raises(
+        NeedlemapError, match=r"No Dask scheduler can be reached at 'tcp://127\.0\.0\.1:1'"
+    ):
         asked(replicas, lambda: lane(replicas, 0, "x"))

@@ -39,13 +39,19 @@ def record(
         "attempts": 1,
         "finished_at": "2026-11-20T12:00:00.123+00:00",
         "needles": (needle(depth),),
-        "prompt": PromptRecord(sha256=f"{name:0<64}", tokens=length - 300, haystack_tokens=length - 350),
-        "scorer": ScorerRecord(name="substring", native=score, why={"found": ["51328"], "missing": []}),
+        "prompt": PromptRecord(
+            sha256=f"{name:0<64}", tokens=length - 300, haystack_tokens=length - 350
+        ),
+        "scorer": ScorerRecord(
+            name="substring", native=score, why={"found": ["51328"], "missing": []}
+        ),
     }
     return Record(**fields | more)
 
 
-def needle(depth: float, before: str = "All went well. ", after: str = " Then it rained.") -> NeedleRecord:
+def needle(
+    depth: float, before: str = "All went well. ", after: str = " Then it rained."
+) -> NeedleRecord:
     """A needle in its surroundings."""
     return NeedleRecord(
         meant=depth, realised=depth, byte=0, text="The code is 51328.", before=before, after=after
@@ -69,7 +75,9 @@ def run(records: Sequence[Record], path: str = "runs/a", **about: Any) -> Loaded
         "tokenizer": {"name": "cl100k_base", "fingerprint": "quicktok:cl100k_base:abc"},
         "scorer": {"name": "substring", "options": {}},
         "haystacks": [{"name": "generated", "sha256": "ab" * 32}],
-        "cells": [[length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())],
+        "cells": [
+            [length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())
+        ],
     }
     return Loaded(path, described | parts, tuple(records))
 
@@ -88,15 +96,27 @@ def make_run() -> MakeRun:
 
 @pytest.fixture
 def falling() -> Loaded:
-    """3 lengths x 3 depths x 6 repeats: right up to 4k, half right at 16k, one time-out, one not asked."""
+    """3 lengths x 3 depths x 6 repeats: right up to 4k, half right at 16k, one time-out, one not
+    asked."""
     records = [
-        record(length, depth, repeat, float(length < 16_000 or (repeat + round(2 * depth)) % 2 == 0))
+        record(
+            length, depth, repeat, float(length < 16_000 or (repeat + round(2 * depth)) % 2 == 0)
+        )
         for length in (1000, 4000, 16_000)
         for depth in (0.0, 0.5, 1.0)
         for repeat in range(6)
     ]
     lost = records[-1].model_copy(
-        update={"score": None, "failure": "timed out", "error": "No answer within 600 s.", "answer": None}
+        update={
+            "score": None,
+            "failure": "timed out",
+            "error": "No answer within 600 s.",
+            "answer": None,
+        }
     )
-    cells = [[length, depth, list(range(6))] for length in (1000, 4000, 16_000) for depth in (0.0, 0.5, 1.0)]
+    cells = [
+        [length, depth, list(range(6))]
+        for length in (1000, 4000, 16_000)
+        for depth in (0.0, 0.5, 1.0)
+    ]
     return run([*records[1:-1], lost], cells=cells)

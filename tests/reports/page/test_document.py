@@ -20,7 +20,10 @@ from needlemap.reports.page import packed, page_html, summary
 from needlemap.reports.page.trials import trial_columns
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> {{script}} \"' & <!-- \u2028 \u202e"
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> {{script}} \"' & <!-- \u2028 "
+    "\u202e"
+)
 
 
 class Elements(HTMLParser):
@@ -80,14 +83,20 @@ def test_the_same_runs_give_the_same_bytes(falling):
 def test_it_allows_its_own_style_and_script_and_nothing_else(falling):
     elements = Elements(page_of(falling))
     (policy,) = (
-        has["content"] for _, has in elements.found if has.get("http-equiv") == "Content-Security-Policy"
+        has["content"]
+        for _, has in elements.found
+        if has.get("http-equiv") == "Content-Security-Policy"
     )
     rules = dict(rule.strip().split(" ", 1) for rule in str(policy).split(";"))
     for name, tag in (("script-src", "script"), ("style-src", "style")):
         digest = b64encode(sha256(elements.text(tag).encode()).digest()).decode()
         assert rules[name] == f"'sha256-{digest}'"
     assert (
-        rules["default-src"] == rules["connect-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+        rules["default-src"]
+        == rules["connect-src"]
+        == rules["base-uri"]
+        == rules["form-action"]
+        == "'none'"
     )
 
 
@@ -105,7 +114,9 @@ def test_a_live_page_may_ask_its_server_and_only_that(falling):
         {"name": "needlemap-live", "content": "data"}
     ]
     assert "connect-src 'none'" in page_of(falling)
-    assert not [has for _, has in Elements(page_of(falling)).found if has.get("name") == "needlemap-live"]
+    assert not [
+        has for _, has in Elements(page_of(falling)).found if has.get("name") == "needlemap-live"
+    ]
 
 
 @pytest.mark.parametrize("where", ["model", "task", "title", "path", "stored"])
@@ -113,7 +124,10 @@ def test_a_hostile_name_cannot_break_out(make_run, make_record, where):
     answer = make_record(answer=HOSTILE, question=HOSTILE, error=HOSTILE, finish=HOSTILE)
     names = {where: HOSTILE} if where in ("model", "task") else {}
     run = make_run(
-        [answer], HOSTILE if where == "path" else "a", **names, title=HOSTILE if where == "stored" else None
+        [answer],
+        HOSTILE if where == "path" else "a",
+        **names,
+        title=HOSTILE if where == "stored" else None,
     )
     plain = page_of(make_run([make_record()], "a"))
     page = page_of(run, title=HOSTILE if where == "title" else None)
@@ -142,6 +156,8 @@ def test_without_scripts_there_is_a_table_of_each_run(falling):
 
 
 def test_where_lengths_have_depths_of_their_own_the_table_is_a_list(make_run, make_record):
-    places = [(1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)]
+    places = [
+        (1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)
+    ]
     page = page_of(make_run([make_record(length, depth) for length, depth in places]))
     assert "<tr><td>1k</td><td>0%</td><td>100.0 (1)</td></tr>" in page

@@ -19,7 +19,14 @@ from needlemap.reports.page.live import Feed, Payload
 
 def a_record(repeat: int = 0) -> Record:
     return Record(
-        key=f"k{repeat}", task="t", model="m", length_tokens=1, depth=0, repeat=repeat, seed=0, score=1
+        key=f"k{repeat}",
+        task="t",
+        model="m",
+        length_tokens=1,
+        depth=0,
+        repeat=repeat,
+        seed=0,
+        score=1,
     )
 
 
@@ -32,7 +39,9 @@ class Counting:
     def __call__(self, records: list[Record], live: dict[str, Any]) -> Payload:
         self.times += 1
         time.sleep(self.takes_s)
-        return {"n": len(records), "live": live}, [packed({"repeat": [each.repeat for each in records]})]
+        return {"n": len(records), "live": live}, [
+            packed({"repeat": [each.repeat for each in records]})
+        ]
 
 
 def a_feed(make: Counting, before: int = 0) -> Feed:
@@ -54,7 +63,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("at_once")
 def test_a_version_holds_the_records_of_earlier_starts_and_of_this_one():
     feed = a_feed(Counting(), before=2)
-    assert read(feed)["summary"]["live"] == {"state": "running", "line": "2/10 scored", "version": 2}
+    assert read(feed)["summary"]["live"] == {
+        "state": "running",
+        "line": "2/10 scored",
+        "version": 2,
+    }
     feed.add(a_record(2))
     found = read(feed, since=2, patience_s=5)
     assert found["version"] == 3

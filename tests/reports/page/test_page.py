@@ -33,12 +33,16 @@ def runs(tmp_path_factory, command_in):
 
 def data_of(page: Path | str, name: str) -> Any:
     text = page.read_text("utf-8") if isinstance(page, Path) else page
-    (data,) = re.findall(rf'<script type="application/octet-stream" id="{name}">([\w+/=]+)</script>', text)
+    (data,) = re.findall(
+        rf'<script type="application/octet-stream" id="{name}">([\w+/=]+)</script>', text
+    )
     return json.loads(gzip.decompress(b64decode(data)))
 
 
 def test_several_runs_become_one_page_with_their_difference(runs, typed):
-    ended = typed("report", "r", "short", "-o", "new/both.html", "--title", "Two", folder=runs.folder)
+    ended = typed(
+        "report", "r", "short", "-o", "new/both.html", "--title", "Two", folder=runs.folder
+    )
     assert ended.stderr == "new/both.html (in a new folder, new)\n"
     page = runs.folder / "new" / "both.html"
     summary = data_of(page, "summary")
@@ -46,7 +50,9 @@ def test_several_runs_become_one_page_with_their_difference(runs, typed):
     assert summary["differences"][0]["json"]["overall"]["lost"] > 0
     assert summary["title"] == "Two"
     assert "<title>Two</title>" in page.read_text("utf-8")
-    records = {(row["length_tokens"], row["depth"], row["repeat"]): row for row in runs.records("short")}
+    records = {
+        (row["length_tokens"], row["depth"], row["repeat"]): row for row in runs.records("short")
+    }
     trials = data_of(page, "trials-1")
     cells = summary["runs"][1]["cells"]
     for row, at in enumerate(trials["cell"]):
@@ -108,11 +114,15 @@ def test_nothing_heavy_is_imported_for_a_page(runs):
 
 
 def test_a_page_that_would_be_too_large_leaves_out_and_says_what(make_run, make_record):
-    """First what is around needles that were found; in the end all of it, and most of long answers."""
+    """First what is around needles that were found; in the end all of it, and most of long
+    answers."""
     run = make_run(
         [
             make_record(
-                repeat=at, score=float(at % 2), answer=str(at) * 3_000, needles=(needle(letters * 150),)
+                repeat=at,
+                score=float(at % 2),
+                answer=str(at) * 3_000,
+                needles=(needle(letters * 150),),
             )
             for at, letters in enumerate(("ab", "cd", "ef", "gh"))
         ]
@@ -141,4 +151,8 @@ def notes(page: str) -> str:
 
 def around(trials: dict[str, Any]) -> set[float]:
     """The scores of trials of which what is around their needle is known."""
-    return {trials["score"][row] for row, (needle,) in enumerate(trials["needles"]) if needle[3] is not None}
+    return {
+        trials["score"][row]
+        for row, (needle,) in enumerate(trials["needles"])
+        if needle[3] is not None
+    }

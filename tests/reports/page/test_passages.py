@@ -16,7 +16,9 @@ def shown(passages: list[str], view: View) -> Window:
     """What a browser shows: slices are counted in UTF-16 units."""
     units = passages[view.passage].encode("utf-16-le")
     start, at, stop = view.at - view.before, view.at, view.at + view.after
-    return units[2 * start : 2 * at].decode("utf-16-le"), units[2 * at : 2 * stop].decode("utf-16-le")
+    return units[2 * start : 2 * at].decode("utf-16-le"), units[2 * at : 2 * stop].decode(
+        "utf-16-le"
+    )
 
 
 def windows(text: str, places: list[int], size: int) -> list[Window]:
@@ -24,7 +26,9 @@ def windows(text: str, places: list[int], size: int) -> list[Window]:
 
 
 @given(
-    st.sampled_from(ALPHABETS).flatmap(lambda letters: st.text(st.sampled_from(letters), max_size=300)),
+    st.sampled_from(ALPHABETS).flatmap(
+        lambda letters: st.text(st.sampled_from(letters), max_size=300)
+    ),
     st.lists(st.integers(0, 300), max_size=30),
     st.integers(0, 60),
     st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=5),

@@ -31,7 +31,9 @@ def test_a_run_has_the_numbers_of_its_map(falling):
             cell.n,
             cell.missing,
         )
-        assert (cells["low"][at], cells["high"][at]) == pytest.approx((cell.low, cell.high), abs=1e-6)
+        assert (cells["low"][at], cells["high"][at]) == pytest.approx(
+            (cell.low, cell.high), abs=1e-6
+        )
     assert cells["failures"][-1] == {"timed out": 1}
     assert cells["tokens"][0] == 700.0
     assert (run["ragged"], run["rows"]) == (False, 3.0)
@@ -45,8 +47,12 @@ def test_its_curves_and_lines_are_those_of_the_report(falling):
     assert run["lines"][: len(summary_lines(cube))] == summary_lines(cube)
     assert run["overall"]["line"] == run["lines"][0]
     assert run["overall"]["score"] == pytest.approx(falling.map.total.score, abs=1e-6)
-    assert run["by_length"]["n"] == [falling.map.margins[length].n for length in falling.map.lengths]
-    assert run["by_depth"]["score"] == pytest.approx([row.mean.score for row in depth_scores(cube)], abs=1e-6)
+    assert run["by_length"]["n"] == [
+        falling.map.margins[length].n for length in falling.map.lengths
+    ]
+    assert run["by_depth"]["score"] == pytest.approx(
+        [row.mean.score for row in depth_scores(cube)], abs=1e-6
+    )
     rules = {row["rule"]: row for row in run["effective"]}
     assert 4000 < rules["absolute:85"]["tokens"] < 16_000
     assert rules["absolute:85"]["threshold"] == 0.85
@@ -63,7 +69,11 @@ def test_what_could_not_be_measured_is_counted_by_kind(falling):
         {"kind": "not asked", "count": 1, "examples": []},
         {"kind": "timed out", "count": 1, "examples": ["No answer within 600 s."]},
     ]
-    assert (run["totals"]["trials"], run["totals"]["scored"], run["totals"]["missing"]) == (54, 52, 2)
+    assert (run["totals"]["trials"], run["totals"]["scored"], run["totals"]["missing"]) == (
+        54,
+        52,
+        2,
+    )
     assert run["totals"]["usd"] is None
 
 
@@ -77,19 +87,28 @@ def test_an_unfinished_run_without_any_score_has_no_numbers(make_run):
 
 
 def test_a_ragged_run_scores_equal_parts_of_the_haystack(make_run, make_record):
-    places = [(1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)]
-    run = make_run([make_record(length, depth, score=float(depth < 0.5)) for length, depth in places])
+    places = [
+        (1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)
+    ]
+    run = make_run(
+        [make_record(length, depth, score=float(depth < 0.5)) for length, depth in places]
+    )
     (shown,) = summary([run], made=NOW)["runs"]
     assert shown["ragged"]
     assert shown["rows"] == 100.0
     rows = dict(zip(shown["by_depth"]["label"], shown["by_depth"]["score"], strict=True))
     assert rows["0–10%"] == 1.0
-    assert all(score == 0.0 for label, score in rows.items() if float(label.partition("–")[0]) >= 50)
+    assert all(
+        score == 0.0 for label, score in rows.items() if float(label.partition("–")[0]) >= 50
+    )
     assert sum(shown["by_depth"]["n"]) == 30
 
 
 def test_runs_are_named_apart_and_differ_from_the_first(falling, make_run):
-    worse = [each.model_copy(update={"score": 0.0}) if each.repeat == 2 else each for each in falling.records]
+    worse = [
+        each.model_copy(update={"score": 0.0}) if each.repeat == 2 else each
+        for each in falling.records
+    ]
     runs = [
         falling,
         replace(falling, path="runs/b", records=tuple(worse)),
@@ -135,7 +154,9 @@ def test_an_imported_run_says_so_and_keeps_its_title(make_run, make_record):
 
 
 def test_a_smoothed_layer_is_there_only_where_it_was_asked_for(falling):
-    (plain,), (smooth,) = (summary([falling], made=NOW, smooth=smooth)["runs"] for smooth in (False, True))
+    (plain,), (smooth,) = (
+        summary([falling], made=NOW, smooth=smooth)["runs"] for smooth in (False, True)
+    )
     assert falling.smoothed.scores
     (beside,) = smooth["beside"]
     assert beside["line"] == falling.smoothed.line

@@ -27,7 +27,9 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
     monkeypatch.setattr(feed_module, "AT_LEAST_S", 0.0)
     monkeypatch.setattr(feed_module, "TIMES_AS_LONG", 0)
     monkeypatch.setattr(module, "HOLD_S", 0.3)
-    return Feed(lambda records, live: ({"n": len(records), "live": live}, []), Tally(10, 1), [RECORD])
+    return Feed(
+        lambda records, live: ({"n": len(records), "live": live}, []), Tally(10, 1), [RECORD]
+    )
 
 
 @pytest.fixture
@@ -37,7 +39,9 @@ def server(feed: Feed) -> Iterator[PageServer]:
     started.close()
 
 
-def ask(server: PageServer, path: str, method: str = "GET", host: str | None = None) -> HTTPResponse:
+def ask(
+    server: PageServer, path: str, method: str = "GET", host: str | None = None
+) -> HTTPResponse:
     """An answer, read to its end."""
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     connection.request(method, path, headers={} if host is None else {"Host": host})
@@ -93,7 +97,9 @@ def test_data_is_gzipped_json_and_204_when_nothing_is_new(server, feed):
     assert time.monotonic() - start >= 0.3  # it waited for news
 
     feed.add(RECORD)
-    assert json.loads(gzip.decompress(ask(server, f"{server.root}data?since=1").body))["version"] == 2
+    assert (
+        json.loads(gzip.decompress(ask(server, f"{server.root}data?since=1").body))["version"] == 2
+    )
 
 
 @pytest.mark.parametrize("since", ["", "-1", "x", "1e3", "%C2%B2", "9" * 5000])
@@ -109,7 +115,12 @@ def test_without_the_token_nothing_is_there(server, path):
 
 
 def test_a_part_of_the_token_or_more_than_a_known_name_is_nothing(server):
-    for path in (server.root[:-2] + "/", server.root.rstrip("/"), f"{server.root}data/", f"{server.root}../"):
+    for path in (
+        server.root[:-2] + "/",
+        server.root.rstrip("/"),
+        f"{server.root}data/",
+        f"{server.root}../",
+    ):
         assert ask(server, path).status == 404
 
 
@@ -168,7 +179,9 @@ def test_many_readers_wait_at_once_and_all_hear_of_the_end(server, feed, monkeyp
     for reader in readers:
         reader.join(60)
     assert states == ["ended"] * 8
-    until(lambda: feed.delivered)  # known only when the server's own threads are done with the last byte
+    until(
+        lambda: feed.delivered
+    )  # known only when the server's own threads are done with the last byte
 
 
 def test_more_connections_than_any_browser_has_are_closed_and_those_after_them_are_served(server):

@@ -65,7 +65,14 @@ def test_two_that_are_not_open_with_curves_and_one_quiet_line(falling, make_run)
 
 def test_several_open_with_their_curves_and_differences_come_last(alike):
     found = shown(*(alike(f"runs/{name}") for name in "abc"))
-    assert [kind for kind, _ in found["views"]] == ["sheet", "run", "run", "run", "difference", "difference"]
+    assert [kind for kind, _ in found["views"]] == [
+        "sheet",
+        "run",
+        "run",
+        "run",
+        "difference",
+        "difference",
+    ]
     (sheet,) = found["sheets"]
     assert (sheet["first"], len(sheet["curves"]), len(sheet["table"]["rows"])) == ("curves", 3, 3)
     assert sheet["title"] == "openai/m@a · openai/m@b · openai/m@c"
@@ -109,7 +116,10 @@ def test_two_suites_are_compared_family_by_family(several):
     assert [(each["a"], each["b"]) for each in found["differences"]] == [(0, 2), (1, 3)]
     assert found["differences"][0]["name"].startswith("one: ")
     assert found["views"][:4] == [["sheet", 0], ["sheet", 1], ["sheet", 2], ["run", 0]]
-    assert [row["to"] for row in found["sheets"][0]["table"]["rows"]] == [["sheet", 1], ["sheet", 2]]
+    assert [row["to"] for row in found["sheets"][0]["table"]["rows"]] == [
+        ["sheet", 1],
+        ["sheet", 2],
+    ]
 
 
 def test_a_suite_beside_a_plain_run_is_not_compared_with_it(several, falling):
@@ -120,7 +130,9 @@ def test_a_suite_beside_a_plain_run_is_not_compared_with_it(several, falling):
 
 
 def test_what_was_not_asked_is_not_what_could_not_be_measured(make_run, make_record):
-    failed = make_record(depth=0.0, score=None, scorer=None, failure="timed out", error="No answer.")
+    failed = make_record(
+        depth=0.0, score=None, scorer=None, failure="timed out", error="No answer."
+    )
     run = make_run([make_record(), failed], cells=[[1000, 0.0, [0, 1]], [1000, 0.5, [0, 1]]])
     (found,) = shown(run)["runs"]
     assert (found["totals"]["missing"], found["totals"]["unasked"]) == (3, 2)

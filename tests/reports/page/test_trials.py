@@ -19,7 +19,11 @@ def test_rows_are_by_cell_then_repeat_and_all_columns_are_as_long(make_run, make
     columns = trial_columns(run.map, run.prompts)
     assert columns["cell"] == [0, 1, 2, 2]
     assert columns["repeat"] == [0, 0, 0, 1]
-    whole = {name: column for name, column in columns.items() if name not in ("strings", "passages", "scale")}
+    whole = {
+        name: column
+        for name, column in columns.items()
+        if name not in ("strings", "passages", "scale")
+    }
     assert {len(column) for column in whole.values()} == {4}
     assert columns["scale"] == [0.0, 1.0]
 
@@ -92,5 +96,8 @@ def test_less_detail_leaves_out_what_is_around_needles_that_were_found(make_run,
     assert [row[0][3] for row in columns["needles"]] == [None, 0]
     assert columns["cut"] == [0, 115]
     assert (
-        trial_columns(run.map, run.prompts, Detail(around_right=False, around_wrong=False))["passages"] == []
+        trial_columns(run.map, run.prompts, Detail(around_right=False, around_wrong=False))[
+            "passages"
+        ]
+        == []
     )

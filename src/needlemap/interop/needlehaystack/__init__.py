@@ -1,14 +1,17 @@
-"""The needlehaystack family (gkamradt's test, prabha-git's fork of it), byte for byte, over needlemap's core.
+"""The needlehaystack family (gkamradt's test, prabha-git's fork of it), byte for byte, over
+needlemap's core.
 
-`context`: haystack with needles, single or several. `lengths`, `depths`: the grids. `OpenAIEvaluator`,
-`AnthropicEvaluator`: their testers; `LLMNeedleHaystackTester`: to derive one's own from. Habits are kept:
-needles go behind a bare '.' token, 200 tokens are left free, `context` slices from the end for impossible
-lengths (the testers refuse them). What differs: file names are sorted and read as UTF-8, an empty folder is
-an error at once, special-token text is plain text.
+`context`: haystack with needles, single or several. `lengths`, `depths`: the grids.
+`OpenAIEvaluator`, `AnthropicEvaluator`: their testers; `LLMNeedleHaystackTester`: to derive one's
+own from. Habits are kept:
+needles go behind a bare '.' token, 200 tokens are left free, `context` slices from the end for
+impossible lengths (the testers refuse them). What differs: file names are sorted and read as UTF-8,
+an empty folder is an error at once, special-token text is plain text.
 
-Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages around haystack
-and question, and the judge's, are needlemap's own words (`template`, or `generate_prompt`, takes others). For
-new work use `needlemap run`: these files do not say which question, prompt and scorer an answer belongs to.
+Keyword arguments, methods, prints, file names and JSON keys are the originals'. The messages around
+haystack and question, and the judge's, are needlemap's own words (`template`, or `generate_prompt`,
+takes others). For new work use `needlemap run`: these files do not say which question, prompt and
+scorer an answer belongs to.
 """
 
 from __future__ import annotations
@@ -52,7 +55,14 @@ from needlemap.secrets import hidden, scrub
 from needlemap.tasks import Reference
 from needlemap.text import printable, show
 
-__all__ = ["AnthropicEvaluator", "LLMNeedleHaystackTester", "OpenAIEvaluator", "context", "depths", "lengths"]
+__all__ = [
+    "AnthropicEvaluator",
+    "LLMNeedleHaystackTester",
+    "OpenAIEvaluator",
+    "context",
+    "depths",
+    "lengths",
+]
 
 Messages = Sequence[dict[str, str]] | str
 RETRIES = 5
@@ -61,10 +71,11 @@ RETRIES = 5
 class LLMNeedleHaystackTester(Parameters):
     """A tester of one model, to derive one's own from. Override what differs, plain or async:
 
-    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response`; `get_encoding` with
-    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary of one's own. An
-    own `__init__(self, **kwargs)` may set attributes before it calls this one: they are kept.
-    testing_results: the rows of all cells that have one, resumed ones included.
+    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response`;
+    `get_encoding` with `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by
+    a vocabulary of one's own. An own `__init__(self, **kwargs)` may set attributes before it calls
+    this one: they are kept. testing_results: the rows of all cells that have one, resumed ones
+    included.
     """
 
     BACKEND: ClassVar[str] = ""
@@ -88,15 +99,18 @@ class LLMNeedleHaystackTester(Parameters):
         """The template's messages, each a mapping of role and content."""
         parts = load_template(self.template).parts
         return [
-            {"role": part.role, "content": part.filled(context, self.retrieval_question)} for part in parts
+            {"role": part.role, "content": part.filled(context, self.retrieval_question)}
+            for part in parts
         ]
 
     async def get_response_from_model(self, prompt: Any) -> str:
-        """The model's answer to messages, or to one text. After a passing failure it is called again."""
+        """The model's answer to messages, or to one text. After a passing failure it is called
+        again."""
         return (await self._asked(prompt)).text
 
     def evaluate_response(self, response: str) -> Any:
-        """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be awaited."""
+        """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be
+        awaited."""
         if self._loop is None:
             raise NeedlemapError("evaluate_response works while a test runs. Call start_test().")
         work = self._judged(response)
@@ -111,14 +125,19 @@ class LLMNeedleHaystackTester(Parameters):
         depths = [float(depth) for depth in self.depths]
         show("\nStarting Needle In A Haystack Testing...")
         show(f"- Model: {self.model_name}")
-        show(f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: {max(self.lengths)}")
+        show(
+            f"- Context Lengths: {len(self.lengths)}, Min: {min(self.lengths)}, Max: "
+            f"{max(self.lengths)}"
+        )
         show(f"- Document Depths: {len(depths)}, Min: {min(depths):g}%, Max: {max(depths):g}%")
         show(f"- Needle: {printable(self.needle.strip())}")
 
     def start_test(self) -> None:
-        """Ask every cell that has no result yet; works inside a running event loop too, as in Jupyter.
+        """Ask every cell that has no result yet; works inside a running event loop too, as in
+        Jupyter.
 
-        Raises NeedlemapError at the end if cells could not be measured; started again, it asks only those.
+        Raises NeedlemapError at the end if cells could not be measured; started again, it asks only
+        those.
         """
         found = self._found()
         self.testing_results = list(found.values())
@@ -149,11 +168,15 @@ class LLMNeedleHaystackTester(Parameters):
             first, reason = next(iter(failures.items()))
             raise NeedlemapError(
                 f"{len(failures)} of {len(cells)} cells could not be measured. The first, "
-                f"{first[0]} tokens at {first[1]:g} %: {reason} Call start_test() again for what is missing."
+                f"{first[0]} tokens at {first[1]:g} %: {reason} Call start_test() again for what "
+                f"is missing."
             ) from reason.__cause__
 
-    async def _try(self, cell: Cell, gate: asyncio.Semaphore, failures: dict[Cell, Unmeasured]) -> None:
-        """Measure a cell, and pause before another takes its place. After a refused key none is asked."""
+    async def _try(
+        self, cell: Cell, gate: asyncio.Semaphore, failures: dict[Cell, Unmeasured]
+    ) -> None:
+        """Measure a cell, and pause before another takes its place. After a refused key none is
+        asked."""
         async with gate:
             if any(failure.failure is Failure.UNAUTHORISED for failure in failures.values()):
                 return
@@ -189,8 +212,12 @@ class LLMNeedleHaystackTester(Parameters):
         length, depth = cell
         buffer = self.final_context_length_buffer
         if self.own_tokens:
-            return context_by(self.own_tokens, self.haystack_dir, length, depth, self.needle, buffer)
-        return context(self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name)
+            return context_by(
+                self.own_tokens, self.haystack_dir, length, depth, self.needle, buffer
+            )
+        return context(
+            self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name
+        )
 
     async def _response(self, prompt: Any) -> tuple[str, float]:
         """What the model said, and the seconds of the request alone."""
@@ -218,15 +245,23 @@ class LLMNeedleHaystackTester(Parameters):
         if not self._overridden("evaluate_response"):
             return await self._judged(response)
         score = await called(self.evaluate_response, response)
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+        if (
+            isinstance(score, bool)
+            or not isinstance(score, (int, float))
+            or not math.isfinite(score)
+        ):
             what = hidden(f"{score!r:.80}")
-            raise Unmeasured(Failure.SCORER, f"evaluate_response must return a number, it returned {what}.")
+            raise Unmeasured(
+                Failure.SCORER, f"evaluate_response must return a number, it returned {what}."
+            )
         return score
 
     async def _judged(self, response: str) -> int:
         scorer = self._opened[1] if self._opened else None
         assert scorer is not None
-        reference = Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
+        reference = Reference(
+            self.needle.strip(), needle=self.needle, question=self.retrieval_question
+        )
         return int((await scorer.score(response, reference)).native)
 
     def _keep(self, cell: Cell, text: str, response: str, score: float, duration_s: float) -> None:
@@ -253,7 +288,8 @@ class LLMNeedleHaystackTester(Parameters):
             show(summary(row), flush=True)
 
     def _back_ends(self) -> tuple[Model | None, Scorer | None]:
-        """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work (no key)."""
+        """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work
+        (no key)."""
         return self._model(), self._scorer()
 
     def _model(self) -> Model | None:
@@ -274,7 +310,9 @@ class LLMNeedleHaystackTester(Parameters):
         url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
         with lent(self._key(backend)) as key:
             judge = Judge(model=self.judge_model, judge_options=_address(url) | key)
-            if not self._overridden("evaluate_response"):  # its key is read now: it is gone afterwards
+            if not self._overridden(
+                "evaluate_response"
+            ):  # its key is read now: it is gone afterwards
                 judge.open()
         return judge
 
@@ -295,9 +333,11 @@ class OpenAIEvaluator(LLMNeedleHaystackTester):
 
 
 class AnthropicEvaluator(LLMNeedleHaystackTester):
-    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's tokens by default.
+    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's tokens by
+    default.
 
-    anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key, judge_base_url.
+    anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key,
+    judge_base_url.
     """
 
     BACKEND: ClassVar[str] = "anthropic"
@@ -317,7 +357,8 @@ def summary(row: Row) -> str:
 
 @contextmanager
 def lent(key: str | None) -> Iterator[dict[str, str]]:
-    """Options by which a back end reads a key when it is built: a variable that is gone afterwards."""
+    """Options by which a back end reads a key when it is built: a variable that is gone
+    afterwards."""
     if not key:
         yield {}
         return
@@ -334,7 +375,8 @@ def _address(url: str | None) -> dict[str, str]:
 
 
 async def called(method: Callable[[Any], Any], argument: Any) -> Any:
-    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its cause."""
+    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its
+    cause."""
     try:
         return await call_beside(method, argument)
     except NeedlemapError:

@@ -1,9 +1,10 @@
-"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults; cells and files.
+"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults; cells and
+files.
 
-Grids are lengths in tokens and depths in percent, rounded as numpy rounds. Files are results/*.json, one
-object a cell, and contexts/*.txt, with the originals' names and keys. A version above 1 ends in
-`_results_2.json`, as in their published results, where their code would overwrite version 1. Each file is
-written beside its place and then moved there.
+Grids are lengths in tokens and depths in percent, rounded as numpy rounds. Files are
+results/*.json, one object a cell, and contexts/*.txt, with the originals' names and keys. A version
+above 1 ends in `_results_2.json`, as in their published results, where their code would overwrite
+version 1. Each file is written beside its place and then moved there.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ def depths(
     interval_type: str = "linear",
     variant: Literal["seed", "main"] = "seed",
 ) -> list[float]:
-    """'linear': whole percents, rounded half to even. 'sigmoid': 3 decimals; exactly 0 and 100 stay.
+    """'linear': whole percents, rounded half to even. 'sigmoid': 3 decimals; exactly 0 and 100
+    stay.
 
-    variant 'seed': the curve rises, as in the original and prabha-git's fork. 'main': it falls, as in
-    gkamradt's main branch, where a sign was lost.
+    variant 'seed': the curve rises, as in the original and prabha-git's fork. 'main': it falls, as
+    in gkamradt's main branch, where a sign was lost.
 
     >>> depths(0, 50, 3), depths(0, 50, 3, "sigmoid"), depths(0, 50, 3, "sigmoid", "main")
     ([0, 25, 50], [0.0, 7.586, 50.0], [0.0, 92.414, 50.0])
@@ -83,7 +85,10 @@ def _spaced(low: float, high: float, count: int) -> list[float]:
     return [float(value) for value in np.linspace(low, high, count)]
 
 
-NEEDLE = "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny day.\n"
+NEEDLE = (
+    "\nThe best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a sunny "
+    "day.\n"
+)
 QUESTION = "What is the best thing to do in San Francisco?"
 SEED_TOKENIZER = "cl100k_base"  # gpt-4's, in whose tokens the originals count
 
@@ -96,9 +101,10 @@ KEYS = ("openai_api_key", "anthropic_api_key")
 class Parameters:
     """Lengths in tokens, depths in percent.
 
-    Of our own: base_url (any compatible server); judge_model ('backend/name') and judge_base_url, for
-    evaluation_method 'gpt4'; tokenizer (a name or path; default: the model's own where it is bundled, else
-    gpt-4's); template (a chat template's name); temperature (None: not sent). Keys are held in memory only.
+    Of our own: base_url (any compatible server); judge_model ('backend/name') and judge_base_url,
+    for evaluation_method 'gpt4'; tokenizer (a name or path; default: the model's own where it is
+    bundled, else gpt-4's); template (a chat template's name); temperature (None: not sent). Keys
+    are held in memory only.
     """
 
     model_name: str = ""
@@ -165,7 +171,11 @@ class Parameters:
     @property
     def lengths(self) -> list[int]:
         """The context lengths to test."""
-        spread = (self.context_lengths_min, self.context_lengths_max, self.context_lengths_num_intervals)
+        spread = (
+            self.context_lengths_min,
+            self.context_lengths_max,
+            self.context_lengths_num_intervals,
+        )
         return lengths(*spread) if self.context_lengths is None else self.context_lengths
 
     @property
@@ -174,7 +184,9 @@ class Parameters:
         if self.document_depth_percents is not None:
             return self.document_depth_percents
         if self.document_depth_percent_interval_type is None:
-            raise SettingsError("Give document_depth_percents, or an interval type: 'linear' or 'sigmoid'.")
+            raise SettingsError(
+                "Give document_depth_percents, or an interval type: 'linear' or 'sigmoid'."
+            )
         return depths(
             self.document_depth_percent_min,
             self.document_depth_percent_max,
@@ -184,8 +196,13 @@ class Parameters:
 
     @property
     def cells(self) -> list[Cell]:
-        """Lengths in the outer loop, as in the originals; a cell that occurs twice is asked once."""
-        return list(dict.fromkeys((length, float(depth)) for length in self.lengths for depth in self.depths))
+        """Lengths in the outer loop, as in the originals; a cell that occurs twice is asked
+        once."""
+        return list(
+            dict.fromkeys(
+                (length, float(depth)) for length in self.lengths for depth in self.depths
+            )
+        )
 
     def _check_values(self) -> None:
         for name in ("model_name", "needle", "haystack_dir", "retrieval_question"):
@@ -203,7 +220,8 @@ class Parameters:
         _, missing = sought(self.needle, self.substr_validation_words, "ruler")
         if missing or not self.substr_validation_words:
             raise SettingsError(
-                f"substr_validation_words must occur in the needle; it lacks: {', '.join(missing) or 'any'}."
+                f"substr_validation_words must occur in the needle; it lacks: "
+                f"{', '.join(missing) or 'any'}."
             )
 
     def _check_cells(self) -> None:
@@ -216,11 +234,14 @@ class Parameters:
                     f"A context length of {length} leaves no room: buffer and needle need {least}."
                 )
         if not self.cells:
-            raise SettingsError("context_lengths and document_depth_percents must each hold a value.")
+            raise SettingsError(
+                "context_lengths and document_depth_percents must each hold a value."
+            )
         shared = shared_names(self.model_name, self.cells) if self.save_results else []
         if shared:
             raise SettingsError(
-                f"Depths too near to each other share a result file: {shared[0]}. Spread them by 0.01."
+                f"Depths too near to each other share a result file: {shared[0]}. Spread them by "
+                f"0.01."
             )
 
     def _needle_tokens(self) -> int:
@@ -264,7 +285,8 @@ def context_file(name: str) -> Path:
 def earlier(model: str, version: int) -> dict[Cell, Row]:
     """A model's results of a version by (length, depth): the folder is read once.
 
-    Files that cannot be read are left out with a warning; those that are no results are passed over.
+    Files that cannot be read are left out with a warning; those that are no results are passed
+    over.
     """
     rows = [row for file in sorted(RESULTS.glob("*.json")) if (row := _row(file))]
     return {
@@ -275,7 +297,8 @@ def earlier(model: str, version: int) -> dict[Cell, Row]:
 
 
 def shared_names(model: str, cells: Iterable[Cell]) -> list[str]:
-    """File names that more than one cell would have, which would leave only the last one's answer."""
+    """File names that more than one cell would have, which would leave only the last one's
+    answer."""
     counted = Counter(stem(model, *cell) for cell in cells)
     return [name for name, count in counted.items() if count > 1]
 

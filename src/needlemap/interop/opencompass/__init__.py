@@ -1,15 +1,20 @@
-"""OpenCompass' needle test (CDME, December 2023 to February 2024), byte for byte, over needlemap's own core.
+"""OpenCompass' needle test (CDME, December 2023 to February 2024), byte for byte, over needlemap's
+own core.
 
-`load`: the prompts of one cell, single or multi needle. `generate`: the first version's files. `score`: its
-evaluators. `depth_percents`, `script_depth_percents`: its depth lists. Its habits are kept: characters are
-split at cuts, a short file gives a short context, needle lengths count twice in multi needle. Its wording is
-not here: pass `template`. Two things differ: special-token text (`<|endoftext|>`) is plain text where the
-original raises, and files are read in the order of `file_list`, where the original takes the file system's.
+`load`: the prompts of one cell, single or multi needle. `generate`: the first version's files.
+`score`: its evaluators. `depth_percents`, `script_depth_percents`: its depth lists. Its habits are
+kept:
+characters are split at cuts, a short file gives a short context, needle lengths count twice in
+multi needle. Its wording is not here: pass `template`. Two things differ: special-token text
+(`<|endoftext|>`) is plain text where the original raises, and files are read in the order of
+`file_list`, where the original takes the file system's.
 
-`generate` is the first version: a script that writes all prompts of a grid to files. Nothing is shuffled: one
-pass over a file's lines for each cell makes its records. Unlike the original it deletes nothing: files of the
-same name are replaced, others stay. Depth lists, in percent, are those of both versions, which differ only in
-the last value of some lists. The second evaluator takes a keyword that is worth everything.
+`generate` is the first version: a script that writes all prompts of a grid to files. Nothing is
+shuffled: one pass over a file's lines for each cell makes its records. Unlike the original it
+deletes nothing:
+files of the same name are replaced, others stay. Depth lists, in percent, are those of both
+versions, which differ only in the last value of some lists. The second evaluator takes a keyword
+that is worth everything.
 """
 
 from __future__ import annotations
@@ -61,7 +66,11 @@ def script_depth_percents(intervals: int, interval_type: str = "linear") -> list
 
 
 def _curved(linear: list[float], interval_type: str) -> list[float]:
-    return [sigmoid(value, ends="squash") for value in linear] if interval_type == "sigmoid" else linear
+    return (
+        [sigmoid(value, ends="squash") for value in linear]
+        if interval_type == "sigmoid"
+        else linear
+    )
 
 
 def _check(intervals: int, interval_type: str) -> None:
@@ -110,10 +119,12 @@ def generate(
 ) -> tuple[Path, ...]:
     """Write the grid's prompts below `out`; returns the files written.
 
-    layout 'folders' (20 December 2023): Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl, rows {"prompt",
-    "answer"}. 'processed' (29 December 2023): {stem}_processed.jsonl, rows also {"length", "depth"}. D is the
-    depth cut to a whole number; needles go to the uncut depth. template: {"prompt", "guided_suffix"}, the
-    suffix behind the question when guided; None: our own words, in Chinese. Raises NeedlemapError.
+    layout 'folders' (20 December 2023): Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl, rows
+    {"prompt", "answer"}. 'processed' (29 December 2023): {stem}_processed.jsonl, rows also
+    {"length", "depth"}. D is the depth cut to a whole number; needles go to the uncut depth.
+    template:
+    {"prompt", "guided_suffix"}, the suffix behind the question when guided; None: our own words, in
+    Chinese. Raises NeedlemapError.
     """
     if layout not in LAYOUTS:
         raise SettingsError(f"Unknown layout '{layout}'. {did_you_mean(layout, LAYOUTS)}")
@@ -122,7 +133,9 @@ def generate(
     wording = Wording.of(template, "Chinese")
     question = retrieval_question + (_suffix(wording) if guided else "")
     text = tokenizer.index(whole_characters(needle).encode())
-    script = _Script(text, needle, question, wording, num_records_per_file, length_buffer + len(text))
+    script = _Script(
+        text, needle, question, wording, num_records_per_file, length_buffer + len(text)
+    )
     write = _write_folders if layout == "folders" else _write_processed
     written: list[Path] = []
     for file in file_list:
@@ -133,7 +146,8 @@ def generate(
 
 
 def backgrounds(lines: Lines, target: int, most: int) -> Iterator[Span]:
-    """Haystack pieces in file order: whole lines until there are `target` tokens, what is over thrown away.
+    """Haystack pieces in file order: whole lines until there are `target` tokens, what is over
+    thrown away.
 
     The last, unfinished piece is dropped. A negative target takes tokens off the end of every line.
     """
@@ -165,7 +179,9 @@ def _write_folders(
         name = f"{stem}_Length{length}_Depth{int(depth)}.jsonl"
         file = out / f"Length{length}Depth{int(depth)}" / name
         if file in files:
-            warnings.warn(f"{file}: depth {depth} replaces {files[file]}, as in the original.", stacklevel=3)
+            warnings.warn(
+                f"{file}: depth {depth} replaces {files[file]}, as in the original.", stacklevel=3
+            )
         files[file] = depth
         _write(file, script.rows(lines, length, depth))
     return list(files)
@@ -201,13 +217,14 @@ def score(
     keyword: str | Sequence[str] | None = None,
     trim: bool = False,
 ) -> dict[str, Any]:
-    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0 for none.
+    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0 for
+    none.
 
-    keyword None: the single needle's evaluator; references are taken as they are, asterisks included.
-    keyword given, one for all or one per reference: the multi needle's. 100 where the prediction without its
-    whitespace holds it, else a fifth of the edit-distance score; a reference that ends in '*' + keyword is
-    unpacked. trim: cut predictions to about the reference's length (the keyword is sought in the whole).
-    Different lengths give {"error": ...}, as in the original.
+    keyword None: the single needle's evaluator; references are taken as they are, asterisks
+    included. keyword given, one for all or one per reference: the multi needle's. 100 where the
+    prediction without its whitespace holds it, else a fifth of the edit-distance score; a reference
+    that ends in '*' + keyword is unpacked. trim: cut predictions to about the reference's length
+    (the keyword is sought in the whole). Different lengths give {"error": ...}, as in the original.
     """
     if len(predictions) != len(references):
         return {"error": "predictions and references have different lengths"}

@@ -1,9 +1,10 @@
-"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle or several.
+"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle or
+several.
 
-A haystack file is JSON Lines, each tokenised by itself, reshuffled per repeat; it is read and tokenised
-once for all cells asked of it. Needles stand at token positions, inside a character if one stands there.
-The original's wording is not part of needlemap: pass it as `template`, of {context} and {question}, to
-compare byte for byte.
+A haystack file is JSON Lines, each tokenised by itself, reshuffled per repeat; it is read and
+tokenised once for all cells asked of it. Needles stand at token positions, inside a character if
+one stands there. The original's wording is not part of needlemap: pass it as `template`, of
+{context} and {question}, to compare byte for byte.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ class Lines:
     texts: tuple[TokenText, ...]
 
     def background(self, repeat: int, target: int) -> Span:
-        """The first `target` tokens of the lines in the order of a repeat (fewer where the file is short).
+        """The first `target` tokens of the lines in the order of a repeat (fewer where the file is
+        short).
 
-        A target of 0 or below takes that many off the end of the first line, as the original's slice does.
+        A target of 0 or below takes that many off the end of the first line, as the original's
+        slice does.
         """
         if target <= 0:
             first = _in_order(self, repeat)[0]
@@ -61,7 +64,9 @@ def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noq
     if not text:
         raise HaystackError(f"Haystack file '{path}' is empty.")
     lines = enumerate(text.removesuffix("\n").split("\n"), 1)
-    texts = tuple(by.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines)
+    texts = tuple(
+        by.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines
+    )
     return Lines(texts)
 
 
@@ -86,10 +91,12 @@ def _opening(lines: Lines, repeat: int, tokens: int) -> TokenText:
 
 
 def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) -> tuple[int, ...]:
-    """Haystack tokens before each needle; depth of the first and gaps between them in percent of `tokens`.
+    """Haystack tokens before each needle; depth of the first and gaps between them in percent of
+    `tokens`.
 
-    The original counts each needle's own tokens into the next gap as well, and puts what falls behind the end
-    at the end. Divide first, then multiply, then cut to a whole number: `int(100 * (29 / 100))` is 28.
+    The original counts each needle's own tokens into the next gap as well, and puts what falls
+    behind the end at the end. Divide first, then multiply, then cut to a whole number: `int(100 *
+    (29 / 100))` is 28.
 
     >>> chain(100, 29, 0, [5]), chain(667, 0, 10, [53, 32, 48])
     ((28,), (0, 119, 217))
@@ -103,7 +110,8 @@ def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) 
 
 
 def context(background: Span, points: Sequence[int], needles: Sequence[TokenText]) -> str:
-    """The background with the needles at ascending points. Bytes of a split character become U+FFFD."""
+    """The background with the needles at ascending points. Bytes of a split character become
+    U+FFFD."""
     text, start = background.text, background.start
     cuts = [start, *(start + point for point in points), background.stop]
     pieces = [Span(text, begin, end) for begin, end in pairwise(cuts)]
@@ -114,7 +122,8 @@ def context(background: Span, points: Sequence[int], needles: Sequence[TokenText
 
 
 def check_depth(depth: float, name: str = "depth") -> None:
-    """Raises SettingsError for a depth outside 0..100, which the original takes for a place from the end."""
+    """Raises SettingsError for a depth outside 0..100, which the original takes for a place from
+    the end."""
     if not 0 <= depth <= 100:
         raise SettingsError(f"{name} must lie in 0..100 (percent), got {depth}.")
 
@@ -125,7 +134,8 @@ _PLACE = re.compile(r"\{(context|question)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in the question.
+    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in the
+    question.
 
     guided_suffix: what the first version appends to the question instead.
     """
@@ -139,7 +149,9 @@ class Wording:
     def of(cls, template: Mapping[str, str] | None, language: str) -> Wording:
         """The template given, else our own words in that language. Raises SettingsError."""
         if language not in LANGUAGES:
-            raise SettingsError(f"Unknown language '{language}'. {did_you_mean(language, LANGUAGES)}")
+            raise SettingsError(
+                f"Unknown language '{language}'. {did_you_mean(language, LANGUAGES)}"
+            )
         if template is None:
             return _own(language)
         for key in template:
@@ -147,13 +159,18 @@ class Wording:
                 raise SettingsError(f"Unknown template key '{key}'. {did_you_mean(key, known)}")
         places = sorted(_PLACE.findall(template.get("prompt", "")))
         if places != ["context", "question"]:
-            raise SettingsError("The template's 'prompt' must hold {context} once and {question} once.")
+            raise SettingsError(
+                "The template's 'prompt' must hold {context} once and {question} once."
+            )
         return cls(**template)
 
     def asked(self, question: str) -> str:
-        """The question with the guide before the marker, up to a second marker. Raises SettingsError."""
+        """The question with the guide before the marker, up to a second marker. Raises
+        SettingsError."""
         if not self.guide:
-            raise SettingsError("guide is on, but the template has no 'guide'. Add one, or pass guide=False.")
+            raise SettingsError(
+                "guide is on, but the template has no 'guide'. Add one, or pass guide=False."
+            )
         if self.guide_marker not in question:
             raise SettingsError(
                 f"The question does not hold the guide marker '{self.guide_marker}'. "
@@ -193,12 +210,14 @@ def load(
     keyword: str | None = None,
     template: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
-    """Rows {"prompt", "answer"} of one cell: files in the order of file_list, each with all its repeats.
+    """Rows {"prompt", "answer"} of one cell: files in the order of file_list, each with all its
+    repeats.
 
-    path: the folder. length, length_buffer: tokens; the context has length - length_buffer of them before
-    it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. Give `needle`, or `needles` with
-    `diff`, `answer` and `keyword` (the rows' answer is then 'answer*keyword'). template: {"prompt", "guide",
-    "guide_marker"}; None takes our own words. Raises HaystackError, SettingsError, VocabularyMissing.
+    path: the folder. length, length_buffer: tokens; the context has length - length_buffer of them
+    before it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. Give `needle`, or
+    `needles` with `diff`, `answer` and `keyword` (the rows' answer is then 'answer*keyword').
+    template: {"prompt", "guide", "guide_marker"}; None takes our own words. Raises HaystackError,
+    SettingsError, VocabularyMissing.
     """
     check_depth(depth)
     hidden, expected = _hidden(needle, needles, diff, answer, keyword)
@@ -231,7 +250,9 @@ def _hidden(
     if needle is not None:
         return [needle], needle
     if diff is None or answer is None or keyword is None:
-        raise SettingsError("Several needles need 'diff' (percent between them), 'answer' and 'keyword'.")
+        raise SettingsError(
+            "Several needles need 'diff' (percent between them), 'answer' and 'keyword'."
+        )
     check_depth(diff, "diff")
     return needles or (), f"{answer}*{keyword}"
 

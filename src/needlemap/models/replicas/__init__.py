@@ -1,4 +1,5 @@
-"""What starts replicas and says how they are: processes of this machine here, jobs of Slurm next door."""
+"""What starts replicas and says how they are: processes of this machine here, jobs of Slurm next
+door."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class JobState:
 class Jobs:
     """Starts replicas for one run, each as a job with a name. folder: for what they have to say.
 
-    host: where to listen for them; None: on every address of this machine. seldom: whether how they are is
-    not to be asked all the time.
+    host: where to listen for them; None: on every address of this machine. seldom: whether how they
+    are is not to be asked all the time.
     """
 
     host: str | None = None
@@ -55,7 +56,8 @@ class Jobs:
         self._folder = folder.absolute()
 
     def start(self, count: int, file: Path) -> list[str]:
-        """Start replicas that read this file; their names. Raises NeedlemapError in the scheduler's words."""
+        """Start replicas that read this file; their names. Raises NeedlemapError in the scheduler's
+        words."""
         raise NotImplementedError
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
@@ -122,7 +124,8 @@ class Processes(Jobs):
         lines = []
         for place in range(count):
             added = [
-                f"{name}={shlex.quote(value)}" for name, value in self._added(place, _name(place)).items()
+                f"{name}={shlex.quote(value)}"
+                for name, value in self._added(place, _name(place)).items()
             ]
             lines.append(" ".join([*added, shlex.join([*PYTHON, "-m", MODULE, str(file)]), "&"]))
         return "\n".join([*lines, "wait"])
@@ -153,7 +156,10 @@ class Processes(Jobs):
         added = {NAME: job} | ({} if _THREADS in os.environ else {_THREADS: str(share)})
         if self._devices:
             first = place * self._gpus_each
-            mine = [self._devices[(first + each) % len(self._devices)] for each in range(self._gpus_each)]
+            mine = [
+                self._devices[(first + each) % len(self._devices)]
+                for each in range(self._gpus_each)
+            ]
             added["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
         return added
 
@@ -165,7 +171,9 @@ def gpus() -> Iterator[str]:
         yield from filter(None, (name.strip() for name in visible.split(",")))
         return
     with suppress(OSError, subprocess.SubprocessError):
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True)
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True
+        )
         yield from (str(place) for place, _ in enumerate(listed.stdout.splitlines()))
 
 

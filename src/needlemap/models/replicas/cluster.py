@@ -27,7 +27,8 @@ _VAIN = 2  # for each wanted replica, so many that end before their model is loa
 _LOUD = ("distributed", "distributed.client", "tornado.application")
 _CONNECT_S = 10.0
 _SCHEDULER = {
-    "distributed.scheduler.worker-ttl": None,  # our own loop may be at work for long; TCP tells who is gone
+    # our own loop may be at work for long; TCP tells who is gone
+    "distributed.scheduler.worker-ttl": None,
     "distributed.scheduler.reuse-broadcast-comm": True,
 }
 
@@ -42,14 +43,16 @@ class Cluster:
         self.address, self.count = address, count
 
     async def open(self) -> Client:
-        """Connect, with the certificates that Dask's own configuration names. Raises NeedlemapError."""
+        """Connect, with the certificates that Dask's own configuration names. Raises
+        NeedlemapError."""
         return await connected(self.address)
 
     async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> tuple[str, list[str]]:
-        """See to it that so many are there; how they stand, in a line, and what happened to some of them.
+        """See to it that so many are there; how they stand, in a line, and what happened to some of
+        them.
 
-        loaded: names of those whose model is; alive: how many of them live. Raises NeedlemapError when they
-        cannot be had.
+        loaded: names of those whose model is; alive: how many of them live. Raises NeedlemapError
+        when they cannot be had.
         """
         return f"replicas: {alive} answering, {max(0, wanted - alive)} not there", []
 
@@ -62,7 +65,8 @@ class Cluster:
 
 
 class OwnCluster(Cluster):
-    """A scheduler in this process, TLS with certificates made for it, and replicas that jobs start."""
+    """A scheduler in this process, TLS with certificates made for it, and replicas that jobs
+    start."""
 
     def __init__(self, jobs: Jobs, folder: Path, count: int, *, dashboard: bool = False) -> None:
         super().__init__("", count)
@@ -152,7 +156,9 @@ class OwnCluster(Cluster):
         if self._dashboard:
             page = {"dashboard": True, "dashboard_address": "127.0.0.1:8787"}
             return await distributed.Scheduler(security=security, **options, **page)
-        return await without_http(distributed.Scheduler)(security=security, dashboard=False, **options)
+        return await without_http(distributed.Scheduler)(
+            security=security, dashboard=False, **options
+        )
 
 
 async def connected(address: str, security: Any = None) -> Client:
@@ -161,16 +167,22 @@ async def connected(address: str, security: Any = None) -> Client:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions that differ: needlemap's own is compared
             return await dask_distributed().Client(
-                address, security=security, asynchronous=True, set_as_default=False, timeout=_CONNECT_S
+                address,
+                security=security,
+                asynchronous=True,
+                set_as_default=False,
+                timeout=_CONNECT_S,
             )
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         tls = (
-            " For tls:// Dask's configuration names the certificates (distributed.comm.tls.ca-file, "
+            " For tls:// Dask's configuration names the certificates "
+            "(distributed.comm.tls.ca-file, "
             "client.key, client.cert)."
         )
         raise NeedlemapError(
-            f"No Dask scheduler can be reached at '{address}': {words}.{tls * address.startswith('tls')}"
+            f"No Dask scheduler can be reached at '{address}': "
+            f"{words}.{tls * address.startswith('tls')}"
         ) from None
 
 
@@ -195,7 +207,9 @@ def _line(states: Mapping[str, JobState], alive: int, started: int) -> str:
     'replicas: 1 pending (Priority)'
     """
     counts = Counter(state.phase for state in states.values())
-    reasons = sorted({state.reason for state in states.values() if state.phase is Phase.PENDING} - {""})
+    reasons = sorted(
+        {state.reason for state in states.values() if state.phase is Phase.PENDING} - {""}
+    )
     loading = max(0, counts[Phase.RUNNING] - alive)
     parts = [f"{alive} answering"] if alive else []
     parts += [f"{loading} loading"] if loading else []

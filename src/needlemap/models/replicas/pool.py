@@ -1,8 +1,9 @@
-"""Replicas of a model behind the `Model` protocol: one model that answers several prompts at a time.
+"""Replicas of a model behind the `Model` protocol: one model that answers several prompts at a
+time.
 
-Each lane keeps to one replica, whose cache holds the lane's prefix. A replica that is lost costs its answer
-in flight: the prompt is asked of another, and one that lost three is set aside. Who starts replicas is in
-`cluster.py`.
+Each lane keeps to one replica, whose cache holds the lane's prefix. A replica that is lost costs
+its answer in flight: the prompt is asked of another, and one that lost three is set aside. Who
+starts replicas is in `cluster.py`.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Lost(Exception):
 
 @dataclass(eq=False, slots=True)
 class Replica:
-    """One copy. held: its model, in Dask's hands. calls: under way to it. open: prompts that it answers now;
-    alone: whether one wants it for itself. texts: what it has of the texts that travel once."""
+    """One copy. held: its model, in Dask's hands. calls: under way to it. open: prompts that it
+    answers now; alone: whether one wants it for itself. texts: what it has of the texts that travel
+    once."""
 
     address: str
     name: str
@@ -49,7 +51,9 @@ class Replica:
     open: int = 0
     alone: bool = False
     used_s: float = field(default_factory=time.monotonic)
-    texts: WeakKeyDictionary[TokenText, asyncio.Task[Future[Any]]] = field(default_factory=WeakKeyDictionary)
+    texts: WeakKeyDictionary[TokenText, asyncio.Task[Future[Any]]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     @property
     def room(self) -> bool:
@@ -60,7 +64,8 @@ class Replica:
 class Replicas(Model):
     """Equal copies of one model. slots: prompts that each takes at a time.
 
-    notes, side: what a copy knew of itself when it was loaded. waited_s: for the first copy to be there.
+    notes, side: what a copy knew of itself when it was loaded. waited_s: for the first copy to be
+    there.
     """
 
     def __init__(self, recipe: Recipe, cluster: Cluster, slots: int) -> None:
@@ -77,9 +82,11 @@ class Replicas(Model):
         self._said: Callable[[str], object] = str
         self._problem: NeedlemapError | None = None
 
-    async def open(self, most: int, told: Callable[[str], None], said: Callable[[str], None]) -> None:
-        """Wait until a first replica is there. most: so many have something to do. told: of how they stand;
-        said: of what happens to one. Raises NeedlemapError when none can be had.
+    async def open(
+        self, most: int, told: Callable[[str], None], said: Callable[[str], None]
+    ) -> None:
+        """Wait until a first replica is there. most: so many have something to do. told: of how
+        they stand; said: of what happens to one. Raises NeedlemapError when none can be had.
         """
         self._told, self._said = told, said
         if self._cluster.count is not None:
@@ -134,7 +141,8 @@ class Replicas(Model):
                 lost += 1
                 if lost == MOST_DEATHS:
                     raise Unmeasured(
-                        Failure.REPLICA, f"{lost} replicas were lost while they answered it, at last {error}"
+                        Failure.REPLICA,
+                        f"{lost} replicas were lost while they answered it, at last {error}",
                     ) from None
                 continue
             finally:
@@ -179,7 +187,8 @@ class Replicas(Model):
         self._changed.set()
 
     async def _change(self, seconds: float) -> None:
-        """Until something changes, or for so long. Raises NeedlemapError when no replica can be had."""
+        """Until something changes, or for so long. Raises NeedlemapError when no replica can be
+        had."""
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -206,8 +215,8 @@ class Replicas(Model):
         return said[replica.address]
 
     async def _reached(self, replica: Replica, call: Awaitable[Any]) -> Any:
-        """What a call comes to. Raises Lost as soon as the replica is known to be gone: Dask would try to
-        reach it for half a minute. Where it lives after all, it loads its model anew."""
+        """What a call comes to. Raises Lost as soon as the replica is known to be gone: Dask would
+        try to reach it for half a minute. Where it lives after all, it loads its model anew."""
         if replica.gone:
             raise Lost(replica.name)
         reaching = asyncio.ensure_future(call)
@@ -248,7 +257,9 @@ class Replicas(Model):
                         self._welcomes[address] = asyncio.create_task(
                             self._welcome(address, workers[address])
                         )
-                line, events = await self._cluster.keep(self.replicas, self._loaded, len(self._pool))
+                line, events = await self._cluster.keep(
+                    self.replicas, self._loaded, len(self._pool)
+                )
                 for event in events:
                     self._said(event)
                 self._told(line)

@@ -1,10 +1,11 @@
-"""A replica: one copy of a model in a process of its own, a worker of Dask that the asking process reaches.
+"""A replica: one copy of a model in a process of its own, a worker of Dask that the asking process
+reaches.
 
     python -P -m needlemap.models.replicas.replica FILE
 
 FILE, JSON, says where the scheduler is, and holds the run's certificates.
-Its model and the haystacks are Dask's data, so that they are gone when the asking process is. A haystack
-comes once; a prompt is then spans of it. It ends by itself when its scheduler is gone.
+Its model and the haystacks are Dask's data, so that they are gone when the asking process is. A
+haystack comes once; a prompt is then spans of it. It ends by itself when its scheduler is gone.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Recipe:
     def make(self) -> Model:
         """The model. Raises NeedlemapError when it cannot be made here, or is another one here."""
         if self.version != __version__:
-            raise SettingsError(f"needlemap is {__version__} there, and {self.version} here. Install one.")
+            raise SettingsError(
+                f"needlemap is {__version__} there, and {self.version} here. Install one."
+            )
         backend = find_backend(self.backend)
         if self.weights and backend.traits(self.name, self.options).weights != self.weights:
             raise SettingsError(f"The files of '{self.name}' differ there from those here.")
@@ -62,7 +65,8 @@ class Recipe:
 
 
 class Held:
-    """A model where it lives, or why there is none. Dask may neither move it nor put it on a disk."""
+    """A model where it lives, or why there is none. Dask may neither move it nor put it on a
+    disk."""
 
     def __init__(self, model: Model | None, problem: str = "") -> None:
         self.model, self.problem = model, problem
@@ -97,14 +101,24 @@ def report(held: Held) -> Report:
 
 
 async def ask(
-    key: str, packed: bytes, texts: Sequence[str], decoding: Decoding, given: str | None, dask_worker: Worker
+    key: str,
+    packed: bytes,
+    texts: Sequence[str],
+    decoding: Decoding,
+    given: str | None,
+    dask_worker: Worker,
 ) -> Answer | NeedlemapError:
-    """An answer, or how likely a given one is found; or why there is none. texts: keys of long texts."""
+    """An answer, or how likely a given one is found; or why there is none. texts: keys of long
+    texts."""
     data: Mapping[str, Any] = dask_worker.data
     model: Model = data[key].model
     prompt = unpacked(packed, [data[each] for each in texts])
     try:
-        asked = model.answer(prompt, decoding) if given is None else model.force(prompt, given, decoding)
+        asked = (
+            model.answer(prompt, decoding)
+            if given is None
+            else model.force(prompt, given, decoding)
+        )
         return await asked
     except NeedlemapError as error:
         return error

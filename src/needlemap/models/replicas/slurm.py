@@ -1,8 +1,8 @@
 """Replicas as jobs of a Slurm cluster, through its own commands, and what it says of them.
 
-Running jobs and those that ended lately are the controller's (squeue); older ones the accounting's (sacct),
-which many sites do not have. Where the controller does not answer, a job's state is unknown, and nothing is
-concluded from that.
+Running jobs and those that ended lately are the controller's (squeue); older ones the accounting's
+(sacct), which many sites do not have. Where the controller does not answer, a job's state is
+unknown, and nothing is concluded from that.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ class Slurm(Jobs):
         self._ended: dict[str, JobState] = {}
 
     def start(self, count: int, file: Path) -> list[str]:
-        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what there is."""
+        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what there
+        is."""
         if not shutil.which("sbatch"):
             raise NeedlemapError(
-                "--slurm needs sbatch, which is not on this machine. Run it on a login node of the cluster, "
+                "--slurm needs sbatch, which is not on this machine. Run it on a login node of the "
+                "cluster, "
                 "or use --workers N here."
             )
         done = subprocess.run(
@@ -85,12 +87,17 @@ class Slurm(Jobs):
         """What Slurm would not say."""
         if self._qos in (None, AUTO) or qos_checked():
             return []
-        return [f"this Slurm does not look at QOS, so '-q {self._qos}' is accepted and changes nothing"]
+        return [
+            f"this Slurm does not look at QOS, so '-q {self._qos}' is accepted and changes nothing"
+        ]
 
     def script(self, count: int, file: Path) -> str:
         """The batch script."""
         options = {"array": f"0-{count - 1}", **self._options()}
-        lines = [f"#SBATCH --{name}{'' if value is None else f'={value}'}" for name, value in options.items()]
+        lines = [
+            f"#SBATCH --{name}{'' if value is None else f'={value}'}"
+            for name, value in options.items()
+        ]
         command = shlex.join([*PYTHON, "-m", MODULE, str(file)])
         return "\n".join(["#!/bin/bash", *lines, f"exec {command}", ""])
 
@@ -120,14 +127,19 @@ class Slurm(Jobs):
         for argument in self._arguments:
             name, equals, value = argument.partition("=")
             if not name.strip("-"):
-                raise SettingsError(f"--slurm-arg takes KEY=VALUE, an option of sbatch, got '{argument}'.")
+                raise SettingsError(
+                    f"--slurm-arg takes KEY=VALUE, an option of sbatch, got '{argument}'."
+                )
             added[name.strip("-").replace("_", "-")] = value if equals else None
         return added
 
     def _refused(self, words: str) -> str:
         """Slurm's words, and what it would take."""
         lines = [line for line in words.splitlines() if line.startswith("sbatch: ")]
-        said = [re.sub(r"^sbatch: (error: )?(Batch job submission failed: )?", "", line) for line in lines]
+        said = [
+            re.sub(r"^sbatch: (error: )?(Batch job submission failed: )?", "", line)
+            for line in lines
+        ]
         lower = words.lower()
         advice = ""
         if "partition" in lower:
@@ -169,7 +181,9 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
         found |= _listed(ask("squeue", "-h", "-r", "-t", "all", "-o", "%i|%T|%r", "-j", array))
     missing = [job for job in jobs if job not in found]
     if missing:
-        listed = ask("sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", ",".join(arrays(missing)))
+        listed = ask(
+            "sacct", "-n", "-X", "-P", "--format=JobID,State", "-j", ",".join(arrays(missing))
+        )
         found |= accounted(listed)
     return {job: found.get(job, _GONE) for job in jobs}
 
@@ -198,13 +212,18 @@ def partitions() -> list[str]:
 
 def qos_granted() -> list[str]:
     """The QOS that the user may ask for, as far as the accounting tells."""
-    listed = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}", "format=qos") or ""
+    listed = (
+        ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}", "format=qos")
+        or ""
+    )
     return sorted({name for line in listed.splitlines() for name in line.split(",") if name})
 
 
 def qos_checked() -> bool:
     """Whether Slurm looks at a QOS at all: without accounting it takes any name and ignores it."""
-    found = re.search(r"AccountingStorageEnforce\s*=\s*(\S+)", ask("scontrol", "show", "config") or "")
+    found = re.search(
+        r"AccountingStorageEnforce\s*=\s*(\S+)", ask("scontrol", "show", "config") or ""
+    )
     return found is None or "qos" in found[1]
 
 
@@ -220,5 +239,6 @@ def _listed(text: str | None) -> dict[str, JobState]:
 
 
 def accounted(text: str | None) -> dict[str, JobState]:
-    """Only ends: what the controller has forgotten does not run, whatever the accounting believes."""
+    """Only ends: what the controller has forgotten does not run, whatever the accounting
+    believes."""
     return {job: state for job, state in _listed(text).items() if state.phase is Phase.ENDED}

@@ -1,12 +1,13 @@
 """The parts of an SVG picture, in points, and how much room a text takes.
 
-Figures are drawn by ourselves and converted to PNG and PDF by vl-convert. Vega-Lite was tried: a spec draws a
-map's cells and margins in half the lines, but it breaks no titles, hatches nothing, keeps no labels apart and
-fits no width, so that most of what is here would stay and need workarounds in the SVG that comes back.
+Figures are drawn by ourselves and converted to PNG and PDF by vl-convert. Vega-Lite was tried: a
+spec draws a map's cells and margins in half the lines, but it breaks no titles, hatches nothing,
+keeps no labels apart and fits no width, so that most of what is here would stay and need
+workarounds in the SVG that comes back.
 
-There is one font, Liberation Sans, which comes with the library that makes PNG and PDF; Arial and Helvetica,
-which a reader of an SVG may have instead, are as wide letter by letter. Chinese needs a CJK font where it is
-drawn.
+There is one font, Liberation Sans, which comes with the library that makes PNG and PDF; Arial and
+Helvetica, which a reader of an SVG may have instead, are as wide letter by letter. Chinese needs a
+CJK font where it is drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from needlemap.errors import SettingsError
 from needlemap.files import write_report
 from needlemap.text import printable
 
-FONT = "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
+FONT = (
+    "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
+)
 INK, SOFT, FAINT = "#222222", "#555555", "#BBBBBB"
 ALONE, SEVERAL = 420.0, 540.0  # points across on a screen: one picture, and several
 EDGE = 3.0  # of the paper, on all sides
@@ -34,7 +37,7 @@ SCREEN_PPI, PRINT_PPI = 144, 360
 ON_SCREEN = 1.5  # times as large as in print
 
 _WIDTHS = {  # of letters of Liberation Sans, in thousandths of their size
-    191: "'", 222: "ijl", 260: "|", 278: " !,./:;I[\\]ft", 333: "()-`r·", 334: "{}", 355: '"', 389: "*",
+    191: "'", 222: "ijl", 260: "|", 278: " !,./:;I[\\]ft", 333: "()-`r·", 334: "{}", 355: '"', 389: "*",  # noqa: E501
     469: "^", 500: "Jcksvxyz", 556: "#$0123456789?L_abdeghnopqu–", 584: "+<=>~−≥", 611: "FTZ",
     667: "&ABEKPSVXY", 722: "CDHNRUw", 778: "GOQ", 833: "Mm", 889: "%", 944: "W", 1015: "@",
 }  # fmt: skip
@@ -49,8 +52,8 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture. parts: its elements; width, height: in the points that these are in. printed: whether a
-    point is 1/72 inch; on a screen it is `ON_SCREEN` pixels."""
+    """A picture. parts: its elements; width, height: in the points that these are in. printed:
+    whether a point is 1/72 inch; on a screen it is `ON_SCREEN` pixels."""
 
     parts: tuple[str, ...]
     width: float
@@ -80,7 +83,7 @@ class Drawing:
     def _svg(self, unit: str, times: float) -> str:
         """The converter takes plain numbers for points."""
         wide, high = number(self.width), number(self.height)
-        size = f'width="{number(self.width * times)}{unit}" height="{number(self.height * times)}{unit}"'
+        size = f'width="{number(self.width * times)}{unit}" height="{number(self.height * times)}{unit}"'  # noqa: E501
         begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}"'
         ground = rect(0, 0, self.width, self.height, "white")
         return "\n".join([f'{begin} font-family="{FONT}">', _HATCH, ground, *self.parts, "</svg>"])
@@ -101,10 +104,13 @@ class Drawing:
         return write_report(Path(path), self.as_file(Path(path).suffix))
 
     def with_text(self, words: str) -> tuple[dict[str, object], dict[str, object]]:
-        """What a notebook shows, and a plain console: a picture that needs no network, and words."""
+        """What a notebook shows, and a plain console: a picture that needs no network, and
+        words."""
         times = 96 / 72 if self.printed else ON_SCREEN
         size = {"width": round(self.width * times), "height": round(self.height * times)}
-        return {"image/svg+xml": self.svg, "image/png": self.png, "text/plain": words}, {"image/png": size}
+        return {"image/svg+xml": self.svg, "image/png": self.png, "text/plain": words}, {
+            "image/png": size
+        }
 
     def __repr__(self) -> str:
         return f"Drawing({self.width:g} x {self.height:g} points)"
@@ -120,7 +126,9 @@ def packed(png: bytes) -> bytes:
     while begin < len(png):
         length = int.from_bytes(png[begin : begin + 4], "big")
         name, data = png[begin + 4 : begin + 8], png[begin + 8 : begin + 8 + length]
-        pixels, parts = (pixels + data, parts) if name == b"IDAT" else (pixels, [*parts, (name, data)])
+        pixels, parts = (
+            (pixels + data, parts) if name == b"IDAT" else (pixels, [*parts, (name, data)])
+        )
         begin += 12 + length
     parts.insert(-1, (b"IDAT", compress(decompress(pixels), 7)))
     chunks = (
@@ -147,7 +155,9 @@ def number(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".")
 
 
-def rect(x: float, y: float, width: float, height: float, fill: str, *, tip: str = "", **more: object) -> str:
+def rect(
+    x: float, y: float, width: float, height: float, fill: str, *, tip: str = "", **more: object
+) -> str:
     """A rectangle. tip: what a browser says of it. more: further attributes, with _ for -."""
     size = f'width="{number(width)}" height="{number(height)}"'
     begin = f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{_attributes(more)}'
@@ -189,7 +199,8 @@ def text(
     x: float, y: float, words: str, size: float = TEXT, *,
     anchor: str = "start", bold: bool = False, fill: str = INK, turned: float = 0,
 ) -> str:  # fmt: skip
-    """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about its anchor."""
+    """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about its
+    anchor."""
     place = f'x="{number(x)}" y="{number(y)}" font-size="{number(size)}" fill="{fill}"'
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += ' font-weight="bold"' if bold else ""
@@ -200,13 +211,15 @@ def text(
 def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
     """How many points a line of text takes; rather more where a letter's width is not known."""
     letters = sum(
-        _WIDTH.get(letter) or (1.0 if east_asian_width(letter) in "WF" else 0.65) for letter in words
+        _WIDTH.get(letter) or (1.0 if east_asian_width(letter) in "WF" else 0.65)
+        for letter in words
     )
     return letters * size * (_BOLD if bold else 1.0)
 
 
 def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Lines no wider than room: broken between words, not about an equals sign, and in one that is wider."""
+    """Lines no wider than room: broken between words, not about an equals sign, and in one that is
+    wider."""
     lines = [""]
     for word in re.split(r"(?<!=)\s+(?!=)", words.strip()):
         for at, piece in enumerate(_pieces(word, room, size, bold)):
@@ -245,7 +258,9 @@ Row = tuple[str, float, bool]  # words, size, bold
 def rows(title: str, lines: Sequence[str], room: float) -> list[Row]:
     """A title and what stands under it, broken to a room."""
     heads = [
-        (part, TITLE, True) for each in title.splitlines() for part in wrapped(each, room, TITLE, bold=True)
+        (part, TITLE, True)
+        for each in title.splitlines()
+        for part in wrapped(each, room, TITLE, bold=True)
     ]
     return [*heads, *((part, TEXT, False) for each in lines for part in wrapped(each, room))]
 
@@ -266,7 +281,8 @@ def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
 
 
 def _told(words: str) -> str:
-    """A text, which may be a stranger's, without control codes: one of them ends the process that draws."""
+    """A text, which may be a stranger's, without control codes: one of them ends the process that
+    draws."""
     return escape(printable(words), quote=False)
 
 

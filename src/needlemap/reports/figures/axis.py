@@ -1,7 +1,8 @@
 """Where lengths and depths lie on an axis, how wide their cells are, and which labels it has.
 
-Values lie at their own places on a linear or a logarithmic axis, whichever their steps fit, and a cell
-reaches half way to its neighbours. Values that fit neither lie side by side, one as wide as another.
+Values lie at their own places on a linear or a logarithmic axis, whichever their steps fit, and a
+cell reaches half way to its neighbours. Values that fit neither lie side by side, one as wide as
+another.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ NARROWEST = 0.3  # of the mean cell: with narrower ones, values lie side by side
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """kind: how values lie. edges: where each one's cell begins and ends, centres: where it is itself; shares
-    of the axis, from 0 to 1."""
+    """kind: how values lie. edges: where each one's cell begins and ends, centres: where it is
+    itself; shares of the axis, from 0 to 1."""
 
     kind: Kind
     values: tuple[float, ...]
@@ -50,7 +51,9 @@ SCALES: dict[str, Callable[[float], float]] = {"linear": float, "log": log2}
 
 def make_axis(values: Sequence[float], kinds: Sequence[Kind]) -> Axis:
     """The axis of ascending values, of the kind that makes their cells most alike."""
-    scaled = {kind: _steps([SCALES[kind](value) for value in values]) for kind in kinds if len(values) > 1}
+    scaled = {
+        kind: _steps([SCALES[kind](value) for value in values]) for kind in kinds if len(values) > 1
+    }
     fit = {kind: steps for kind, steps in scaled.items() if _evenness(steps) >= NARROWEST}
     if not fit:
         return _axis("even", values, [(at - 0.5, at + 0.5, float(at)) for at in range(len(values))])
@@ -135,14 +138,18 @@ def _with_ends(inner: Ticks, ends: Ticks, room: Callable[[str], float]) -> Ticks
 
 def _apart(ticks: Ticks, room: Callable[[str], float]) -> bool:
     """Whether no two labels touch."""
-    return all(high[0] - low[0] >= (room(low[1]) + room(high[1])) / 2 for low, high in pairwise(ticks))
+    return all(
+        high[0] - low[0] >= (room(low[1]) + room(high[1])) / 2 for low, high in pairwise(ticks)
+    )
 
 
 def _round_steps(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Round lengths in even steps, from many to few."""
     span = lengths[-1] - lengths[0]
     power = floor(log10(span / MOST_TICKS)) if span else 0
-    for step in (max(1, round(part * 10 ** (power + more))) for more in (0, 1) for part in (1, 2, 5)):
+    for step in (
+        max(1, round(part * 10 ** (power + more))) for more in (0, 1) for part in (1, 2, 5)
+    ):
         yield [step * at for at in range(ceil(lengths[0] / step), lengths[-1] // step + 1)]
 
 
@@ -150,7 +157,11 @@ def _doublings(lengths: Sequence[int]) -> Iterator[list[int]]:
     """1k, 2k, 4k, ...; then every second and third of them."""
     low, high = floor(log2(lengths[0] / 1000)), ceil(log2(lengths[-1] / 1000))
     for step in (1, 2, 3, 4, 5):
-        yield [round(1000 * 2.0**at) for at in range(low, high + 1) if at % step == 0 and 1000 * 2.0**at >= 1]
+        yield [
+            round(1000 * 2.0**at)
+            for at in range(low, high + 1)
+            if at % step == 0 and 1000 * 2.0**at >= 1
+        ]
 
 
 ROUNDS = {"linear": _round_steps, "log": _doublings}

@@ -1,6 +1,8 @@
-"""Score by length of several runs in one plot, with bands, labels at the lines' ends and effective lengths.
+"""Score by length of several runs in one plot, with bands, labels at the lines' ends and effective
+lengths.
 
-A suite's lines are its families, and their mean; of several suites each family is a plot, after their mean.
+A suite's lines are its families, and their mean; of several suites each family is a plot, after
+their mean.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from math import isfinite
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.effective import RULES, Effective, FamilyScores, Rule, effective_length, parse_rule
+from needlemap.maps.effective import (
+    RULES,
+    Effective,
+    FamilyScores,
+    Rule,
+    effective_length,
+    parse_rule,
+)
 from needlemap.maps.effective import Mean as FamilyMean
 from needlemap.maps.intervals import ClusterMean
 from needlemap.records.families import Families
@@ -62,7 +71,8 @@ MEAN = Stroke("#000000", "#000000", "circle", 1.6, "", 0.12)
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """means: by length in tokens, with intervals. effective: how far it holds, by the figure's rule."""
+    """means: by length in tokens, with intervals. effective: how far it holds, by the figure's
+    rule."""
 
     name: str
     means: Mapping[int, ClusterMean | FamilyMean]
@@ -89,18 +99,26 @@ Group = tuple[str, Mapping[str, Loaded]]  # a run's name, and its families; '' o
 def draw_curves(
     groups: Sequence[Group], *, title: str | None, rules: Sequence[str], width: float | None
 ) -> Drawing:
-    """All of it. rules: of effective length, of which the first that gives a length is marked. width: of the
-    paper in points, None for a screen's. Raises NeedlemapError where nothing was scored."""
-    rule = next((each for each in map(parse_rule, rules) if each.kind != "auc"), parse_rule("absolute:85"))
+    """All of it. rules: of effective length, of which the first that gives a length is marked.
+    width: of the paper in points, None for a screen's. Raises NeedlemapError where nothing was
+    scored."""
+    rule = next(
+        (each for each in map(parse_rule, rules) if each.kind != "auc"), parse_rule("absolute:85")
+    )
     plots = plots_of(groups, rule)
     lengths = sorted({length for plot in plots for curve in plot.curves for length in curve.means})
     if not lengths:
         raise NeedlemapError("No trial was scored, so there is no curve. Finish the runs first.")
-    axis, total = make_axis(lengths, ("linear", "log")), width or (ALONE if len(plots) == 1 else SEVERAL)
+    axis, total = (
+        make_axis(lengths, ("linear", "log")),
+        width or (ALONE if len(plots) == 1 else SEVERAL),
+    )
     heading = rows(title or "", _captions(groups, plots, rule), total - 2 * EDGE)
     top = EDGE + rows_height(heading) + 6
     drawn, bottom = (_one if len(plots) == 1 else _several)(plots, axis, rule, total, top)
-    return Drawing((*draw_rows(heading, EDGE, EDGE), *drawn), total, bottom + EDGE, width is not None)
+    return Drawing(
+        (*draw_rows(heading, EDGE, EDGE), *drawn), total, bottom + EDGE, width is not None
+    )
 
 
 def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
@@ -167,7 +185,9 @@ def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> lis
     return [", ".join(said), " ".join(filter(None, signs))]
 
 
-def _one(plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float) -> tuple[list[str], float]:
+def _one(
+    plots: Sequence[Plot], axis: Axis, rule: Rule, total: float, top: float
+) -> tuple[list[str], float]:
     """One plot with its labels at the lines' ends; and where it ends."""
     (plot,) = plots
     names = [_ending(curve) for curve in plot.curves]
@@ -194,11 +214,15 @@ def _several(
             parts += draw_rows(head, box.x, y) + _plot(plot, axis, rule, box, left=at == 0, low=low)
         last = first + columns >= len(plots)
         y = below(box) + 4 if last else box.y + box.height + 8
-    legend, height = draw_legend([_key(curve) for curve in plots[0].curves], left, y, total - EDGE - left)
+    legend, height = draw_legend(
+        [_key(curve) for curve in plots[0].curves], left, y, total - EDGE - left
+    )
     return [*parts, *legend], y + height
 
 
-def _plot(plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, low: bool = True) -> list[str]:
+def _plot(
+    plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, low: bool = True
+) -> list[str]:
     """Axes, lines and marks."""
     plane = Plane(box, SCORE)
     parts = [*plane.grid(), rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
@@ -208,7 +232,11 @@ def _plot(plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, lo
         parts.append(line(ends, SOFT, 0.5, stroke_dasharray="3 2"))
     joined = axis.kind != "even"
     for curve in plot.curves:  # no line lies under a band
-        parts += draw_bands(_means(curve, axis), plane, curve.stroke, joined=joined) if curve.banded else []
+        parts += (
+            draw_bands(_means(curve, axis), plane, curve.stroke, joined=joined)
+            if curve.banded
+            else []
+        )
     for curve in plot.curves:
         parts += draw_line(_means(curve, axis), plane, curve.stroke, joined=joined)
     return parts + [part for curve in plot.curves for part in _effective(curve, axis, plane)]
@@ -219,7 +247,8 @@ def _means(curve: Curve, axis: Axis) -> list[Mean]:
 
 
 def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
-    """A triangle on the axis below, and a hair up to where the line falls below the rule's threshold."""
+    """A triangle on the axis below, and a hair up to where the line falls below the rule's
+    threshold."""
     found = curve.effective
     if found is None or found.value is None or not isfinite(found.value) or not found.value:
         return []
@@ -264,9 +293,13 @@ def _endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
     places = spread([y for _, (_, y) in ends], NEAR, box.y + 2, box.y + box.height)
     right, parts = box.x + box.width, []
     for (curve, (x, y)), place in zip(ends, places, strict=True):
-        parts.append(line([(x + 1.5, y), (right + 2, place), (right + 5, place)], curve.stroke.colour, 0.4))
+        parts.append(
+            line([(x + 1.5, y), (right + 2, place), (right + 5, place)], curve.stroke.colour, 0.4)
+        )
         words = fitted(_ending(curve), room, bold=True)
-        parts.append(text(right + 7, place + 0.35 * TEXT, words, bold=True, fill=curve.stroke.colour))
+        parts.append(
+            text(right + 7, place + 0.35 * TEXT, words, bold=True, fill=curve.stroke.colour)
+        )
     return parts
 
 
@@ -299,7 +332,8 @@ def _key(curve: Curve) -> Item:
 
 
 def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]:
-    """Plain runs each for itself, then suites with those families of theirs that are among the runs."""
+    """Plain runs each for itself, then suites with those families of theirs that are among the
+    runs."""
     lies = {Path(run.path): run for run in runs}
     found = [
         {name: lies.pop(each.folder(name)) for name in each.begun if each.folder(name) in lies}
@@ -311,7 +345,9 @@ def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]
     return list(zip(told_apart(models, paths), groups, strict=True))
 
 
-def draw_families(families: Sequence[Families], *, title: str | None, width: float | None) -> Drawing:
+def draw_families(
+    families: Sequence[Families], *, title: str | None, width: float | None
+) -> Drawing:
     """Scores by length of all families of some runs, read anew."""
     loaded = [load_run(folder) for each in families for folder in each.folders]
     groups = groups_of(loaded, [each for each in families if not each.is_plain])

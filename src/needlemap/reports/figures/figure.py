@@ -1,7 +1,7 @@
 """A figure of one or several runs, written as PNG, SVG or PDF, for a screen or at a given width.
 
-Several panels have one legend, and axes that they share are labelled once. Of two runs that can be paired it
-also shows what changed between them.
+Several panels have one legend, and axes that they share are labelled once. Of two runs that can be
+paired it also shows what changed between them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ STYLES = ("needlemap", *OLDER)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run in a figure. title: over its map, None for the one made of model, task and lengths. smoothed:
-    a map of smoothed scores beside it, if any."""
+    """One run in a figure. title: over its map, None for the one made of model, task and lengths.
+    smoothed: a map of smoothed scores beside it, if any."""
 
     map: Map
     title: str | None = None
@@ -85,9 +85,9 @@ class Shown:
 class Figure:
     """Runs in their order, and of two runs the comparison, if it is to be shown.
 
-    title: over several maps. palette: of the scores, None for the default. style: of an older tool, if any.
-    model: what all runs have in common, and is not said of each. why_not: why two runs are not compared.
-    sought: runs that seek, whose picture is another one.
+    title: over several maps. palette: of the scores, None for the default. style: of an older tool,
+    if any. model: what all runs have in common, and is not said of each. why_not: why two runs are
+    not compared. sought: runs that seek, whose picture is another one.
     """
 
     runs: tuple[Shown, ...]
@@ -108,8 +108,8 @@ def figure_of(
     style: str | None = None,
     smooth: bool = False,
 ) -> Figure:
-    """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for runs of which
-    only some seek.
+    """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for runs
+    of which only some seek.
 
     smooth: with the smoothed layer beside each map that has one.
     """
@@ -152,8 +152,8 @@ def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
 
 
 def draw(figure: Figure, width: float | None = None) -> Drawing:
-    """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError for an
-    unknown palette."""
+    """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError
+    for an unknown palette."""
     if figure.sought:
         return draw_sought(figure.sought, figure.title, width)
     if figure.style in OLDER:
@@ -174,7 +174,9 @@ def _older(figure: Figure, width: float | None) -> Drawing:
     total, y, parts = width or SEVERAL, 0.0, list[str]()
     for run in figure.runs:
         title = run.title or older_title(run.map, str(figure.style))
-        drawn, y = draw_older(run.map, title, scores(figure.palette or "amber"), str(figure.style), total, y)
+        drawn, y = draw_older(
+            run.map, title, scores(figure.palette or "amber"), str(figure.style), total, y
+        )
         parts += drawn
     return Drawing(tuple(parts), total, y, width is not None)
 
@@ -228,26 +230,36 @@ def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
 
 
 def _title(at: int, figure: Figure) -> str:
-    """The model, with A or B where the two are compared; the task and the lengths where they differ."""
+    """The model, with A or B where the two are compared; the task and the lengths where they
+    differ."""
     run = figure.runs[at]
     maps = [each.map for each in figure.runs]
-    task = run.map.task if len({map.task for map in maps}) > 1 and run.map.task != run.map.model else ""
+    task = (
+        run.map.task
+        if len({map.task for map in maps}) > 1 and run.map.task != run.map.model
+        else ""
+    )
     lengths = length_range(run.map.lengths) if len({map.lengths for map in maps}) > 1 else ""
     title = run.title or " · ".join(filter(None, (run.map.model, task, lengths)))
     return title if figure.comparison is None else f"{'AB'[at]}: {title}"
 
 
 def columns_of(count: int, total: float) -> int:
-    """How many panels stand side by side: rows are filled where that leaves at least half of what fits."""
+    """How many panels stand side by side: rows are filled where that leaves at least half of what
+    fits."""
     most = max(1, min(count, int(total / LEAST)))
-    full = [columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most]
+    full = [
+        columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most
+    ]
     return full[0] if full else ceil(count / ceil(count / most))
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Panels in rows. width, height: of each map. lefts: room for labels left of each column. side, top: of
-    the margins, 0 for none. shared: whether all have the same axes, so that the outer ones are labelled."""
+    """Panels in rows. width, height: of each map. lefts: room for labels left of each column. side,
+    top: of the margins, 0 for none. shared: whether all have the same axes, so that the outer ones
+    are
+    labelled."""
 
     panels: Sequence[MapPanel]
     columns: int
@@ -267,7 +279,9 @@ class Grid:
         shared = len({panel.axes for panel in panels}) == 1
         width, height, lefts = each - 30, 80.0, (0.0,) * columns
         for _ in range(3):  # labels take room from the map whose height says which labels there are
-            lefts = tuple(_left(panels, at, columns, height, shared=shared) for at in range(columns))
+            lefts = tuple(
+                _left(panels, at, columns, height, shared=shared) for at in range(columns)
+            )
             rights = columns * (side + GAP if side else 8.0)
             width = (total - sum(lefts) - rights - BETWEEN * (columns - 1)) / columns
             height = max(panel.height(width) for panel in panels)
@@ -287,7 +301,9 @@ class Grid:
                 box = Box(left + self.lefts[at], begin + self.top + ABOVE, self.width, self.height)
                 low = first + at + self.columns >= len(self.panels) or not self.shared
                 parts += self._panel(panel, box, labelled=at == 0 or not self.shared, low=low)
-                left += self.lefts[at] + self.width + (self.side + GAP if self.side else 8.0) + BETWEEN
+                left += (
+                    self.lefts[at] + self.width + (self.side + GAP if self.side else 8.0) + BETWEEN
+                )
             last = first + self.columns >= len(self.panels) or not self.shared
             y = begin + self.top + ABOVE + self.height + (TICK + TEXT + ROW + 4 if last else 8)
         return parts, y
@@ -301,13 +317,19 @@ class Grid:
         above = Box(box.x, box.y - ABOVE - self.top, box.width, self.top)
         parts += draw_top(panel, above, labelled=labelled or panel.scale != self.panels[0].scale)
         if self.side and panel.by_depth:
-            parts += draw_side(panel, Box(box.x + box.width + GAP + 4, box.y, self.side - 16, box.height))
+            parts += draw_side(
+                panel, Box(box.x + box.width + GAP + 4, box.y, self.side - 16, box.height)
+            )
         parts += draw_depth_axis(panel, box) if labelled else []
         return parts + (length_axis(panel.lengths, box) if low else [])
 
 
-def _left(panels: Sequence[MapPanel], at: int, columns: int, height: float, *, shared: bool) -> float:
+def _left(
+    panels: Sequence[MapPanel], at: int, columns: int, height: float, *, shared: bool
+) -> float:
     """Room for the labels left of a column; of another scale than its row's first its own."""
     if at == 0 or not shared:
         return max(panel.left(height) for panel in panels[at::columns])
-    return max(panel.scale.room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns])
+    return max(
+        panel.scale.room if panel.scale != panels[0].scale else 0.0 for panel in panels[at::columns]
+    )

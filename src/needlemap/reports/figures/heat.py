@@ -1,4 +1,5 @@
-"""A map as a panel: its cells, score by length above it and by depth beside it, on axes of their own."""
+"""A map as a panel: its cells, score by length above it and by depth beside it, on axes of their
+own."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What colours and margins stand for. name: on an axis; words: in the legend. unit: behind numbers, '%'
-    or ''. domain, ticks: in that unit."""
+    """What colours and margins stand for. name: on an axis; words: in the legend. unit: behind
+    numbers, '%' or ''. domain, ticks: in that unit."""
 
     name: str
     words: str
@@ -90,9 +91,9 @@ SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None where
-    nothing was measured. partial: some trials are missing; lone: it rests on one. needle: the share of the
-    height at which it really was. tip: all of it in words."""
+    """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None
+    where nothing was measured. partial: some trials are missing; lone: it rests on one. needle: the
+    share of the height at which it really was. tip: all of it in words."""
 
     length: float
     top: float
@@ -106,7 +107,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where not known."""
+    """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where not
+    known."""
 
     place: float
     value: float | None = None
@@ -122,7 +124,8 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class MapPanel:
-    """A map, ready to be drawn. depth_labels: of the values of its depths. depthless: it has none."""
+    """A map, ready to be drawn. depth_labels: of the values of its depths. depthless: it has
+    none."""
 
     title: str
     lines: tuple[str, ...]
@@ -186,18 +189,25 @@ def _cell(scale: Scale, cell: Cell, place: Box, box: Box) -> list[str]:
         parts.append(area([(x + width - corner, y), (x + width, y), (x + width, y + corner)], INK))
     if cell.needle is not None and height >= 4:
         at = box.y + cell.needle * box.height
-        parts.append(line([(x + 0.2 * width, at), (x + 0.8 * width, at)], scale.ink(cell.value), 0.6))
+        parts.append(
+            line([(x + 0.2 * width, at), (x + 0.8 * width, at)], scale.ink(cell.value), 0.6)
+        )
     return parts
 
 
 def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
-    """A difference in figures, or where these have no room a loss's dash: a grey print knows no colours."""
+    """A difference in figures, or where these have no room a loss's dash: a grey print knows no
+    colours."""
     ink = scale.ink(value)
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
     if in_figures:
         return [text(x, y + 0.35 * TEXT, scale.label(round(value)), anchor="middle", fill=ink)]
     reach = 0.3 * cell.width
-    return [line([(x - reach, y), (x + reach, y)], ink, min(0.8, 0.25 * cell.height))] if value < 0 else []
+    return (
+        [line([(x - reach, y), (x + reach, y)], ink, min(0.8, 0.25 * cell.height))]
+        if value < 0
+        else []
+    )
 
 
 def _filled(cell: Box, box: Box, of: Cell, colour: str) -> str:
@@ -205,7 +215,9 @@ def _filled(cell: Box, box: Box, of: Cell, colour: str) -> str:
     x, y, width, height = cell
     if of.lone:
         wide_, high = LONE * width, LONE * height
-        return rect(x + (width - wide_) / 2, y + (height - high) / 2, wide_, high, colour, tip=of.tip)
+        return rect(
+            x + (width - wide_) / 2, y + (height - high) / 2, wide_, high, colour, tip=of.tip
+        )
     apart = 0.4 if min(width, height) > 5 else -0.15  # a little over the next, or seams show
     right = min(x + width - apart, box.x + box.width)
     bottom = min(y + height - apart, box.y + box.height)
@@ -245,8 +257,8 @@ def draw_depth_axis(panel: MapPanel, box: Box) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Where scores by length, or by depth, are drawn. across: lengths run across it and scores up; else
-    depths run down and scores across."""
+    """Where scores by length, or by depth, are drawn. across: lengths run across it and scores up;
+    else depths run down and scores across."""
 
     box: Box
     scale: Scale
@@ -261,7 +273,9 @@ class Plane:
 
     def grid(self) -> list[str]:
         """A line at each of the scale's ticks."""
-        return [line([self.at(0, tick), self.at(1, tick)], "#DDDDDD", 0.4) for tick in self.scale.ticks]
+        return [
+            line([self.at(0, tick), self.at(1, tick)], "#DDDDDD", 0.4) for tick in self.scale.ticks
+        ]
 
     def labels(self) -> list[str]:
         """The scale's ticks and name, left of it; as many as have room, the ends always."""
@@ -280,7 +294,11 @@ def draw_top(panel: MapPanel, box: Box, *, labelled: bool) -> list[str]:
     """Score by length, above the map."""
     plane = Plane(box, panel.scale)
     labels = plane.labels() if labelled else []
-    return [*plane.grid(), *labels, *draw_means(panel.by_length, plane, joined=panel.lengths.kind != "even")]
+    return [
+        *plane.grid(),
+        *labels,
+        *draw_means(panel.by_length, plane, joined=panel.lengths.kind != "even"),
+    ]
 
 
 def draw_side(panel: MapPanel, box: Box) -> list[str]:
@@ -297,7 +315,8 @@ def draw_side(panel: MapPanel, box: Box) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line of means looks. shape: of its points. dash: of the line, if any. opacity: of its band."""
+    """How a line of means looks. shape: of its points. dash: of the line, if any. opacity: of its
+    band."""
 
     colour: str = INK
     band: str = BAND
@@ -308,9 +327,13 @@ class Stroke:
 
 
 def draw_means(means: Sequence[Mean], plane: Plane, *, joined: bool) -> list[str]:
-    """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with bars."""
+    """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with
+    bars."""
     look = Stroke()
-    return [*draw_bands(means, plane, look, joined=joined), *draw_line(means, plane, look, joined=joined)]
+    return [
+        *draw_bands(means, plane, look, joined=joined),
+        *draw_line(means, plane, look, joined=joined),
+    ]
 
 
 def draw_bands(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:

@@ -1,9 +1,11 @@
-"""Pictures that are no panels: what a run sought, and maps as the two older tools draw them (`--style`).
+"""Pictures that are no panels: what a run sought, and maps as the two older tools draw them
+(`--style`).
 
-Of a seek: raw counts of each length, the curve fitted to them, and the interval. An older tool's map has its
-cells side by side, all depths labelled, red-amber-green. OpenCompass's has the mean by length as a white line
-over the cells, with a legend, and the overall score below; needlehaystack's is the map alone. What both lack
-is kept: colours stand for 0 to 100, missing cells are hatched, and a last line says n.
+Of a seek: raw counts of each length, the curve fitted to them, and the interval. An older tool's
+map has its cells side by side, all depths labelled, red-amber-green. OpenCompass's has the mean by
+length as a white line over the cells, with a legend, and the overall score below; needlehaystack's
+is the map alone. What both lack is kept: colours stand for 0 to 100, missing cells are hatched, and
+a last line says n.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ SEAM = 0.6
 
 def older_title(map: Map, style: str) -> str:
     """The title of a map that has none of its own."""
-    longest = length_labels(map.lengths[-1:]).get(map.lengths[-1], "").upper() if map.lengths else ""
+    longest = (
+        length_labels(map.lengths[-1:]).get(map.lengths[-1], "").upper() if map.lengths else ""
+    )
     if style == OPENCOMPASS:
         return context_title(map.model, longest)
     return f'Pressure Testing {map.model} {longest} Context\n{FACTS}("Needle In A HayStack")'
@@ -83,7 +87,9 @@ def draw_older(
 ) -> tuple[list[str], float]:
     """A map from y on, as wide as the paper; and where it ends."""
     if map.ragged:
-        raise SettingsError(f"Style {style} has rows of one depth; here each length has depths of its own.")
+        raise SettingsError(
+            f"Style {style} has rows of one depth; here each length has depths of its own."
+        )
     depths = {at: label.removesuffix("%") for at, label in row_labels(map, map.depths).items()}
     left = 20 + max((wide(label) for label in depths.values()), default=0.0)
     room, rows = width - left - 40, max(1, len(map.depths))
@@ -91,7 +97,10 @@ def draw_older(
     top = y + 4 + 10 * len(heads)
     box = Box(left, top, room, min(MAP_MOST, max(0.46 * room, LOW * rows)))
     parts = [
-        *(text(width / 2, y + 9 + 10 * at, each, TEXT + 1, anchor="middle") for at, each in enumerate(heads)),
+        *(
+            text(width / 2, y + 9 + 10 * at, each, TEXT + 1, anchor="middle")
+            for at, each in enumerate(heads)
+        ),
         *_cells(map, scale, box),
         *_depths(list(depths.values()), box),
         *_bar(scale, box),
@@ -123,7 +132,10 @@ def _cells(map: Map, scale: Scale, box: Box) -> list[str]:
     for cell in map.cells:
         fill = HATCHED if cell.score is None else scale.colour(100 * cell.score)
         x, y, width, height = _place(map, cell, box)
-        right, bottom = box.x + box.width, box.y + box.height  # a little over the next cell, or seams show
+        right, bottom = (
+            box.x + box.width,
+            box.y + box.height,
+        )  # a little over the next cell, or seams show
         found.append(rect(x, y, min(width + SEAM, right - x), min(height + SEAM, bottom - y), fill))
     return found
 
@@ -134,7 +146,10 @@ def _depths(labels: Sequence[str], box: Box) -> list[str]:
     size = min(TEXT, 1.1 * high)
     places = [box.y + (at + 0.5) * high + 0.35 * size for at in range(len(labels))]
     return [
-        *(text(box.x - 3, y, words, size, anchor="end") for y, words in zip(places, labels, strict=True)),
+        *(
+            text(box.x - 3, y, words, size, anchor="end")
+            for y, words in zip(places, labels, strict=True)
+        ),
         text(9, box.y + box.height / 2, "Depth Percent", anchor="middle", turned=-90),
     ]
 
@@ -159,19 +174,31 @@ def _bar(scale: Scale, box: Box) -> list[str]:
     x = box.x + box.width + 6
     parts = [gradient(scale.colours, Box(x, box.y, BAR, box.height), upright=True)]
     for value in TICKS:
-        parts.append(text(x + BAR + 2, box.y + (1 - value / 100) * box.height + 0.35 * TEXT, str(value)))
-    return [*parts, text(x + BAR + 24, box.y + box.height / 2, "Score", anchor="middle", turned=-90)]
+        parts.append(
+            text(x + BAR + 2, box.y + (1 - value / 100) * box.height + 0.35 * TEXT, str(value))
+        )
+    return [
+        *parts,
+        text(x + BAR + 24, box.y + box.height / 2, "Score", anchor="middle", turned=-90),
+    ]
 
 
 def _overlay(map: Map, box: Box) -> list[str]:
-    """The mean of each length's cells as a white line, on a hidden axis of 0 to 100, and its legend."""
+    """The mean of each length's cells as a white line, on a hidden axis of 0 to 100, and its
+    legend."""
     width = box.width / max(1, len(map.lengths))
     size, points = min(2.2, 0.3 * width), []
     for at, length in enumerate(map.lengths):
-        found = [cell.score for cell in map.cells if cell.length_tokens == length and cell.score is not None]
+        found = [
+            cell.score
+            for cell in map.cells
+            if cell.length_tokens == length and cell.score is not None
+        ]
         if found:
             share = 1 - sum(found) / len(found)
-            points.append((box.x + (at + 0.5) * width, box.y + size + share * (box.height - 2 * size)))
+            points.append(
+                (box.x + (at + 0.5) * width, box.y + size + share * (box.height - 2 * size))
+            )
     high = bool(points) and points[0][1] < box.y + 0.3 * box.height  # the line would pass under it
     words, x, y = "Average Depth Score", box.x + 3, box.y + (box.height - 13 if high else 3)
     return [
@@ -195,17 +222,21 @@ def _overlay(map: Map, box: Box) -> list[str]:
 
 FOUND = "#F3E3C3"  # behind the interval
 CURVE = Stroke(SOFT, BAND)
-WORDS = "Circles: what was asked, larger with more haystacks, 95 % intervals. Band: the fitted curve."
+WORDS = (
+    "Circles: what was asked, larger with more haystacks, 95 % intervals. Band: the fitted curve."
+)
 
 
 def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) -> Drawing:
-    """A plot a run, all of which seek, one below the other. width: of the paper in points, None for a
-    screen's."""
+    """A plot a run, all of which seek, one below the other. width: of the paper in points, None for
+    a screen's."""
     total, y, parts = width or ALONE, EDGE, list[str]()
     for run in runs:
         sought, named = sought_of(run), map_title(run.map) if title is None else title
         lines = (
-            ["nothing is scored yet"] if sought is None else [length_line(sought), asked_line(sought), WORDS]
+            ["nothing is scored yet"]
+            if sought is None
+            else [length_line(sought), asked_line(sought), WORDS]
         )
         heading = rows(named, lines, total - 2 * EDGE)
         parts += draw_rows(heading, EDGE, y)

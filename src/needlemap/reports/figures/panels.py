@@ -1,4 +1,5 @@
-"""What a map and a comparison show: their panels, the words of a caption, and the legend under all panels."""
+"""What a map and a comparison show: their panels, the words of a caption, and the legend under all
+panels."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def scores(palette: str | None) -> Scale:
-    """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown palette."""
+    """Scores of 0 to 100, never stretched to the data. Raises SettingsError for an unknown
+    palette."""
     return Scale("Score", "Score", "%", (0, 100), (0, 50, 100), palette_colours(palette))
 
 
@@ -92,7 +94,9 @@ def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
     }  # fmt: skip
 
 
-def _cell(map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]) -> Cell:
+def _cell(
+    map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]
+) -> Cell:
     top, bottom = bands[cell.length_tokens, cell.depth]
     needle = None
     if cell.depth in bins and cell.score is not None:
@@ -126,7 +130,8 @@ def one_of(found: set[str]) -> str:
 
 
 def caption(map: Map) -> list[str]:
-    """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is missing."""
+    """What a reader must know to believe the map: n, repeats, mode, tokenizer, scorer, what is
+    missing."""
     often, *how = facts(map)
     return [f"{overall(map)}, {often}", ", ".join(how), *missing_line(map)]
 
@@ -158,7 +163,8 @@ def repeats(map: Map) -> str:
 
 
 def facts(map: Map) -> tuple[str, ...]:
-    """How often a cell was asked, and how it was asked and scored: each is said once of several maps."""
+    """How often a cell was asked, and how it was asked and scored: each is said once of several
+    maps."""
     return repeats(map), f"mode {map.mode}", f"tokenizer {map.tokenizer}", f"scorer {map.scorer}"
 
 
@@ -177,7 +183,9 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         change = changed.get(place)
         value = None if change is None else percent_of(change.change)
         tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
-        cells.append(Cell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip))
+        cells.append(
+            Cell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip)
+        )
     return MapPanel(
         "B − A",
         change_caption(comparison),
@@ -186,7 +194,8 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         row_labels(map, depths.values),
         tuple(cells),
         tuple(
-            _change(lengths.place(length), found.get(length), comparison.counted) for length in map.lengths
+            _change(lengths.place(length), found.get(length), comparison.counted)
+            for length in map.lengths
         ),
         (),
         changes(comparison),
@@ -205,7 +214,11 @@ def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
     whole = comparison.overall
     shown = f" {interval(whole)}" if comparison.counted else ""
     left = f", {comparison.dropped} without both scores" if comparison.dropped else ""
-    count = f"n = {whole.n:,} pairs" if comparison.counted else f"n not told ({whole.n:,} pairs of means)"
+    count = (
+        f"n = {whole.n:,} pairs"
+        if comparison.counted
+        else f"n not told ({whole.n:,} pairs of means)"
+    )
     return (f"{points(whole.value)} points{shown}, {count}{left}",)
 
 
@@ -258,7 +271,8 @@ def _stroke(left: float, right: float, colour: str) -> str:
 def _key(words: str, sign: str) -> Item:
     """A sign of 8 points and its words."""
     return Item(
-        11 + wide(words), f'<g transform="translate(0 -1)">{sign}</g>' + text(11, 6, words, fill=SOFT)
+        11 + wide(words),
+        f'<g transform="translate(0 -1)">{sign}</g>' + text(11, 6, words, fill=SOFT),
     )
 
 
@@ -268,7 +282,8 @@ def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
     way = ' x1="0" x2="0" y1="1" y2="0"' if upright else ""
     shares = [at / (len(colours) - 1) for at in range(len(colours))]
     stops = (
-        f'<stop offset="{share:.3f}" stop-color="{at}"/>' for share, at in zip(shares, colours, strict=True)
+        f'<stop offset="{share:.3f}" stop-color="{at}"/>'
+        for share, at in zip(shares, colours, strict=True)
     )
     shades = f'<defs><linearGradient id="{name}"{way}>{"".join(stops)}</linearGradient></defs>'
     return shades + rect(*box, f"url(#{name})")
@@ -281,7 +296,11 @@ def _bar(scale: Scale) -> Item:
         text(begin + scale.share(value) * BAR, THICK + TEXT, scale.label(value), anchor="middle")
         for value in scale.ticks
     )
-    drawn = text(0, 6, scale.words) + gradient(scale.colours, Box(begin, 0, BAR, THICK)) + "".join(ticks)
+    drawn = (
+        text(0, 6, scale.words)
+        + gradient(scale.colours, Box(begin, 0, BAR, THICK))
+        + "".join(ticks)
+    )
     return Item(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
 
 

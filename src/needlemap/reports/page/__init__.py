@@ -1,10 +1,11 @@
-"""The page: one HTML file in which a reader explores runs, from map to single answers. It fetches nothing.
+"""The page: one HTML file in which a reader explores runs, from map to single answers. It fetches
+nothing.
 
-What it shows is made in Python (`payload.py`, `trials.py`); how it looks and moves is in page.html, page.css
-and the scripts. What runs is fixed by hash in the page's own Content-Security-Policy: a text that got out of
-its place could neither run nor ask the network. Data is compressed JSON in base64, which holds no letter that
-HTML minds. Where scripts do not run, a reader sees a plain table for each run. The page is kept to a size
-that can still be mailed and opened.
+What it shows is made in Python (`payload.py`, `trials.py`); how it looks and moves is in page.html,
+page.css and the scripts. What runs is fixed by hash in the page's own Content-Security-Policy: a
+text that got out of its place could neither run nor ask the network. Data is compressed JSON in
+base64, which holds no letter that HTML minds. Where scripts do not run, a reader sees a plain table
+for each run. The page is kept to a size that can still be mailed and opened.
 """
 
 from __future__ import annotations
@@ -41,14 +42,28 @@ from needlemap.reports.summary import read_families
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'
-SCRIPTS = ("text", "state", "map", "margins", "sheet", "overview", "trial", "pane", "main")  # as they run
+SCRIPTS = (
+    "text",
+    "state",
+    "map",
+    "margins",
+    "sheet",
+    "overview",
+    "trial",
+    "pane",
+    "main",
+)  # as they run
 _PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes], *, live: bool = False) -> str:
-    """The whole page. trials: each run's columns, `packed`. live: the page asks its server what is new."""
+    """The whole page. trials: each run's columns, `packed`. live: the page asks its server what is
+    new."""
     style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
-    blobs = [("summary", packed(summary)), *((f"trials-{at}", data) for at, data in enumerate(trials))]
+    blobs = [
+        ("summary", packed(summary)),
+        *((f"trials-{at}", data) for at, data in enumerate(trials)),
+    ]
     parts = {
         "csp": policy(style, script, live=live),
         "live": LIVE if live else "",
@@ -73,7 +88,8 @@ def as_json(value: Mapping[str, Any]) -> bytes:
 
 
 def policy(style: str, script: str, *, live: bool = False) -> str:
-    """The Content-Security-Policy: this style, this script, pictures in the page, nothing from elsewhere."""
+    """The Content-Security-Policy: this style, this script, pictures in the page, nothing from
+    elsewhere."""
     server = "'self'" if live else "'none'"
     rules = (
         "default-src 'none'",
@@ -95,7 +111,9 @@ def title_of(summary: Mapping[str, Any]) -> str:
 
 
 def _blob(name: str, data: bytes) -> str:
-    return f'<script type="application/octet-stream" id="{name}">{b64encode(data).decode()}</script>'
+    return (
+        f'<script type="application/octet-stream" id="{name}">{b64encode(data).decode()}</script>'
+    )
 
 
 def _digest(text: str) -> str:
@@ -110,7 +128,8 @@ EACH = "Each cell: score in percent (n)."
 
 
 def tables(summary: Mapping[str, Any]) -> str:
-    """HTML of all sheets and runs: name, what they come to, and their table or their map in numbers."""
+    """HTML of all sheets and runs: name, what they come to, and their table or their map in
+    numbers."""
     return "\n".join([*map(_sheet, summary["sheets"]), *map(_run, summary["runs"])])
 
 
@@ -126,7 +145,9 @@ def _sheet(sheet: Mapping[str, Any]) -> str:
 
 def _run(run: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in (*run["lines"], *run["notes"], EACH))
-    lines += "".join(f"<p>{escape(each['line'])}</p>\n" for each in run.get("beside", ()) if each["line"])
+    lines += "".join(
+        f"<p>{escape(each['line'])}</p>\n" for each in run.get("beside", ()) if each["line"]
+    )
     rows = "\n".join(_list(run) if run["ragged"] else _grid(run))
     return f"<h2>{escape(run['name'])}</h2>\n{lines}<table>\n{rows}\n</table>"
 
@@ -138,7 +159,10 @@ def _grid(run: Mapping[str, Any]) -> list[str]:
     columns = range(len(run["lengths"]))
     return [
         head,
-        *(_row([label, *(shown.get((at, depth), "") for at in columns)]) for depth, label in run["depths"]),
+        *(
+            _row([label, *(shown.get((at, depth), "") for at in columns)])
+            for depth, label in run["depths"]
+        ),
     ]
 
 
@@ -162,7 +186,8 @@ def _row(values: Iterable[str], tag: str = "td") -> str:
 
 
 LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page
-LESS = (  # what is left out, one after the other, until the limit is kept; the last one stands as it is
+# what is left out, one after the other, until the limit is kept; the last one stands as it is
+LESS = (
     (FULL, ""),
     (Detail(around_right=False), "what stands around needles that were found"),
     (
@@ -185,7 +210,8 @@ def write_page(
     rules: tuple[str, ...] = RULES,
     smooth: bool = False,
 ) -> Path:
-    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be read.
+    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be
+    read.
 
     rules: of effective length. smooth: with the smoothed layer of each run.
     """
@@ -206,7 +232,9 @@ def write_page(
 def _read_subject(path: Path) -> Subject:
     families = families_of(path)
     if not families.begun:
-        raise NeedlemapError(f"Suite '{path}' has no run yet. Type: needlemap run suite:NAME -o {path}")
+        raise NeedlemapError(
+            f"Suite '{path}' has no run yet. Type: needlemap run suite:NAME -o {path}"
+        )
     return Subject(families, read_families(families))
 
 
@@ -220,19 +248,24 @@ def make_page(
     limit: int = LIMIT,
     smooth: bool = False,
 ) -> str:
-    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown palette."""
+    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown
+    palette."""
     families = [run for each in runs for run in Subject.of(each).runs]
     trials, notes = fitted(families, limit)
     each = [[*notes, *run.notes] for run in families]
-    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules, smooth=smooth)
+    found = summary(
+        runs, made=made, title=title, palette=palette, notes=each, rules=rules, smooth=smooth
+    )
     return page_html(found, trials)
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from going through all records again and again: it takes a third longer.
+    """Keep the garbage collector from going through all records again and again: it takes a third
+    longer.
 
-    To freeze and unfreeze makes them old at once, so that it does not go through them in the end either.
+    To freeze and unfreeze makes them old at once, so that it does not go through them in the end
+    either.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -246,7 +279,8 @@ def uncollected() -> Iterator[None]:
 
 
 def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
-    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the rest."""
+    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the
+    rest."""
     for detail, left_out in LESS:
         trials = [packed(trial_columns(run.map, run.prompts, detail)) for run in runs]
         notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
@@ -269,9 +303,10 @@ def summary(
     rules: tuple[str, ...] = RULES,
     smooth: bool = False,
 ) -> dict[str, Any]:
-    """All runs, the differences from the first of those that may be alike, sheets of several of them, and in
-    which order they are shown. notes: of each family of each run, what the page leaves out. smooth: with
-    smoothed layers.
+    """All runs, the differences from the first of those that may be alike, sheets of several of
+    them, and in which order they are shown. notes: of each family of each run, what the page leaves
+    out. smooth:
+    with smoothed layers.
 
     Raises SettingsError for an unknown palette.
     """
@@ -310,22 +345,30 @@ def summary(
 
 
 def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
-    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside the raw map,
-    or why it is withheld; what a run sought, whose lines then stand for those of means."""
+    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside
+    the raw map, or why it is withheld; what a run sought, whose lines then stand for those of
+    means."""
     found, text = list[dict[str, Any]](), seek_text(run)
     if text is not None:
         found.append({"line": "", "picture": _address(draw(figure_of([run], title="")))})
     if smooth:
         picture = None
         if run.smoothed.scores:
-            picture = _address(draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette)))
+            picture = _address(
+                draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette))
+            )
         found.append({"line": run.smoothed.line, "picture": picture})
     made = {"beside": found} if found else {}
     if text is None:
         return made
     lines = text.splitlines()
     name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
-    return {**made, "lines": lines, "effective": [], "sought": {"name": name.capitalize(), "value": value}}
+    return {
+        **made,
+        "lines": lines,
+        "effective": [],
+        "sought": {"name": name.capitalize(), "value": value},
+    }
 
 
 def _address(drawn: Drawing) -> str:

@@ -1,9 +1,11 @@
-"""The page of a run under way (`needlemap run --live`), for a browser on this machine and for nobody else.
+"""The page of a run under way (`needlemap run --live`), for a browser on this machine and for
+nobody else.
 
-`Feed` makes versions of the page when somebody asks, seldom enough not to slow the run down. `PageServer`
-gives them out: it listens on the loopback address alone, and answers only who knows the token in the path and
-names this machine as the host (so that no other site reaches it through a name of its own: DNS rebinding). It
-changes nothing: GET and HEAD only. `LivePage` watches the run, and serves till it is left.
+`Feed` makes versions of the page when somebody asks, seldom enough not to slow the run down.
+`PageServer` gives them out: it listens on the loopback address alone, and answers only who knows
+the token in the path and names this machine as the host (so that no other site reaches it through a
+name of its own: DNS rebinding). It changes nothing: GET and HEAD only. `LivePage` watches the run,
+and serves till it is left.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ class Version:
 class Feed:
     """Takes records from the run, gives versions to any number of readers.
 
-    make: summary and trials of records, given also what the summary's `live` is to say. before: records of
-    earlier starts.
+    make: summary and trials of records, given also what the summary's `live` is to say. before:
+    records of earlier starts.
     """
 
     def __init__(self, make: Make, tally: Tally, before: Sequence[Record]) -> None:
@@ -69,7 +71,9 @@ class Feed:
         self._built: Version | None = None
         self._due = 0.0
         self._readers = 0
-        self.seen = self.seen_over = False  # whether any version, and whether the last one, reached a reader
+        self.seen = self.seen_over = (
+            False  # whether any version, and whether the last one, reached a reader
+        )
 
     def add(self, record: Record) -> None:
         """One more record; cheap, as the run calls it."""
@@ -117,7 +121,8 @@ class Feed:
         return version
 
     def _latest(self) -> Version:
-        """The last version built, or a new one where that is due; readers that come meanwhile wait."""
+        """The last version built, or a new one where that is due; readers that come meanwhile
+        wait."""
         with self._building:
             over = self._over.is_set()
             fresh = self._built is not None and self._built.number == self._number(over)
@@ -133,7 +138,11 @@ class Feed:
 
     def _build(self, over: bool) -> Version:
         with self._adding:
-            records, number, line = list(self._records), self._number(over), self._tally.line(over=over)
+            records, number, line = (
+                list(self._records),
+                self._number(over),
+                self._tally.line(over=over),
+            )
         state, shown = ("ended", f"run ended · {line}") if over else ("running", line)
         live = {"state": state, "line": shown, "version": number}
         summary, trials = self._make(records, live)
@@ -142,7 +151,8 @@ class Feed:
         return Version(number, over, summary, trials, gzip.compress(data, _LEVEL))
 
 
-HOLD_S = 10.0  # how long a request for news waits for some: a hidden tab's timers are slow, its requests not
+# how long a request for news waits for some: a hidden tab's timers are slow, its requests not
+HOLD_S = 10.0
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -170,7 +180,9 @@ class PageServer(ThreadingHTTPServer):
         self.root = f"/{secrets.token_urlsafe(16)}/"
         self.hosts = (f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}")
         self._room = BoundedSemaphore(MOST_READERS)
-        self._thread = Thread(target=self.serve_forever, args=(0.1,), name="needlemap-page", daemon=True)
+        self._thread = Thread(
+            target=self.serve_forever, args=(0.1,), name="needlemap-page", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -184,7 +196,8 @@ class PageServer(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, while there are few; others find the connection closed, and come again."""
+        """Answer in a thread, while there are few; others find the connection closed, and come
+        again."""
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -207,7 +220,8 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. HTTP/1.0: each has a connection of its own, so none is left open when the run ends."""
+    """One request. HTTP/1.0: each has a connection of its own, so none is left open when the run
+    ends."""
 
     server: PageServer
     server_version, sys_version = "needlemap", ""
@@ -219,7 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.headers.get("Host") not in self.server.hosts:
                 self._refuse(
-                    HTTPStatus.FORBIDDEN, f"Known as {self.server.hosts[0]} only: forward that very port."
+                    HTTPStatus.FORBIDDEN,
+                    f"Known as {self.server.hosts[0]} only: forward that very port.",
                 )
             elif self._names(parts.path, ""):
                 self._document()
@@ -278,7 +293,8 @@ GRACE_S = 2.0  # for which an open page may fetch the end
 
 
 class LivePage(Watcher, ExitStack):
-    """Says its address on standard error when it is entered; left, it lets an open page fetch the end.
+    """Says its address on standard error when it is entered; left, it lets an open page fetch the
+    end.
 
     It shows the family that is asked, and beside it those that were begun before.
     """
@@ -304,7 +320,8 @@ class LivePage(Watcher, ExitStack):
         self._feed.add(record)
 
     def _wait(self) -> None:
-        """Till an open page has the end. Who presses Ctrl-C now wants no page: the run's own end stands."""
+        """Till an open page has the end. Who presses Ctrl-C now wants no page: the run's own end
+        stands."""
         self._feed.end()
         until = time.monotonic() + GRACE_S
         with suppress(KeyboardInterrupt):
@@ -314,7 +331,9 @@ class LivePage(Watcher, ExitStack):
     def _turn(self, name: str, session: Session) -> tuple[Tally, list[Record]]:
         """A family's tally and the records that it has; the others are read now."""
         self._path, self._about = session.folder.path, about(session.experiment, session.folder)
-        self._others = {path: load_run(path) for path in self._families.folders if path != self._path}
+        self._others = {
+            path: load_run(path) for path in self._families.folders if path != self._path
+        }
         tally = Tally(len(session.experiment.trials), session.done, session.budget.state, name)
         return tally, list(session.folder.records())
 

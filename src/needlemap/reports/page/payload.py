@@ -1,7 +1,8 @@
-"""The page's summary: everything but the single trials, as JSON can hold it. Same runs, same summary.
+"""The page's summary: everything but the single trials, as JSON can hold it. Same runs, same
+summary.
 
-A run's settings and where they differ from the defaults, versions, hashes; sums of trials, tokens, dollars,
-and of what could not be measured, by kind of failure. Never a secret.
+A run's settings and where they differ from the defaults, versions, hashes; sums of trials, tokens,
+dollars, and of what could not be measured, by kind of failure. Never a secret.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from needlemap.settings import ITEM, Settings
 
 
 def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
-    """A run's axes, cells and curves, what it comes to in words and sums, its settings and versions."""
+    """A run's axes, cells and curves, what it comes to in words and sums, its settings and
+    versions."""
     cube = run.cube
     lines = summary_lines(cube, rules)
     one = run.cube.one_haystack
@@ -51,7 +53,12 @@ def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.prompts),
         "overall": _overall(run.map, lines),
-        "lines": [*lines, *outdated(run.path, run.about), *placeless_lines(run.about, run.records), *ended],
+        "lines": [
+            *lines,
+            *outdated(run.path, run.about),
+            *placeless_lines(run.about, run.records),
+            *ended,
+        ],
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
@@ -111,12 +118,19 @@ def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> di
         **{name: [share(getattr(cell, name)) for cell in map.cells] for name in _OF_CELLS},
         "unasked": [_unasked(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
-        **{name: [_mean(getattr(each, of) for each in row) for row in found] for name, of in _TOKENS.items()},
+        **{
+            name: [_mean(getattr(each, of) for each in row) for row in found]
+            for name, of in _TOKENS.items()
+        },
     }
 
 
 _OF_CELLS = ("score", "n", "low", "high", "realised", "missing")
-_TOKENS = {"tokens": "sent_tokens", "cached": "cached_tokens", "planned": "shared_tokens"}  # a trial's, meant
+_TOKENS = {
+    "tokens": "sent_tokens",
+    "cached": "cached_tokens",
+    "planned": "shared_tokens",
+}  # a trial's, meant
 
 
 def _unasked(cell: CellScore) -> int:
@@ -142,12 +156,17 @@ def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _by_depth(cube: Cube) -> Columns:
-    """A row for each depth, null where it has no score, or for each part of the haystack (`depth_scores`)."""
+    """A row for each depth, null where it has no score, or for each part of the haystack
+    (`depth_scores`)."""
     rows = depth_scores(cube)
     if not cube.ragged:
         known, labels = {row.depth: row.mean for row in rows}, depth_labels(cube.depths)
         means = mean_columns([known.get(depth) for depth in cube.depths])
-        return {"at": [share(depth) for depth in cube.depths], "label": list(labels.values()), **means}
+        return {
+            "at": [share(depth) for depth in cube.depths],
+            "label": list(labels.values()),
+            **means,
+        }
     return {
         "at": [share((row.depth + row.end) / 2) for row in rows],
         "label": depth_score_labels(rows, cube.depths),
@@ -166,7 +185,9 @@ def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
     return {**told_comparison(comparison, names, answers=True), "cells": cells}
 
 
-def told_comparison(comparison: Comparison, names: Names, *, answers: bool = False) -> dict[str, Any]:
+def told_comparison(
+    comparison: Comparison, names: Names, *, answers: bool = False
+) -> dict[str, Any]:
     """A comparison in words and for the page's script, without what is secret in names."""
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     said = replace(names, first=first, second=second, differ=differ, notes=())
@@ -200,7 +221,8 @@ def tokens_of(effective: Effective) -> int | None:
 def _effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
     """One rule. first: the score at the shortest length.
 
-    threshold: where on the curve by length the rule draws its line; None for rules of another curve.
+    threshold: where on the curve by length the rule draws its line; None for rules of another
+    curve.
     """
     rule, value = effective.rule, effective.value
     relative = None if first is None or value is None else rule.threshold * first
@@ -246,7 +268,10 @@ def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
 def value_text(name: str, value: Any) -> str:
     """A setting as text: passwords in addresses and whatever is named a key are hidden.
 
-    >>> value_text("base_url", "http://me:pass@127.0.0.1/v1"), value_text("request", {"api_key": "abc"})
+    >>> (
+    ...     value_text("base_url", "http://me:pass@127.0.0.1/v1"),
+    ...     value_text("request", {"api_key": "abc"}),
+    ... )
     ('http://[hidden]@127.0.0.1/v1', '{"api_key": "[hidden]"}')
     """
     if name in ITEM:
@@ -303,7 +328,8 @@ EXAMPLES = 3  # different messages shown for each kind of failure
 
 
 def totals(run: Loaded) -> dict[str, Any]:
-    """Counts of trials, and what they cost together; judge_usd is None without a judge that costs."""
+    """Counts of trials, and what they cost together; judge_usd is None without a judge that
+    costs."""
     records, costs = run.records, costs_of(run.records)
     scored = sum(record.scored for record in records)
     return {
@@ -318,13 +344,15 @@ def totals(run: Loaded) -> dict[str, Any]:
 
 
 def failures(run: Loaded) -> list[dict[str, Any]]:
-    """Kinds by how often; examples: the first different messages. Trials not asked yet are a kind too."""
+    """Kinds by how often; examples: the first different messages. Trials not asked yet are a kind
+    too."""
     kinds: dict[str, list[Record]] = defaultdict(list)
     for record in run.records:
         if record.failure and not record.scored:
             kinds[record.failure].append(record)
     rows = [
-        {"kind": kind, "count": len(found), "examples": _examples(found)} for kind, found in kinds.items()
+        {"kind": kind, "count": len(found), "examples": _examples(found)}
+        for kind, found in kinds.items()
     ]
     unasked = run.map.missing - sum(map(len, kinds.values()))
     rows += [{"kind": NOT_ASKED, "count": unasked, "examples": []}] if unasked > 0 else []

@@ -1,8 +1,8 @@
 """What a page of more than one experiment opens with: sheets of curves, a table and words.
 
-A sheet is texts and curves and knows nothing of how it is drawn, so that whatever comes to a verdict and a
-table (runs side by side, a suite's families, a check's probes) looks and works alike. A run's own map is no
-sheet.
+A sheet is texts and curves and knows nothing of how it is drawn, so that whatever comes to a
+verdict and a table (runs side by side, a suite's families, a check's probes) looks and works alike.
+A run's own map is no sheet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Sheet = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A run that the page is about, with its families. read: by name, None where one was not begun."""
+    """A run that the page is about, with its families. read: by name, None where one was not
+    begun."""
 
     families: Families
     read: Mapping[str, Loaded | None]
@@ -66,7 +67,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """All subjects of a page with their names. first: where each one's runs begin among all runs."""
+    """All subjects of a page with their names. first: where each one's runs begin among all
+    runs."""
 
     subjects: tuple[Subject, ...]
     names: tuple[str, ...]
@@ -76,7 +78,9 @@ class Cast:
     def of(cls, runs: Sequence[Loaded | Subject]) -> Cast:
         """Names are told apart by folder where models repeat."""
         subjects = tuple(map(Subject.of, runs))
-        names = told_apart([each.model for each in subjects], [each.families.path for each in subjects])
+        names = told_apart(
+            [each.model for each in subjects], [each.families.path for each in subjects]
+        )
         first = (sum(len(each.runs) for each in subjects[:at]) for at in range(len(subjects)))
         return cls(subjects, tuple(names), tuple(first))
 
@@ -104,7 +108,8 @@ class Cast:
         return [at for at, subject in enumerate(self.subjects) if not subject.families.is_plain]
 
     def pairs(self) -> Iterator[tuple[int, int, str]]:
-        """Runs that may be alike: families of one name, of the first subject and another; and a name."""
+        """Runs that may be alike: families of one name, of the first subject and another; and a
+        name."""
         for at in range(1, len(self.subjects)):
             if self.subjects[at].families.is_plain == self.subjects[0].families.is_plain:
                 mine, theirs = self.places(0), self.places(at)
@@ -120,8 +125,8 @@ def curve(
     effective: Effective | None,
     place: int | None = None,
 ) -> dict[str, Any]:
-    """Means by length under a name, and how far they hold: in words, and in tokens where that is a place on
-    it. place: of the run on its page, None of a mean over families."""
+    """Means by length under a name, and how far they hold: in words, and in tokens where that is a
+    place on it. place: of the run on its page, None of a mean over families."""
     holds = "-" if effective is None else effective_label(effective)
     tokens = None if effective is None else tokens_of(effective)
     at = {"name": name, "run": place, "at": list(means)}
@@ -130,10 +135,14 @@ def curve(
 
 def run_curve(name: str, run: Loaded, place: int, effective: Effective | None) -> dict[str, Any]:
     """The same of a run with one family: all its lengths, scored or not."""
-    return curve(name, {length: run.map.margins.get(length) for length in run.map.lengths}, effective, place)
+    return curve(
+        name, {length: run.map.margins.get(length) for length in run.map.lengths}, effective, place
+    )
 
 
-def make_sheets(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> list[Sheet]:
+def make_sheets(
+    cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
+) -> list[Sheet]:
     """Of several subjects one that has them all, then one of each subject with several families."""
     together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
     return [*together, *(_several(cast, at, rules) for at in cast.suites())]
@@ -142,8 +151,8 @@ def make_sheets(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tup
 def order_views(
     cast: Cast, sheets: Sequence[Sheet], differences: Sequence[Mapping[str, Any]]
 ) -> list[list[Any]]:
-    """Kind and number of what the page shows, the first being what was asked: of one run its map, of two the
-    difference, of several all of them."""
+    """Kind and number of what the page shows, the first being what was asked: of one run its map,
+    of two the difference, of several all of them."""
     changes = [["difference", at] for at, found in enumerate(differences) if not found["refused"]]
     parts = [["sheet", at] for at in range(len(sheets))]
     runs = [["run", at] for at in range(len(cast.runs))]
@@ -151,7 +160,9 @@ def order_views(
     return [*changes, *parts, *runs] if two else [*parts, *runs, *changes]
 
 
-def _together(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]) -> Sheet:
+def _together(
+    cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
+) -> Sheet:
     """All subjects: a curve and a row each; of two suites also which is better."""
     lines = [_subject_line(cast, at, rules) for at in range(len(cast.subjects))]
     compared = _compared(cast)
@@ -167,7 +178,10 @@ def _together(cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple
         "readings": [],
         "comparison": compared,
         "curves": lines,
-        "table": {"head": head, "rows": [_subject_row(cast, at, lines[at]) for at in range(len(lines))]},
+        "table": {
+            "head": head,
+            "rows": [_subject_row(cast, at, lines[at]) for at in range(len(lines))],
+        },
         "lines": _refusals(cast, differences),
     }
 
@@ -208,16 +222,20 @@ def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _row(
-    name: str, cells: Iterable[str | list[Any]], to: list[Any] | None = None, line: int | None = None
+    name: str,
+    cells: Iterable[str | list[Any]],
+    to: list[Any] | None = None,
+    line: int | None = None,
 ) -> dict[str, Any]:
-    """A row of a table: a name, then texts, or a text with the share that colours it. to: the view that it
-    leads to. line: its curve."""
+    """A row of a table: a name, then texts, or a text with the share that colours it. to: the view
+    that it leads to. line: its curve."""
     shown = [[each, None] if isinstance(each, str) else each for each in cells]
     return {"to": to, "line": line, "cells": [name, *shown]}
 
 
 def _compared(cast: Cast) -> dict[str, Any] | None:
-    """The verdict of two suites on the mean of their families; of two plain runs it is the difference's."""
+    """The verdict of two suites on the mean of their families; of two plain runs it is the
+    difference's."""
     if len(cast.subjects) != 2 or any(subject.families.is_plain for subject in cast.subjects):
         return None
     first, second = cast.subjects
@@ -281,7 +299,9 @@ def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     }
 
 
-def _readings(subject: Subject, means: Mapping[int, Mean], effective: Effective | None) -> list[list[str]]:
+def _readings(
+    subject: Subject, means: Mapping[int, Mean], effective: Effective | None
+) -> list[list[str]]:
     """Rows of word, value, note, kind."""
     waiting = len(subject.read) - len(subject.runs)
     score = f"{score_label(mean_of(means))} %" if means else "none yet"
@@ -289,21 +309,30 @@ def _readings(subject: Subject, means: Mapping[int, Mean], effective: Effective 
     if effective is not None:
         note = f"{effective.rule.name}, of the mean"
         rows.append(["Effective length", effective_label(effective), note, ""])
-    return [*rows, ["Families", str(len(subject.read)), f"{waiting} not begun" if waiting else "", ""]]
+    return [
+        *rows,
+        ["Families", str(len(subject.read)), f"{waiting} not begun" if waiting else "", ""],
+    ]
 
 
-def _family_table(subject: Subject, means: Mapping[int, Mean], places: Mapping[str, int]) -> dict[str, Any]:
+def _family_table(
+    subject: Subject, means: Mapping[int, Mean], places: Mapping[str, int]
+) -> dict[str, Any]:
     """Scores by length of each family and of their mean."""
     lengths = sorted({length for run in subject.runs for length in run.map.lengths})
     rows = [_row("mean", [*_scored(means, lengths, mean_of(means)), ""], line=0)]
     for name, run in subject.read.items():
         scored = _scored(run.map.margins if run else {}, lengths, run.map.overall if run else None)
         line = 1 + list(places).index(name) if run else None
-        rows.append(_row(name, [*scored, _count(run)], ["run", places[name]] if run else None, line))
+        rows.append(
+            _row(name, [*scored, _count(run)], ["run", places[name]] if run else None, line)
+        )
     return {"head": ["Family", *length_labels(lengths).values(), "all", "n"], "rows": rows}
 
 
-def _scored(means: Mapping[int, Any], lengths: Sequence[int], overall: float | None) -> list[str | list[Any]]:
+def _scored(
+    means: Mapping[int, Any], lengths: Sequence[int], overall: float | None
+) -> list[str | list[Any]]:
     """The scores at some lengths and of all, each with what colours it."""
     scores = [*(means[length].score if length in means else None for length in lengths), overall]
     return [[score_label(score), share(score)] for score in scores]
@@ -316,7 +345,8 @@ def _count(run: Loaded | None) -> str:
 
 
 def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:
-    """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of each."""
+    """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of
+    each."""
     findings = read_check(path).findings
     lengths = sorted({length for run in runs for length in run.map.lengths})
     states = Counter(each.state for each in findings)
@@ -329,7 +359,9 @@ def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -
     replay = f"See it: needlemap replay {path} --probe"
     seen = [f"{replay} {each.probe} --worst" for each in findings if each.worst]
     return {
-        "lengths": [[length, length_labels([length])[length]] for length in lengths],  # ways differ by a few
+        "lengths": [
+            [length, length_labels([length])[length]] for length in lengths
+        ],  # ways differ by a few
         "says": found,
         "readings": [["Check", found or "not ended yet", "probes", "main"]],
         "table": {

@@ -1,8 +1,10 @@
-"""The cells and trials of a run as columns: what the map is drawn from, and what a click on a cell shows.
+"""The cells and trials of a run as columns: what the map is drawn from, and what a click on a cell
+shows.
 
-Texts stand once in a table; columns hold places in it. What stands around the needles of neighbouring depths,
-and of other repeats with the same documents, is mostly the same few passages: overlapping windows of one text
-are put together again, since kept as windows they would be most of the page.
+Texts stand once in a table; columns hold places in it. What stands around the needles of
+neighbouring depths, and of other repeats with the same documents, is mostly the same few passages:
+overlapping windows of one text are put together again, since kept as windows they would be most of
+the page.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Strings:
 
     def all(self, texts: Sequence[str]) -> list[int] | None:
         """The places of several texts; None where there are none."""
-        return [self._places.setdefault(text, len(self._places)) for text in texts] if texts else None
+        return (
+            [self._places.setdefault(text, len(self._places)) for text in texts] if texts else None
+        )
 
     @property
     def table(self) -> list[str]:
@@ -83,7 +87,8 @@ _NOWHERE = (None, 0, 0, 0)  # of what stands around no needle
 
 
 def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
-    """Passages, and where in them each window that is not empty is found again, letter for letter."""
+    """Passages, and where in them each window that is not empty is found again, letter for
+    letter."""
     distinct = [window for window in dict.fromkeys(windows) if any(window)]
     following = _following(distinct) if distinct else {}
     passages: list[str] = []
@@ -93,14 +98,17 @@ def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
         units = _units(text)
         for (at, _), place in zip(chain, places, strict=True):
             before, after = distinct[at]
-            start, middle, stop = (units[each] for each in (place - len(before), place, place + len(after)))
+            start, middle, stop = (
+                units[each] for each in (place - len(before), place, place + len(after))
+            )
             views[distinct[at]] = View(len(passages), middle, middle - start, stop - middle)
         passages.append(text)
     return passages, views
 
 
 def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
-    """The passage of a chain of windows, each so many letters behind the last one; their places in it."""
+    """The passage of a chain of windows, each so many letters behind the last one; their places in
+    it."""
     (before, after), _ = chain[0]
     pieces, places, end = [before, after], [len(before)], len(before) + len(after)
     for (_, after), step in chain[1:]:
@@ -111,7 +119,8 @@ def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
 
 
 def _following(windows: Sequence[Window]) -> Following:
-    """By window the next one of the same text, if its needle stands inside it, and how many letters on."""
+    """By window the next one of the same text, if its needle stands inside it, and how many letters
+    on."""
     anchors: dict[str, list[int]] = defaultdict(list)
     for at, (before, _) in enumerate(windows):
         anchors[_anchor(before)].append(at)
@@ -133,8 +142,8 @@ def _candidates(
     ends: re.Pattern[str],
     taken: Container[int],
 ) -> Iterator[tuple[int, int]]:
-    """Windows that go on where one is, and by how many letters; the nearest first. ends: the last letters of
-    anchors, mostly those that end a sentence."""
+    """Windows that go on where one is, and by how many letters; the nearest first. ends: the last
+    letters of anchors, mostly those that end a sentence."""
     before, after = windows[at]
     text = _anchor(before) + after
     for step in (end.end() - ANCHOR for end in ends.finditer(text, ANCHOR - 1)):
@@ -149,12 +158,16 @@ def _anchor(before: str) -> str:
 
 
 def _goes_on(first: Window, second: Window, step: int) -> bool:
-    """Whether the second window is the first one's text, so many letters on, and reaches at least as far."""
-    return second[1].startswith(first[1][step:]) and (first[0] + first[1][:step]).endswith(second[0])
+    """Whether the second window is the first one's text, so many letters on, and reaches at least
+    as far."""
+    return second[1].startswith(first[1][step:]) and (first[0] + first[1][:step]).endswith(
+        second[0]
+    )
 
 
 def _chains(following: Following, count: int) -> Iterator[list[tuple[int, int]]]:
-    """Each window once, with its step from the one before it in its chain; round texts are cut somewhere."""
+    """Each window once, with its step from the one before it in its chain; round texts are cut
+    somewhere."""
     taken, seen = {other for other, _ in following.values()}, set[int]()
     for start in sorted(range(count), key=taken.__contains__):
         chain, at, step = [], start, 0
@@ -179,7 +192,8 @@ SHA = 12  # letters kept of a prompt's hash
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much is told: characters of an answer and of thinking; of which trials what is around needles."""
+    """How much is told: characters of an answer and of thinking; of which trials what is around
+    needles."""
 
     answer: int = ANSWER
     around_right: bool = True
@@ -193,8 +207,11 @@ class Detail:
 FULL = Detail()
 
 
-def trial_columns(map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FULL) -> dict[str, Any]:
-    """Columns of equal length, rows by the map's cells, then by repeat. Texts are places in "strings"."""
+def trial_columns(
+    map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FULL
+) -> dict[str, Any]:
+    """Columns of equal length, rows by the map's cells, then by repeat. Texts are places in
+    "strings"."""
     rows = [(at, record) for at, found in enumerate(by_cell(map, prompts)) for record in found]
     every = [record for _, record in rows]
     scorer = next((record.scorer for record in every if record.scorer), None)
@@ -209,7 +226,8 @@ def trial_columns(map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FUL
 
 
 def _column(records: Sequence[Record], of: Shown, text: Strings, detail: Detail) -> list[Any]:
-    """What is shown of a value that every record has. It is made once of those that are the same."""
+    """What is shown of a value that every record has. It is made once of those that are the
+    same."""
     value, shown = of
     values = list(map(value, records))
     found = {each: shown(each, text, detail) for each in dict.fromkeys(values)}
@@ -240,7 +258,9 @@ def _why(record: Record) -> str | None:
     return _JSON.encode(record.scorer.why) if record.scorer and record.scorer.why else None
 
 
-Shown = tuple[Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]]  # a value, and what of it
+Shown = tuple[
+    Callable[[Record], Any], Callable[[Any, Strings, Detail], Any]
+]  # a value, and what of it
 _SHOWN: dict[str, Shown] = {
     "repeat": _as_in_tables("repeat"),
     "score": _as_in_tables("score"),
@@ -250,16 +270,28 @@ _SHOWN: dict[str, Shown] = {
     "keywords": (attrgetter("keywords"), lambda words, text, _: text.all(words)),
     "why": (_why, lambda why, text, _: text(why)),
     **{name: _as_in_tables(name) for name in ("finish", "outcome", "failure", "error")},
-    "answer": (attrgetter("answer"), lambda answer, text, detail: text(answer and answer[: detail.answer])),
-    "cut": (attrgetter("answer"), lambda answer, _, detail: max(0, len(answer or "") - detail.answer)),
-    "thinking": (attrgetter("thinking"), lambda said, text, detail: text(said and said[: detail.answer])),
+    "answer": (
+        attrgetter("answer"),
+        lambda answer, text, detail: text(answer and answer[: detail.answer]),
+    ),
+    "cut": (
+        attrgetter("answer"),
+        lambda answer, _, detail: max(0, len(answer or "") - detail.answer),
+    ),
+    "thinking": (
+        attrgetter("thinking"),
+        lambda said, text, detail: text(said and said[: detail.answer]),
+    ),
     "by": _as_in_tables("answered_by"),
     "tokens": (attrgetter("sent_tokens"), _itself),
     "cached": _as_in_tables("cached_tokens"),
     "planned": _as_in_tables("planned_tokens"),
     "completion": _as_in_tables("completion_tokens"),
     "thought": _as_in_tables("thinking_tokens"),
-    "nats": (lambda record: record.logprobs and record.logprobs.mean, lambda nats, *_: share(nats, 4)),
+    "nats": (
+        lambda record: record.logprobs and record.logprobs.mean,
+        lambda nats, *_: share(nats, 4),
+    ),
     "latency": (attrgetter("latency_s"), lambda seconds, *_: share(seconds, 3)),
     "usd": _as_in_tables("usd"),
     "attempts": _as_in_tables("attempts"),
@@ -271,8 +303,11 @@ _SHOWN: dict[str, Shown] = {
 
 
 def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[str, list[Any]]:
-    """Passages, and per trial its needles: meant, realised, text, and what is around it in a passage."""
-    seen = [[_seen(needle, detail.around(record)) for needle in record.needles] for record in records]
+    """Passages, and per trial its needles: meant, realised, text, and what is around it in a
+    passage."""
+    seen = [
+        [_seen(needle, detail.around(record)) for needle in record.needles] for record in records
+    ]
     passages, views = joined([window for row in seen for _, window in row])
     rows = [
         [
@@ -290,12 +325,15 @@ def _needles(records: Sequence[Record], text: Strings, detail: Detail) -> dict[s
 
 
 def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
-    """A needle's text, and the window that it stands in: all letters of its record, but cut otherwise.
+    """A needle's text, and the window that it stands in: all letters of its record, but cut
+    otherwise.
 
-    A blank put in to keep two words apart goes with the needle, so that the window is the haystack's own text
-    as other windows have it.
+    A blank put in to keep two words apart goes with the needle, so that the window is the
+    haystack's own text as other windows have it.
     """
-    before, text, after = (needle.before, needle.text, needle.after) if around else ("", needle.text, "")
+    before, text, after = (
+        (needle.before, needle.text, needle.after) if around else ("", needle.text, "")
+    )
     if before.endswith(" "):
         return f" {text}", (before[:-1], after)
     if after.startswith(" ") and (not before or before[-1].isspace()):
@@ -314,5 +352,8 @@ Columns = dict[str, list[Any]]
 def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
     """A row a mean, null and n of 0 where there is none; means over families have no n."""
     found = list(means)
-    rows = {name: [share(getattr(mean, name, None)) for mean in found] for name in ("score", "low", "high")}
+    rows = {
+        name: [share(getattr(mean, name, None)) for mean in found]
+        for name in ("score", "low", "high")
+    }
     return {**rows, "n": [0 if mean is None else getattr(mean, "n", None) for mean in found]}
