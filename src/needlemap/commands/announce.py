@@ -11,7 +11,7 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
 from needlemap.asking.session import Session
+from needlemap.maps.verdicts import softened
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
@@ -39,7 +40,6 @@ from needlemap.text import counted, show_data, tell
 from needlemap.trials.build import Experiment
 
 INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
-_RANKS = (0, 4, 1, 2, 3, *INTERRUPTED)  # exit codes, the worst last
 T = TypeVar("T")
 
 
@@ -274,20 +274,10 @@ def say_stopped(why: str, path: Path) -> None:
         tell(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}")
 
 
-def worst_code(codes: Iterable[int]) -> int:
-    """The exit code of several."""
-    return max(codes, key=_RANKS.index)
-
-
-def code_of(code: int, on_undecided: str) -> int:
-    """The exit code of a verdict, where undecided may pass."""
-    return 0 if code == 4 and on_undecided == "pass" else code
-
-
 def case_of(name: str, code: int, text: str, on_undecided: str, said: str = "") -> Case:
     """A verdict for JUnit, by its own exit code. said: it in a line; the last of the text if not
     given."""
-    state = "skipped" if code == 4 and on_undecided == "pass" else OF_CODE[code]
+    state = "skipped" if softened(code, on_undecided) != code else OF_CODE[code]
     return Case(name, state, said or text.splitlines()[-1], text)
 
 

@@ -17,11 +17,9 @@ from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking, Settl
 from needlemap.commands.announce import (
     Ending,
     case_of,
-    code_of,
     say_stopped,
     show_json,
     terminable,
-    worst_code,
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
 from needlemap.commands.check import FailuresFace, show_table
@@ -30,6 +28,7 @@ from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
 from needlemap.maps.arms import Judged, Trio
 from needlemap.maps.comparison import Comparison
+from needlemap.maps.verdicts import softened, worst_code
 from needlemap.models.servers import PORT, served_model, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
@@ -128,7 +127,7 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     if found is None:
         return ending.code
     say_stopped(asking.stopped, path)
-    return code_of(report.code(), typed.on_undecided)
+    return softened(report.code(), typed.on_undecided)
 
 
 def most_of(ab: Ab) -> tuple[int, float | None]:
@@ -204,7 +203,7 @@ def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
     report = ArmsReport.of(names, found, ab.asked.margin, ab.most_pairs, stops=ab.asked.decided)
     ab.keep(report.plain())
     show_report(
-        report, ab.folder.path, code_of(report.code(), typed.on_undecided) if typed.json else None
+        report, ab.folder.path, softened(report.code(), typed.on_undecided) if typed.json else None
     )
     if typed.junit is not None:
         name, text = (
@@ -277,7 +276,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
             f"no worse than {margin_label(points / 100)} points", code, text, typed.on_undecided
         )
     ]
-    codes = [0 if typed.fail_if_worse is None else code_of(code, typed.on_undecided)]
+    codes = [0 if typed.fail_if_worse is None else softened(code, typed.on_undecided)]
     if typed.fail_if_answers_differ is not None:
         case = same_answers(comparison, typed.fail_if_answers_differ)
         cases.append(case)

@@ -221,10 +221,12 @@ def _fail(message: str) -> NoReturn:
 
 
 def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None:
-    """End a test by a verdict's exit code: 0 no worse, 1 worse, 4 undecided."""
-    if code == 0 or (code == 4 and on_undecided == "pass"):
+    """End a test by a verdict's exit code."""
+    from needlemap.maps.verdicts import UNDECIDED, softened
+
+    if softened(code, on_undecided) == 0:
         return
-    if code == 4 and on_undecided == "skip":
+    if code == UNDECIDED and on_undecided == "skip":
         pytest.skip(f"undecided: {told().splitlines()[0]}")
     _fail(told())
 

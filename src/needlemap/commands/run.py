@@ -29,7 +29,6 @@ from needlemap.commands.announce import (
     INTERRUPTED,
     announce,
     case_of,
-    code_of,
     families_line,
     interrupted,
     next_line,
@@ -38,13 +37,13 @@ from needlemap.commands.announce import (
     tell_rules,
     terminable,
     verdict,
-    worst_code,
 )
 from needlemap.commands.arguments import ReplicaFlags, RunFlags
 from needlemap.commands.report import show_families, show_kept
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.maps.seek import sought_in
+from needlemap.maps.verdicts import softened, worst_code
 from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
@@ -200,7 +199,7 @@ class _Command:
         known = {path: found for path, found in judged.items() if found is not None}
         passing = self.typed.on_undecided
         code = worst_code(
-            code_of(known[path].code, passing) if path in known else code
+            softened(known[path].code, passing) if path in known else code
             for path, code in codes.items()
         )
         if self.typed.json:

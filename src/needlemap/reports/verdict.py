@@ -186,7 +186,7 @@ def _odds(log: float) -> str:
 State = Literal["pass", "fail", "undecided", "skipped"]
 _NO_XML = {0xFFFE: None, 0xFFFF: None}  # no characters, and not printable's to drop
 _TAGS = {"fail": "failure", "undecided": "error", "skipped": "skipped"}
-OF_CODE: dict[int, State] = {0: "pass", 1: "fail", 4: "undecided"}  # a verdict's exit code
+OF_CODE: dict[int, State] = {0: "pass", 1: "fail", 4: "undecided", 5: "undecided"}  # by exit code
 
 
 @dataclass(frozen=True, slots=True)
