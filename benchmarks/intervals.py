@@ -24,7 +24,6 @@ from needlemap.maps.difference import paired_difference, verdict
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import cluster_mean, tango, wilson
 from needlemap.maps.means import depth_scores, length_scores, total_score
-from needlemap.maps.smooth import fit_surface, smoothed, surfaces
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths
 
@@ -37,16 +36,12 @@ TARGETS = {
     **dict.fromkeys(("coverage_paired", "coverage_few_strong"), 0.88),
     "coverage_true_length_least": 0.9,
     "power_two_over_one": 1.0,
-    "smooth_withheld_where_worse": 0.9,
-    "smooth_drawn_where_half": 0.8,
 }
 LIMITS = {
     "width_over_oracle": 1.3,
     "false_no_worse_most": 0.03,
     "false_no_worse_clustered_10": 0.10,
     "false_no_worse_clustered_50": 0.05,
-    "smooth_error_over_raw": 0.5,
-    "smooth_drawn_salt_and_pepper": 0.05,
 }
 SMOKE = 2
 Found = dict[str, list[Any]]
@@ -209,29 +204,6 @@ def power(haystacks: int, maps: int) -> float:
     return said / maps
 
 
-def smoothing(maps: int) -> dict[str, float]:
-    """The smoothed layer beside the raw map: its error over the raw one's where it is drawn
-    (median); how often it is withheld where it would be the worse one; how often drawn where it
-    more than halves the error; how often drawn of salt and pepper."""
-    ratios, drawn, rough = list[float](), list[bool](), list[bool]()
-    for truth in every_truth().values():
-        for repeats in (2, 3, *REPEATS):
-            for map_, p in maps_of(truth, repeats, MILD, maps):
-                bases = surfaces(np.log2(map_.lengths), np.array(map_.depths))
-                apart = fit_surface(bases, map_.scores) - p, map_.scores.mean(axis=0) - p
-                error, raw = (float(np.sqrt((each**2).mean())) for each in apart)
-                ratios.append(error / raw if raw > 1e-9 else inf)
-                drawn.append(bool(smoothed(map_).scores))
-                rough.append(truth.name == "salt-and-pepper")
-    ratio, is_drawn, is_rough = np.array(ratios), np.array(drawn), np.array(rough)
-    return {
-        "smooth_error_over_raw": float(np.median(ratio[is_drawn])),
-        "smooth_withheld_where_worse": float((~is_drawn[ratio > 1]).mean()),
-        "smooth_drawn_where_half": float(is_drawn[ratio < 0.5].mean()),
-        "smooth_drawn_salt_and_pepper": float(is_drawn[is_rough].mean()),
-    }
-
-
 def false_no_worse() -> float:
     """The most often, exactly, that `no worse` is said of independent pairs that lose the
     margin."""
@@ -300,7 +272,6 @@ def main() -> None:
         "false_no_worse_most": false_no_worse(),
         "false_no_worse_clustered_10": clustered(10, 20 * options.maps),
         "false_no_worse_clustered_50": clustered(50, 20 * options.maps),
-        **smoothing(max(1, options.maps // 5)),
         "power_two_over_one": power(2, options.maps) / (power(1, options.maps) or inf),
     }
     wrong = {name: result[name] for name, least in TARGETS.items() if result[name] < least}

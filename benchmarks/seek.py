@@ -20,9 +20,9 @@ import numpy as np
 
 from machine import machine
 from needlemap.maps import Array, seek
+from needlemap.maps.gaussian import DEPTH_CELLS, is_rough
 from needlemap.maps.rehearsal import rehearse
 from needlemap.maps.seek import PLACES, Asked, Axis, Known
-from needlemap.maps.smooth import DEPTH_CELLS, is_rough
 from table import rounded, show
 from truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers, every_truth
 

@@ -53,7 +53,6 @@ PROMISED = {
             "power_two_over_one",
         ),
         *("false_no_worse_most", "false_no_worse_clustered_10", "false_no_worse_clustered_50"),
-        *("smooth_error_over_raw", "smooth_withheld_where_worse", "smooth_drawn_where_half"),
     },
     "seek": {
         *("coverage_mean", "coverage_least", "asked_share_smooth", "computed_share_smooth"),

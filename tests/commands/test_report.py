@@ -4,12 +4,9 @@ installed."""
 from __future__ import annotations
 
 import csv
-import hashlib
-import re
 
 import pytest
 
-import needlemap
 from needlemap.grid import percent
 
 
@@ -356,56 +353,3 @@ def test_a_map_can_be_drawn_where_there_is_no_terminal(reports, typed):
 )  # fmt: skip
 def test_what_only_figures_have_is_refused_elsewhere(reports, typed, flags, said):
     assert said in typed("report", "r", *flags, folder=reports.folder, code=2).stderr
-
-
-def _unsure(messages):
-    """Right about every other time, the less the longer; the same prompt gets the same answer."""
-    text = messages[-1]["content"]
-    town = re.findall(r"locker code for (.+?)\?", text)[-1]
-    drawn = int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 16**8
-    code = re.search(rf"locker code for {town} is (\d+)", text)
-    return code[1] if drawn < 1 / (1 + (len(text) / 15_000) ** 2) else "no idea"
-
-
-@pytest.fixture(scope="module")
-def unsure(tmp_path_factory):
-    """A run whose chances fall smoothly, and one of a single repeat."""
-    folder = tmp_path_factory.mktemp("unsure")
-    grid = {"lengths": "500:8k:7:log", "depths": "0:100:7", "quiet": True}
-    needlemap.run(model=_unsure, out=folder / "r", repeats=4, **grid)
-    needlemap.run(model=_unsure, out=folder / "once", **grid)
-    return folder
-
-
-def test_a_smoothed_map_stands_beside_the_raw_one_and_changes_no_number(unsure, typed):
-    plain = typed("report", "r", "--map", folder=unsure).stdout
-    shown = typed("report", "r", "--map", "--smooth", folder=unsure).stdout
-    assert shown.startswith(plain)
-    assert "smoothed: python/" in shown[len(plain) :]
-    assert "mean   " not in shown[len(plain) :]
-    assert (
-        "smoothed: no mean, length or verdict is made of it; repeats left out are missed by"
-        in shown
-    )
-    typed("report", "r", "--smooth", "-o", "s.svg", folder=unsure)
-    typed("report", "r", "-o", "r.svg", folder=unsure)
-    assert ">smoothed<" in (unsure / "s.svg").read_text()
-    assert ">smoothed<" not in (unsure / "r.svg").read_text()
-    run = needlemap.load(unsure / "r")
-    assert len(run.smoothed.scores) == 49
-    assert ">smoothed<" in run.plot(smooth=True).svg
-
-
-def test_where_it_is_withheld_the_report_says_why(unsure, typed):
-    assert (
-        "no smoothed map: one repeat does not tell"
-        in typed("report", "once", "--smooth", folder=unsure).stdout
-    )
-    told = typed("report", "once", "--smooth", "-o", "once.png", folder=unsure).stderr
-    assert "no smoothed map: one repeat" in told
-
-
-@pytest.mark.parametrize("out", [("-o", "r.csv"), ("-o", "r.png", "--style", "opencompass")])
-def test_a_smoothed_layer_is_refused_where_no_map_of_ours_is_drawn(unsure, typed, out):
-    ended = typed("report", "r", "--smooth", *out, folder=unsure, code=2)
-    assert "--smooth draws a second map" in ended.stderr

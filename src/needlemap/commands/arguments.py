@@ -333,7 +333,6 @@ class ReportFlags:
     )
     step: int = flag(0, "For --log: the training step that the model is of.")
     dataset_length: DatasetLength = ""
-    smooth: bool = flag(False, "Also a smoothed map, where it foretells better than raw cells.")
     metric: Metric = ""
     json: Json = False
 

@@ -6,12 +6,9 @@ become runs on disk, or are read for one report.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console
 
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
@@ -29,7 +26,6 @@ from needlemap.reports.arms import arms_report
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
-from needlemap.reports.figures.others import OLDER
 from needlemap.reports.labels import score_label
 from needlemap.reports.page import uncollected, write_page
 from needlemap.reports.results import (
@@ -43,7 +39,7 @@ from needlemap.reports.results import (
 )
 from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, summary_lines
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
-from needlemap.reports.terminal import show_map, show_wrapped, terminal_map
+from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text import printable, show, tell
 
@@ -59,11 +55,6 @@ def _refuse_of_figures(typed: ReportFlags) -> None:
     """Raises SettingsError for what only figures have, where none is drawn."""
     check_style(typed.style or None)
     suffix = "" if typed.out is None else typed.out.suffix.lower()
-    maps = typed.out is None or suffix in (*FIGURES, ".html")
-    if typed.smooth and (typed.curves or typed.style in OLDER or not maps):
-        raise SettingsError(
-            "--smooth draws a second map: on the terminal, in a figure or a page of ours."
-        )
     given = {"--width": points_wide(typed.width), "--style": typed.style, "--curves": typed.curves}
     for flag in (flag for flag, value in given.items() if value and suffix not in FIGURES):
         if typed.out is None:
@@ -209,22 +200,12 @@ def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
     for run in runs:
         if text := seek_text(run):
             show(text)
-            show_wrapped([run.smoothed.line] if typed.smooth else [])
             continue
         show_map(run.map, typed.palette, anywhere=typed.map)
         show_wrapped(summary_lines(run.cube, _rules(typed)))
         show_wrapped(map(printable, ended_lines(run)))
-        if typed.smooth:
-            _draw_smoothed(run, typed)
         for line in cache_lines(run.records):
             tell(line)
-
-
-def _draw_smoothed(run: Loaded, typed: ReportFlags) -> None:
-    if run.smoothed_map is not None and (typed.map or sys.stdout.isatty()):
-        named = replace(run.smoothed_map, model=f"smoothed: {run.map.model}")
-        Console(highlight=False).print(terminal_map(named, palette=typed.palette, means=False))
-    show_wrapped([run.smoothed.line])
 
 
 def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> Path:
@@ -236,22 +217,17 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
         )
     if out.suffix.lower() == ".html":
         rules = _rules(typed)
-        return write_page(
-            given, out, title=typed.title, palette=typed.palette, rules=rules, smooth=typed.smooth
-        )
+        return write_page(given, out, title=typed.title, palette=typed.palette, rules=rules)
     runs = [run for run in given if isinstance(run, Loaded)]
     for note in (note for run in runs for note in run.notes):
         tell(f"note: {printable(note)}")
     if is_table(out):
         return write_table(runs, out, typed.format)
-    for run in runs if typed.smooth else ():
-        tell(printable(run.smoothed.line))
     figure = figure_of(
         runs,
         title=typed.title,
         palette=typed.palette,
         style=typed.style or None,
-        smooth=typed.smooth,
     )
     if figure.why_not:
         tell(f"no map of the difference: {figure.why_not}")

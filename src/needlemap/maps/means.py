@@ -208,19 +208,6 @@ def make_map(
     return Map(rows, *means, missing, model, tokenizer, task, scorer, mode, depthless, by_depth)
 
 
-def with_scores(map: Map, scores: Mapping[Cell, float]) -> Map:
-    """A map that shows other scores in its cells, and no means or intervals: these are not its
-    own."""
-    cells = [
-        replace(
-            cell, score=scores.get((cell.length_tokens, cell.depth)), low=None, high=None, missing=0
-        )
-        for cell in map.cells
-    ]
-    rows = tuple(replace(cell, failures={}) for cell in cells)
-    return replace(map, cells=rows, total=None, margins={}, by_depth=(), missing=0, mode="smoothed")
-
-
 def with_skipped(map: Map) -> Map:
     """A map of a run that a limit stopped: what was not asked was skipped by it."""
     cells = [(cell, cell.missing - sum(cell.failures.values())) for cell in map.cells]

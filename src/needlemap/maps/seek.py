@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from needlemap.errors import SettingsError
 from needlemap.grid import make_grid
 from needlemap.maps import Array
-from needlemap.maps.smooth import DEPTH_CELLS, is_rough, matern_curves, newton
+from needlemap.maps.gaussian import DEPTH_CELLS, is_rough, matern_curves, newton
 
 if TYPE_CHECKING:
     from needlemap.records.record import Record

@@ -29,9 +29,8 @@ from needlemap.files import (
     write_whole,
 )
 from needlemap.maps import AskedPrompt, Cube, latest_records, make_cube, prompts_of
-from needlemap.maps.means import Map, make_map, with_scores, with_skipped
+from needlemap.maps.means import Map, make_map, with_skipped
 from needlemap.maps.pairs import WEIGHS
-from needlemap.maps.smooth import Smoothed, smoothed
 from needlemap.records import SIGNED, one_haystack
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
@@ -98,16 +97,6 @@ class Loaded:
             depthless=bool(self.about.get("depthless")),
         )
         return with_skipped(map) if self.about.get("stopped") else map
-
-    @cached_property
-    def smoothed(self) -> Smoothed:
-        """Its smoothed layer, or why there is none."""
-        return smoothed(self.cube)
-
-    @property
-    def smoothed_map(self) -> Map | None:
-        """Its map with the smoothed scores, for drawing; None where they are withheld."""
-        return with_scores(self.map, self.smoothed.scores) if self.smoothed.scores else None
 
 
 def load_run(folder: RunFolder | str | Path) -> Loaded:

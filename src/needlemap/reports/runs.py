@@ -17,7 +17,6 @@ from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.means import Map
 from needlemap.maps.seek import Sought
-from needlemap.maps.smooth import Smoothed
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
@@ -85,12 +84,6 @@ class Run:
     def map(self) -> Map:
         """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
         return load_run(self._only()).map
-
-    @property
-    def smoothed(self) -> Smoothed:
-        """The smoothed layer: `scores` by cell, or `withheld` says why there is none. No mean or
-        verdict is made of it. Raises NeedlemapError for several families."""
-        return load_run(self._only()).smoothed
 
     @property
     def sought(self) -> Sought | None:
@@ -172,18 +165,16 @@ class Run:
         width: str | None = None,
         style: str | None = None,
         curves: bool = False,
-        smooth: bool = False,
     ) -> Drawing:
         """The map as a picture, or all families' maps. Raises SettingsError.
 
         width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as
-        that tool draws it. curves: scores by length instead, a line a model or a family. smooth:
-        the smoothed layer beside each map that has one.
+        that tool draws it. curves: scores by length instead, a line a model or a family.
         """
         runs = [load_run(path) for path in self._folders()]
         if curves and not any(map(seeks, runs)):
             return curves_of([self], title=title, width=width)
-        figure = figure_of(runs, title=title, palette=palette, style=style, smooth=smooth)
+        figure = figure_of(runs, title=title, palette=palette, style=style)
         return draw(figure, points_wide(width))
 
     def save(
@@ -195,21 +186,20 @@ class Run:
         width: str | None = None,
         style: str | None = None,
         curves: bool = False,
-        smooth: bool = False,
     ) -> Path:
         """The maps (.png, .svg, .pdf), the page (.html) or the cells (.csv, .parquet), by the
         suffix.
 
-        width, style, curves: of a figure, as `plot` takes them; smooth: of a page, too. Raises
-        SettingsError for any other suffix.
+        width, style, curves: of a figure, as `plot` takes them. Raises SettingsError for any
+        other suffix.
         """
         if Path(path).suffix.lower() == ".html":
             pages = [run.path for run in self.models.values()]
-            return write_page(pages, path, title=title, palette=palette, smooth=smooth)
+            return write_page(pages, path, title=title, palette=palette)
         if is_table(path):
             return write_table([load_run(run) for run in self._folders()], path)
         look = {"title": title, "palette": palette, "width": width, "style": style}
-        return self.plot(**look, curves=curves, smooth=smooth).save(path)
+        return self.plot(**look, curves=curves).save(path)
 
     def __repr__(self) -> str:
         return self.text

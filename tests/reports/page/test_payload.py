@@ -153,17 +153,6 @@ def test_an_imported_run_says_so_and_keeps_its_title(make_run, make_record):
     assert shown["title"] == "GPT-4 128K"
 
 
-def test_a_smoothed_layer_is_there_only_where_it_was_asked_for(falling):
-    (plain,), (smooth,) = (
-        summary([falling], made=NOW, smooth=smooth)["runs"] for smooth in (False, True)
-    )
-    assert falling.smoothed.scores
-    (beside,) = smooth["beside"]
-    assert beside["line"] == falling.smoothed.line
-    assert beside["picture"].startswith("data:image/svg+xml;base64,")
-    assert {name: value for name, value in smooth.items() if name != "beside"} == plain
-
-
 def test_a_prompt_that_cells_share_is_left_to_ask_once(make_run):
     cells = [[1000, 0.0, [0]], [1000, 1.0, [0]], [2000, 0.0, [0]]]
     run = make_run([], cells=cells, shared={"k": [[1000, 0.0, 0], [1000, 1.0, 0]]})

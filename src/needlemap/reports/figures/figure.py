@@ -34,7 +34,6 @@ from needlemap.reports.figures.heat import (
     TICK,
     Box,
     MapPanel,
-    Scale,
     draw_cells,
     draw_depth_axis,
     draw_side,
@@ -73,12 +72,10 @@ STYLES = ("needlemap", *OLDER)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run in a figure. title: over its map, None for the one made of model, task and lengths.
-    smoothed: a map of smoothed scores beside it, if any."""
+    """One run in a figure. title: over its map, None for the one of model, task and lengths."""
 
     map: Map
     title: str | None = None
-    smoothed: Map | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +103,9 @@ def figure_of(
     title: str | None = None,
     palette: str | None = None,
     style: str | None = None,
-    smooth: bool = False,
 ) -> Figure:
     """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for runs
-    of which only some seek.
-
-    smooth: with the smoothed layer beside each map that has one.
-    """
+    of which only some seek."""
     check_style(style)
     if any(map(seeks, runs)):
         if not all(map(seeks, runs)):
@@ -120,17 +113,16 @@ def figure_of(
                 "Runs that seek have a picture of their own. Draw them apart from the others."
             )
         return Figure((), title=title, sought=tuple(runs))
-    layers = [run.smoothed_map if smooth else None for run in runs]
     if len(runs) == 1:
         (run,) = runs
-        alone = Shown(run.map, title or run.about.get("title"), *layers)
+        alone = Shown(run.map, title or run.about.get("title"))
         return Figure((alone,), None, None, palette, style)
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
     model = "" if style in OLDER else one_of({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
     shown = tuple(
-        Shown(replace(run.map, model=name), run.about.get("title"), layer)
-        for run, name, layer in zip(runs, names, layers, strict=True)
+        Shown(replace(run.map, model=name), run.about.get("title"))
+        for run, name in zip(runs, names, strict=True)
     )
     comparison, why_not = (None, "") if style in OLDER else _compared(runs)
     return Figure(shown, comparison, title, palette, style, model, why_not)
@@ -195,7 +187,7 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
     if len(maps) == 1:
         (run,) = figure.runs
         own = map_panel(run.map, run.title or map_title(run.map), caption(run.map), scale)
-        return [own, *_smoothed(run, "smoothed", scale)], []
+        return [own], []
     common = [one_of(set(said)) for said in zip(*map(facts, maps), strict=True)]
     what = [
         figure.model,
@@ -203,24 +195,13 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
         one_of({length_range(each.lengths) for each in maps}),
     ]
     panels = [
-        panel
+        map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale)
         for at, run in enumerate(figure.runs)
-        for panel in (
-            map_panel(run.map, _title(at, figure), _own_lines(run.map, common), scale),
-            *_smoothed(run, f"smoothed: {run.map.model}", scale),
-        )
     ]
     if figure.comparison is not None:
         panels.append(change_panel(figure.comparison, maps[0]))
     said = ", ".join(filter(None, [*what, *common]))
     return panels, [said] if said else []
-
-
-def _smoothed(run: Shown, title: str, scale: Scale) -> list[MapPanel]:
-    """The smoothed layer, if it is shown."""
-    if run.smoothed is None:
-        return []
-    return [map_panel(run.smoothed, title, ["no mean or length is made of it"], scale)]
 
 
 def _own_lines(map: Map, common: Sequence[str]) -> list[str]:

@@ -32,7 +32,7 @@ from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
 from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
 from needlemap.reports.figures import Drawing
-from needlemap.reports.figures.figure import Figure, Shown, draw, figure_of
+from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import make_layout, score_label
 from needlemap.reports.page.payload import difference, run_payload
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
@@ -208,12 +208,11 @@ def write_page(
     title: str | None = None,
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
-    smooth: bool = False,
 ) -> Path:
     """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be
     read.
 
-    rules: of effective length. smooth: with the smoothed layer of each run.
+    rules: of effective length.
     """
     out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
     folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
@@ -222,9 +221,7 @@ def write_page(
         raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
     with uncollected():
         runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
-        page = make_page(
-            runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules, smooth=smooth
-        )
+        page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
     write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
     return out
 
@@ -246,16 +243,13 @@ def make_page(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
     limit: int = LIMIT,
-    smooth: bool = False,
 ) -> str:
     """The page, in as much detail as the limit allows. Raises SettingsError for an unknown
     palette."""
     families = [run for each in runs for run in Subject.of(each).runs]
     trials, notes = fitted(families, limit)
     each = [[*notes, *run.notes] for run in families]
-    found = summary(
-        runs, made=made, title=title, palette=palette, notes=each, rules=rules, smooth=smooth
-    )
+    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
     return page_html(found, trials)
 
 
@@ -301,12 +295,10 @@ def summary(
     notes: Sequence[Sequence[str]] = (),
     live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
-    smooth: bool = False,
 ) -> dict[str, Any]:
     """All runs, the differences from the first of those that may be alike, sheets of several of
     them, and in which order they are shown. notes: of each family of each run, what the page leaves
-    out. smooth:
-    with smoothed layers.
+    out.
 
     Raises SettingsError for an unknown palette.
     """
@@ -336,7 +328,7 @@ def summary(
                 "name": name,
                 "notes": list(lines),
                 **run_payload(run, layout, rules),
-                **_beside(run, palette, smooth),
+                **_beside(run),
             }
             for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
         ],
@@ -344,27 +336,16 @@ def summary(
     }
 
 
-def _beside(run: Loaded, palette: str | None, smooth: bool) -> dict[str, Any]:
-    """Pictures under the map, as addresses, with what is said of each: the smoothed layer beside
-    the raw map, or why it is withheld; what a run sought, whose lines then stand for those of
-    means."""
-    found, text = list[dict[str, Any]](), seek_text(run)
-    if text is not None:
-        found.append({"line": "", "picture": _address(draw(figure_of([run], title="")))})
-    if smooth:
-        picture = None
-        if run.smoothed.scores:
-            picture = _address(
-                draw(Figure((Shown(run.map, "raw", run.smoothed_map),), palette=palette))
-            )
-        found.append({"line": run.smoothed.line, "picture": picture})
-    made = {"beside": found} if found else {}
+def _beside(run: Loaded) -> dict[str, Any]:
+    """What a run sought, as a picture under its map, and the lines that stand for those of means;
+    nothing of a run that did not seek."""
+    text = seek_text(run)
     if text is None:
-        return made
+        return {}
     lines = text.splitlines()
     name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
     return {
-        **made,
+        "beside": [{"line": "", "picture": _address(draw(figure_of([run], title="")))}],
         "lines": lines,
         "effective": [],
         "sought": {"name": name.capitalize(), "value": value},

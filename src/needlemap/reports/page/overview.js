@@ -35,7 +35,7 @@ function drawRun(run) {
   );
 }
 
-// Pictures under the map: what was sought, the smoothed layer beside the raw map, or why there is none.
+// Pictures under the map: what was sought.
 function besideNodes(pictures) {
   return pictures.map(({ picture, line }) => {
     const image = picture ? el("img", { src: picture, alt: line || "What was sought", class: "beside-map" }) : null;
