@@ -30,6 +30,7 @@ from needlemap.interop.imported import load_any
 from needlemap.models import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
+from needlemap.records.lock import hold_folder
 from needlemap.reports.live import MapView, NotebookMap, ShowingFace, in_notebook
 from needlemap.reports.paired import compare_runs
 from needlemap.reports.runs import Compared, Run, curves_of
@@ -116,14 +117,20 @@ async def _run(
     check_origin(path, trust_run)
     if first.told:
         tell(f"note: {first.told}")
-    if "" in each:
-        return Run(path, await _ask(first, path, live))
+    with hold_folder(path):
+        if "" in each:
+            return Run(path, await _ask(first, path, live))
+        return Run(path, await _ask_each(each, path, live))
+
+
+async def _ask_each(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
+    """Ask several models, one after the other; how the asking of each family ended."""
     shares, outcomes = share_out(each, path, monotonic()), dict[str, Outcome]()
     await try_servers(each.values())
     for name, chosen in each.items():
         found = await _ask(chosen, path / name, live, shares[name])
         outcomes |= {f"{name}/{family}".rstrip("/"): outcome for family, outcome in found.items()}
-    return Run(path, outcomes)
+    return outcomes
 
 
 async def _ask(

@@ -89,9 +89,11 @@ def run(
 def check(typed: arguments.CheckFlags, **flags: Any) -> int:
     """Try whether a server computes long prompts right. It needs no reference and no settings."""
     from needlemap.commands.check import check_command
+    from needlemap.records.lock import hold_folder
 
     _check_origin(typed.out, typed.trust_run)
-    return check_command(typed, flags)
+    with hold_folder(None if typed.plan else typed.out):  # its seed is drawn, or read there
+        return check_command(typed, flags)
 
 
 @app.command(cls=GroupedCommand)

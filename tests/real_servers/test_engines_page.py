@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.models.servers import started
+from needlemap.models.started import started
 
 PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
 CONVERT = Path(__file__).with_name("convert.py")

@@ -31,7 +31,7 @@ from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
 from needlemap.maps.arms import Judged, Trio, judge_arms, trios
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
-from needlemap.records.families import Families, begin_families, fresh_folder
+from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record
 from needlemap.settings.suites import Chosen, only_model
@@ -172,6 +172,8 @@ class Ab:
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         if not is_regular(self.folder.path / FILE):
             self.keep({})
+        elif read_ab(self.folder.path).seed != self.seed:
+            raise begun_meanwhile(self.folder.path)
 
     def keep(self, findings: Mapping[str, Any]) -> None:
         """Write ab.json."""

@@ -33,7 +33,7 @@ from needlemap.probes.base import (
     read_check,
 )
 from needlemap.probes.ways import Around, Way, sizes_of, ways
-from needlemap.records.families import Families, begin_families, fresh_folder
+from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record, costs_of
 from needlemap.settings import Lender, Settings
@@ -131,6 +131,9 @@ class Check:
 
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
+        path, first = self.folder.path, next(iter(self.settings.values()))
+        if is_regular(path / FILE) and read_check(path).seed != first.seed:
+            raise begun_meanwhile(path)
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
         _write(self, list(self.failed.values()))
 

@@ -24,6 +24,7 @@ from needlemap.plan import shared_tokens, walk_order
 from needlemap.probes import PROBES
 from needlemap.probes.base import UNITS, Finding
 from needlemap.prompts import Prompt
+from needlemap.records.lock import hold_folder
 from needlemap.reports.live import ShowingFace
 from needlemap.reports.verdict import Case, write_junit
 from needlemap.text import short, show, tell
@@ -44,7 +45,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     path = check.folder.path
     if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
         tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
-    with terminable() as ending, CheckFace(check.folder) as face:
+    with terminable() as ending, hold_folder(path), CheckFace(check.folder) as face:
         asking = Asking(check, face, tell_finding)
         found = ending.finish(asking.run(), path)
     findings = check.findings() if found is None else found

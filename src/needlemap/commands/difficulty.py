@@ -31,6 +31,7 @@ from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
 from needlemap.records.loaded import load_run
+from needlemap.records.lock import hold_folder
 from needlemap.registry import find, find_kind, installed
 from needlemap.reports.labels import score_label
 from needlemap.settings import Settings
@@ -167,6 +168,12 @@ def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: Replica
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
     tell_rules(chosen)
     path = typed.out or fresh_folder(settings, chosen.suite)
+    with hold_folder(path):
+        return _ask_at_steps(chosen, path, typed, replicas)
+
+
+def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: ReplicaFlags) -> int:
+    settings = chosen.first
     wanted = [
         _Family(name, each, dial_of(each.task), path / name)
         for name, each in chosen.families.items()

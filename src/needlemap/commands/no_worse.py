@@ -29,9 +29,11 @@ from needlemap.interop.imported import load_any
 from needlemap.maps.arms import Judged, Trio
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.verdicts import softened, worst_code
-from needlemap.models.servers import PORT, served_model, started
+from needlemap.models.servers import served_model
+from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
+from needlemap.records.lock import hold_folder
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport
 from needlemap.reports.changes import margin_label
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
@@ -93,6 +95,8 @@ def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
     if commands and typed.out is None:
         raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
     with terminable() as ending, ExitStack() as stack:
+        if typed.out is not None:
+            stack.enter_context(hold_folder(typed.out))
         try:
             first, second = (_reached(arm, commands, typed.out, stack) for arm in asked.arms)
             return _asked(replace(asked, arms=(first, second)), typed, ending)
@@ -120,7 +124,7 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
-    with FailuresFace(ab.folder) as face:
+    with hold_folder(path), FailuresFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
         found = ending.finish(asking.run(), path)
     report = told(ab, ab.trios() if found is None else found, typed)

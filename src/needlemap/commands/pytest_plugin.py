@@ -49,7 +49,7 @@ class _Started:
 
     def url(self, command: str, base_url: str | None) -> str:
         """Where a command serves; it is started once."""
-        from needlemap.models.servers import started
+        from needlemap.models.started import started
 
         known = command, base_url
         if known not in self._urls:

@@ -48,6 +48,7 @@ from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.lock import hold_folder
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.results import asked_line, fields_of, length_line, results
@@ -84,6 +85,8 @@ def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFl
         if not first.first.save:
             out = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
         path = out or fresh_folder(first.first, first.suite, len(each))
+        if not replicas.dry_run:
+            stack.enter_context(hold_folder(path))
         command = _Command(each, path, typed, replicas)
         return command.told({path: command.ask("")} if "" in each else command.ask_each())
 

@@ -1,25 +1,11 @@
-"""Servers of models: an answer made of a reply's JSON object, what a server tells of itself, and
-servers that a command starts for as long as they are asked.
-
-A command is the user's, as typed: it is
-never read from a run's folder.
-"""
+"""Servers of models: an answer made of a reply's JSON object, and what a server tells of itself."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import socket
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from time import monotonic, sleep
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
-from needlemap.files import open_inside, open_regular
 from needlemap.http import (
     VERSIONED,
     Door,
@@ -31,7 +17,6 @@ from needlemap.http import (
     key_of,
 )
 from needlemap.models import Answer, Model, tokens
-from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
     from needlemap.http import Reader
@@ -46,10 +31,6 @@ RESERVED = (
 )  # asking differently is another setting
 _KEY = "OPENAI_API_KEY"
 _TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
-PORT = "{port}"
-STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
-_LOOK_S, _ENDS_S = 0.25, 15.0
-_SAID = 600  # characters of a log that an error shows
 
 
 class ServedModel(Model):
@@ -175,6 +156,12 @@ def served_model(base_url: str) -> str:
     )
 
 
+def is_up(url: str) -> bool:
+    """Whether a server lists its models, and is healthy where it says anything of that."""
+    root = url.removesuffix("/v1")
+    return _told(url, "/models")[0] == 200 and _told(root, "/health")[0] in (200, 404)
+
+
 def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The models in a list."""
     rows = listed.get("data")
@@ -193,88 +180,3 @@ def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
         return status, {}
     finally:
         door.close()
-
-
-@contextmanager
-def started(
-    command: str, log: Path, base_url: str | None = None, name: str = "The command"
-) -> Iterator[str]:
-    """Start a server and wait until it answers; its base URL. It ends with the block.
-
-    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url:
-    by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it
-    ends or does not answer in time, with the end of its log.
-    """
-    if PORT not in command and base_url is None:
-        raise SettingsError(
-            f"A command to start needs {PORT}, or the address that it serves: '{command}'"
-        )
-    port = str(_free_port())
-    url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
-    check_address(url)
-    try:
-        words = [part.replace(PORT, port) for part in shlex.split(command)]
-    except ValueError as error:
-        raise SettingsError(f"'{command}' is no command: {error}.") from None
-    with open_inside(log, "ab") as output:
-        process = _launched(words, output)
-        try:
-            _wait(process, url, name, log)
-            yield url
-        finally:
-            _end(process)
-
-
-def _launched(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    """A process, in a group of its own. Raises SettingsError."""
-    try:
-        return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise SettingsError(f"'{words[0]}' cannot be started: {error.strerror}.") from None
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
-    """Until a server answers. Raises NeedlemapError where it ended before, or does not in time."""
-    until_s = monotonic() + STARTS_S
-    while not _is_up(url):
-        if process.poll() is not None:
-            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log)}")
-        if monotonic() > until_s:
-            raise NeedlemapError(f"{name} does not answer after {STARTS_S:,.0f} seconds.")
-        sleep(_LOOK_S)
-
-
-def _is_up(url: str) -> bool:
-    """Whether a server lists its models, and is healthy where it says anything of that."""
-    root = url.removesuffix("/v1")
-    return _told(url, "/models")[0] == 200 and _told(root, "/health")[0] in (200, 404)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and what it has started with it."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_ENDS_S)
-            return
-
-
-def _last(log: Path) -> str:
-    """The end of what a server said."""
-    with open_regular(log) as file:
-        file.seek(max(0, log.stat().st_size - _SAID))
-        return scrub(file.read(_SAID).decode("utf-8", "replace").strip()) or "nothing"
-
-
-def _free_port() -> int:
-    """A port of this machine that nobody listens at."""
-    with socket.socket() as line:
-        line.bind(("127.0.0.1", 0))
-        return int(line.getsockname()[1])

@@ -136,6 +136,14 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
     return wanted
 
 
+def begun_meanwhile(path: Path) -> NeedlemapError:
+    """What two starts at once on a new folder say, where no lock kept one of them out."""
+    return NeedlemapError(
+        f"'{path}' was begun by another needlemap meanwhile. Type the same again to go on with it, "
+        f"or give another folder with -o."
+    )
+
+
 def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
     """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME; of
     several models with their number."""

@@ -4,16 +4,11 @@ Every record is one line, written at once and fsynced. A torn line (power cut) i
 reading. No two processes write one file, so the same layout serves a laptop and a network file
 system. A folder may come from anywhere: what in it is no record of its run is left out, and counted
 (`LeftOut`).
-
-Advisory locks say early and clearly that a folder is taken. No record rests on them; on a file
-system without `flock` they are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import json
 import os
 import socket
@@ -22,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -34,49 +29,14 @@ from needlemap.files import (
     is_regular,
     lines_of,
     make_folder,
-    open_inside,
     open_regular,
     read_regular,
     write_whole,
 )
 from needlemap.records import is_ruled_otherwise, ruled, what_is_wrong
+from needlemap.records.lock import lock_folder
 from needlemap.records.record import Record
 from needlemap.text import counted
-
-LOCK = ".lock"
-_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
-
-
-def lock_folder(folder: Path) -> IO[bytes]:
-    """Held while the returned file is open. Raises NeedlemapError when another run holds it."""
-    opened = open_inside(
-        folder / LOCK, "a+b"
-    )  # some file systems want a file open for writing to own it
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            opened.close()
-            raise NeedlemapError(
-                f"Another needlemap is writing to '{folder}'. Wait until it ends, or give another "
-                f"folder "
-                f"with -o."
-            ) from None
-    return opened
-
-
-def is_held(folder: Path) -> bool:
-    """Whether a run holds a folder. Nothing is written for it; False where its lock cannot be
-    read."""
-    try:
-        with open_regular(folder / LOCK) as opened:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno == errno.EWOULDBLOCK
-    except NeedlemapError:
-        pass
-    return False
-
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
@@ -293,7 +253,8 @@ class Writer:
         self._thread.shutdown(wait=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _append(self, record: Record) -> None:
         if self._descriptor is None:

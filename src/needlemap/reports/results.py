@@ -21,8 +21,8 @@ from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
 from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.families import Families, families_of
-from needlemap.records.folder import is_held
 from needlemap.records.loaded import Loaded
+from needlemap.records.lock import is_held
 from needlemap.reports.labels import (
     interval_label,
     length_labels,
@@ -205,7 +205,7 @@ def _state(read: Read, families: Families) -> str:
     parts = [f"{waiting} families not begun"] if waiting else []
     parts += [f"{missing:,} trials missing"] if missing else []
     parts += ["stopped by a limit"] if any(run.about.get("stopped") for run in begun) else []
-    going = any(is_held(families.folder(name)) for name in families.begun)
+    going = any(map(is_held, (families.path, *families.folders)))
     return ", ".join((["running"] if going else []) + parts) or "complete"
 
 

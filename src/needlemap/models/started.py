@@ -1,0 +1,118 @@
+"""A server that a command starts, for as long as it is asked.
+
+The command is the user's, as typed: it is never read from a run's folder. The server ends with this
+program, however that ends (`models/supervisor.py`).
+"""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import open_inside, open_regular
+from needlemap.http import check_address
+from needlemap.models import supervisor
+from needlemap.models.servers import is_up
+from needlemap.secrets import scrub
+
+PORT = "{port}"
+STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
+_LOOK_S, _ENDS_S = 0.25, 15.0
+_LOG_END = 600  # characters of a log that an error shows
+
+
+@contextmanager
+def started(
+    command: str, log: Path, base_url: str | None = None, name: str = "The command"
+) -> Iterator[str]:
+    """Start a server and wait until it answers; its base URL. It ends with the block.
+
+    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url:
+    by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it
+    ends or does not answer in time, with the end of its log.
+    """
+    if PORT not in command and base_url is None:
+        raise SettingsError(
+            f"A command to start needs {PORT}, or the address that it serves: '{command}'"
+        )
+    port = str(_free_port())
+    url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
+    check_address(url)
+    try:
+        words = [part.replace(PORT, port) for part in shlex.split(command)]
+    except ValueError as error:
+        raise SettingsError(f"'{command}' is no command: {error}.") from None
+    if not words:
+        raise SettingsError("A command to start is empty. Give the words that start a server.")
+    with open_inside(log, "ab") as output:
+        process = _start(words, output)
+        try:
+            _wait(process, url, name, log)
+            yield url
+        finally:
+            _end(process)
+
+
+def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The supervisor of a server, which ends when its standard input is closed. Raises
+    SettingsError."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", supervisor.__file__, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=output,
+        start_new_session=True,  # a terminal's signals are not for it
+    )
+    assert process.stdout is not None
+    try:
+        with process.stdout:
+            line = process.stdout.readline().decode(errors="replace")
+    except BaseException:
+        _end(process)
+        raise
+    if line == "\n":
+        return process
+    _end(process)
+    why = line.strip() or "its supervisor ended"
+    raise SettingsError(f"'{words[0]}' cannot be started: {why}.")
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
+    """Until a server answers. Raises NeedlemapError where it ended before, or does not in time."""
+    until_s = monotonic() + STARTS_S
+    while not is_up(url):
+        if process.poll() is not None:
+            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log)}")
+        if monotonic() > until_s:
+            raise NeedlemapError(f"{name} does not answer after {STARTS_S:,.0f} seconds.")
+        sleep(_LOOK_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let the supervisor end the server, and wait for that. It does so also if nobody waits."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDS_S)
+
+
+def _last(log: Path) -> str:
+    """The end of what a server said."""
+    with open_regular(log) as file:
+        file.seek(max(0, log.stat().st_size - _LOG_END))
+        return scrub(file.read(_LOG_END).decode("utf-8", "replace").strip()) or "nothing"
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        return int(line.getsockname()[1])
