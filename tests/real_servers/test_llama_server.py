@@ -83,7 +83,7 @@ def test_a_cache_changes_no_answer(llama, asking):
     assert answers(shared) == answers(single)
 
 
-def test_an_option_that_the_launcher_does_not_know_is_refused(llama, asking):
+def test_an_option_that_the_launcher_does_not_know_is_refused(llama):
     """Ignored, a mistyped option would be a server that is honest where a fault was wanted."""
     with pytest.raises(AssertionError, match="unrecognized arguments: --rope-freq 5"):
         llama(1, 512, "--rope-freq", "5")
