@@ -8,13 +8,14 @@ factor that no choice of positions inside the bins can exceed (of haystack token
 yardstick stands before them: a server with prefix caching that is asked the plain grid in its
 order, with a cache of 300,000 tokens, of a million, and with room for all, when the order is all
 the same. Wall:
-see `sides/walls.py`; without torch that part is null.
+see `sides/walls.py`; without torch that part is null. Cold: one prompt with nothing cached, beside
+transformers' own `generate` (`sides/cold.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from time import perf_counter
@@ -30,6 +31,7 @@ from needlemap.plan.summary import Walked, any_order, summarise
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
+from sides.cold import measure_cold
 from sides.walls import MODES as WALLS
 from sides.walls import Cost, Wall, measure
 from table import rounded, show
@@ -80,7 +82,8 @@ def main() -> None:
     counted = {name: count(*grid) for name, grid in (SMOKE if options.smoke else GRIDS).items()}
     counted |= {} if options.smoke else {name: plan_alone(*grid) for name, grid in LARGE.items()}
     reason = "--skip-wall" if options.skip_wall else _missing()
-    _report(counted, [] if reason else measure(options.smoke), reason)
+    walls = [] if reason else measure(options.smoke)
+    _report(counted, walls, {} if reason else measure_cold(options.smoke), reason)
 
 
 def count(lengths: str, depths: str) -> Counted:
@@ -150,8 +153,18 @@ def _missing() -> str | None:
     return f"no {' and no '.join(missing)}: pip install 'needlemap[hf]'" if missing else None
 
 
-def _report(counted: dict[str, Counted], walls: Sequence[Wall], reason: str | None) -> None:
+def _report(
+    counted: dict[str, Counted],
+    walls: Sequence[Wall],
+    cold: Mapping[str, tuple[float, float]],
+    reason: str | None,
+) -> None:
     notes = [f"Wall time not measured: {reason}."] if reason else _wall_lines(walls)
+    notes += [
+        f"one cold prompt of {length}, times transformers' generate: CPU s {cpu_s:.2f}, "
+        f"memory {peak:.2f}"
+        for length, (cpu_s, peak) in cold.items()
+    ]
     equal = sum(wall.equal for wall in walls) / max(1, sum(wall.prompts for wall in walls))
     first = {wall.mode: wall for wall in walls[:3]}
     result: dict[str, object] = {"benchmark": "prefill"}
@@ -162,6 +175,8 @@ def _report(counted: dict[str, Counted], walls: Sequence[Wall], reason: str | No
     result |= {f"wall_{mode}": rounded(_faster(first[mode])) if walls else None for mode in WALLS}
     result |= {"equal_answers": equal if walls else None}
     result |= {f"shared_{name}": _least_fewer(walls, name) for name in ("windows", "recurrent")}
+    for at, name in enumerate(("hf_cold_over_generate", "hf_cold_memory_over_generate")):
+        result[name] = rounded(max(each[at] for each in cold.values())) if cold else None
     result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
     show(
         "Prompt tokens, times fewer than without a cache",

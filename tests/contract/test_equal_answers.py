@@ -26,6 +26,7 @@ transformers = pytest.importorskip(
     "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
 )
 
+from needlemap.models.hf_attention import split_attention  # noqa: E402
 from needlemap.models.hf_check import settle  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
 from needlemap.models.model_files import Loading, load_model  # noqa: E402
@@ -208,7 +209,7 @@ def test_a_cache_that_is_written_in_place_holds_what_transformers_own_would(
     for start in range(0, len(ids), 100):
         engine.extend(ids[start : start + 100])
         tokens = torch.from_numpy(ids[start : start + 100].astype(np.int64))[None]
-        with torch.inference_mode():
+        with torch.inference_mode(), split_attention():
             loaded(folder)(tokens, past_key_values=theirs, logits_to_keep=1)
     assert states(engine)[0].shape[-2] == len(ids)
     own = [tensor for layer in theirs.layers for tensor in (layer.keys, layer.values)]

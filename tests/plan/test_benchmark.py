@@ -37,6 +37,8 @@ def test_prefill_counts_tokens_and_compares_answers_where_there_is_torch(tmp_pat
         assert found["equal_answers"] == 1
         assert found["shared_windows"] > 1.5  # as a plain model shares
         assert found["shared_recurrent"] > 1.5
+        assert found["hf_cold_over_generate"] > 0
+        assert found["hf_cold_memory_over_generate"] > 0
 
 
 def test_gpu_runs_on_the_cpu_and_says_that_its_figures_are_none(tmp_path):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured
+from needlemap.models.hf_attention import split_attention
 from needlemap.models.hf_cache import (
     Snapshot,
     free_bytes,
@@ -320,7 +321,7 @@ class HuggingFaceEngine(Engine):
         if placed:
             places = self._torch.arange(start, start + len(ids), device=self.device)
             given["position_ids"] = places[None]
-        with self._undrawn(start + len(ids)):
+        with self._undrawn(start + len(ids)), split_attention():
             return self.model(input_ids=tokens, **given)
 
     @contextmanager

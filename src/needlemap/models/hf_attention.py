@@ -1,0 +1,141 @@
+"""Attention behind a cache without a mask of queries times keys, where transformers would make one.
+
+torch's own attention is fast for a square causal block and for a full one. A chunk of a prompt
+behind a cache is neither: transformers makes a mask of queries times keys, which takes 1.5 to 2
+times the time on a CPU. Here such a chunk is computed as what it is: a full block over the keys
+that were there, and a causal one over its own. Each comes with the logarithm of its sum of
+exponentials, and the two are put together by these (Milakov and Gimelshein 2018, arXiv 1805.02867),
+equal to one pass but for rounding. Layers with a sliding window meet no keys that none of their
+queries sees.
+
+Masks are still made, and carry beside them what they are: whatever else reads them finds them
+right.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+_KIND = "_needlemap_sees"  # of a mask: how many keys back its queries see; 0: all
+_ours = threading.local()
+
+
+@contextmanager
+def split_attention() -> Iterator[None]:
+    """Within it, passes of this thread through transformers' `sdpa` attention need no mask."""
+    _install()
+    _ours.on = True
+    try:
+        yield
+    finally:
+        _ours.on = False
+
+
+@cache
+def _install() -> None:
+    """Put our functions before transformers' own, once: outside of `split_attention` they do
+    nothing."""
+    try:
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as masks
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
+
+        theirs = masks["sdpa"], functions["sdpa"]
+    except (ImportError, KeyError):  # a release that keeps them elsewhere: passes are as they were
+        return
+    masks["sdpa"], functions["sdpa"] = partial(_mask, theirs[0]), partial(_attention, theirs[1])
+
+
+def _mask(theirs: Callable[..., Any], *args: Any, **given: Any) -> Any:
+    """Transformers' mask, (batch, 1, queries, keys), with a note of what it is where that is
+    known."""
+    made = theirs(*args, **given)
+    if made is not None and not args and getattr(_ours, "on", False):
+        sees = _sees(given)
+        if sees is not None:
+            setattr(made, _KIND, sees)
+    return made
+
+
+def _sees(given: dict[str, Any]) -> int | None:
+    """How many keys back, itself included, the queries of a causal mask see; 0 for all of them;
+    None where the mask is another."""
+    sizes = [given.get(name, 0) for name in ("q_length", "kv_length", "q_offset", "kv_offset")]
+    queries, keys, start, offset = sizes
+    padding, window = given.get("attention_mask"), given.get("local_size")
+    if not all(isinstance(size, int) for size in sizes) or not given.get("allow_is_causal_skip"):
+        return None
+    if queries < 2 or offset or start + queries != keys:
+        return None
+    if padding is not None and not bool(padding.all()):
+        return None
+    return 0 if window is None or keys < window else int(window)
+
+
+def _attention(
+    theirs: Callable[..., Any],
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any = None,
+    *args: Any,
+    **given: Any,
+) -> Any:
+    """What transformers' `sdpa_attention_forward` returns, (batch, queries, heads, head_dim), and
+    None."""
+    sees = getattr(attention_mask, _KIND, None)
+    queries, keys = query.shape[2], key.shape[2]
+    if sees is None or args or attention_mask.shape[-1] != keys:
+        return theirs(module, query, key, value, attention_mask, *args, **given)
+    if sees:
+        last = min(keys, sees + queries - 1)
+        key, value = key[:, :, -last:], value[:, :, -last:]
+        attention_mask = attention_mask[..., -last:]
+    elif _is_plain(query, key, value, given):
+        return _in_two(query, key, value, given.get("scaling")).transpose(1, 2).contiguous(), None
+    return theirs(module, query, key, value, attention_mask, **given)
+
+
+def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
+    """Whether torch's function for CPUs computes this attention."""
+    special = [given.get(name) for name in ("dropout", "position_bias", "cache", "softcap")]
+    sizes = {each.shape[-1] for each in (query, key, value)}
+    return (
+        query.device.type == "cpu"
+        and not any(each is not None and each is not False and each != 0.0 for each in special)
+        and len(sizes) == 1
+        and query.shape[1] % key.shape[1] == 0
+        and all(each.stride(-1) == 1 for each in (query, key, value))
+        and _flash() is not None
+    )
+
+
+@cache
+def _flash() -> Any:
+    """torch's attention on CPUs that tells the logarithms of its sums; None in a release without
+    it."""
+    import torch
+
+    return getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+
+
+def _in_two(query: Any, key: Any, value: Any, scale: float | None) -> Any:
+    """Attention of queries that stand behind all but the last keys, (batch, heads, queries,
+    head_dim).
+
+    Heads that share keys are asked of those before as more queries, so that these are not copied.
+    """
+    batch, heads, queries, size = query.shape
+    shared = heads // key.shape[1]
+    start = key.shape[2] - queries
+    own = [each[:, :, start:].repeat_interleave(shared, dim=1) for each in (key, value)]
+    near, near_sum = _flash()(query, *own, 0.0, True, scale=scale)
+    packed = query.reshape(batch, key.shape[1], shared * queries, size)
+    before = [each[:, :, :start] for each in (key, value)]
+    far, far_sum = _flash()(packed, *before, 0.0, False, scale=scale)
+    share = (far_sum.reshape(batch, heads, queries) - near_sum).sigmoid()[..., None]
+    return near.lerp(far.reshape(near.shape), share.to(near.dtype))
