@@ -47,7 +47,7 @@ from tinymodel import write_tokenizer
 ANSWER = 4  # tokens
 CHUNK = 40  # tokens; far less than a prompt
 GRID = {"lengths": "230:350:3", "depths": "0,40", "max_answer_tokens": ANSWER}
-MODES = ("exact", "bins", "lattice", "single")
+MODES = ("exact", "bins", "single")
 WHOLE = 2048
 WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("chunks", {"chunk_tokens": CHUNK}),

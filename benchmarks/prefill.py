@@ -36,7 +36,7 @@ from sides.walls import MODES as WALLS
 from sides.walls import Cost, Wall, measure
 from table import rounded, show
 
-MODES = ("exact", "bins", "lattice")
+MODES = ("exact", "bins")
 ROOMS = {"300k": 300_000, "1M": 1_000_000, "all": None}  # tokens that a server's cache holds
 _BLOCKS = (
     8_000  # of a server's cache in the longest prompt at most, as many tokens each as that takes
@@ -53,7 +53,6 @@ REPORTED = (
     ("exact", "35x35_128k"),
     ("bins", "35x35_128k"),
     ("bins", "15x15_128k"),
-    ("lattice", "35x35_128k"),
 )
 _OUTSIDE = 400  # tokens of a prompt that are not haystack, where no prompt is made
 _SENTENCE = 20  # tokens, where there is no text
@@ -220,7 +219,6 @@ def _row(name: str, found: Counted) -> tuple[str, ...]:
         factors["exact"],
         factors["bins"],
         f"{found.bound:.2f}",
-        factors["lattice"],
         f"{found.plan_s:.2f}",
         "" if found.prepare_s is None else f"{found.prepare_s:.2f}",
     )

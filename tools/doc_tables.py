@@ -48,7 +48,7 @@ MEANINGS = {
     "task": "the task's name",
     "model": "as set: BACKEND/NAME",
     "length_tokens": "the cell's length",
-    "depth": "the cell's depth, a share in [0, 1]; in mode lattice where the position comes to. Of a prompt "  # noqa: E501
+    "depth": "the cell's depth, a share in [0, 1]. Of a prompt "
     "that several cells share, the first one's",
     "repeat": "number of the repeat, from 0",
     "second": "whether its prompt was asked for the second time (--ask-twice)",

@@ -33,12 +33,6 @@ def test_what_is_scored_is_counted_and_taken_for_what_it_is(typed, mode):
     assert look_ahead(configure(None, given), typed.folder / "r") == Ahead(36, 12)
 
 
-def test_a_lattice_is_not_counted_as_it_chooses_its_own_depths(tmp_path):
-    assert look_ahead(configure(None, SMALL | {"mode": "lattice"}), tmp_path / "r") == Ahead(
-        None, None
-    )
-
-
 def test_prompts_that_exist_already_are_all_read(typed, monkeypatch):
     monkeypatch.chdir(typed.folder)
     rows = [
@@ -58,7 +52,7 @@ def test_prompts_that_exist_already_are_all_read(typed, monkeypatch):
     assert look_ahead(as_typed, typed.folder / "r") == Ahead(7, 7)
 
 
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
+@pytest.mark.parametrize("mode", ["exact", "bins"])
 def test_a_folder_of_other_settings_is_refused(typed, mode):
     grid = ("--lengths", "500,900", "--depths", "0,100", "--mode", mode)
     typed("run", "--model", "baseline/bm25", *grid, "-o", "r", "--quiet")

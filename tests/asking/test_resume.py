@@ -202,3 +202,13 @@ def test_records_without_their_run_json_are_not_mixed_with_a_new_run(needlemap, 
     (needlemap.folder / "r" / "run.json").unlink()
     ended = needlemap.run(wire, "--lengths", "300", "--depths", "0,50", code=2)
     assert "holds records but no run.json" in ended.stderr
+
+
+def test_a_run_of_the_mode_that_is_gone_is_reported_and_compared_and_not_resumed(typed):
+    """Mode `lattice` chose depths of its own for each length: 22 prompts of three lengths."""
+    for name in ("old", "copy"):
+        shutil.copytree(FIXTURES / "lattice", typed.folder / name)
+    assert "overall 72.7 (n=22, 0 missing)" in typed("report", "old", "--map").stdout
+    assert "22 pairs" in typed("compare", "old", "copy").stdout
+    again = typed("run", "bm25", "--mode", "lattice", "-o", "old", code=2).stderr
+    assert "lattice is gone. Its runs are read, reported and compared" in again

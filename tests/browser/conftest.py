@@ -14,6 +14,7 @@ import pytest
 import needlemap
 from needlemap.reports.page import write_page
 
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run")
 GRID = {"lengths": "300,400,600,900", "depths": "0:100:5", "repeats": 3}
@@ -168,7 +169,7 @@ def faulty(bench: Bench) -> Path:
 @pytest.fixture(scope="session")
 def lattice(bench: Bench) -> Path:
     """Every length has depths of its own."""
-    bench.run("lattice", "ok", "ok", "say:no", mode="lattice", lengths="300,500,900", repeats=2)
+    shutil.copytree(FIXTURES / "lattice", bench.folder / "lattice")
     return bench.report("lattice")
 
 

@@ -115,14 +115,11 @@ def test_json_says_the_same_and_more(plan):
     assert 0 < found["bins_lower_bound"] < found["modes"]["bins"]["computed"]
 
 
-@pytest.mark.parametrize("mode", [*MODES, "lattice", "cold"])
+@pytest.mark.parametrize("mode", [*MODES, "cold"])
 def test_the_runs_own_mode_is_marked(needlemap, mode):
     out = needlemap("plan", *SMALL, "--mode", mode).stdout
     marked = re.findall(r"^(\w+) \*", out, re.MULTILINE)
     assert marked == ([] if mode == "cold" else [mode])
-    assert ("\nlattice" in out) == (
-        mode == "lattice"
-    )  # it asks other cells: told to whoever wants it
     assert ("Mode cold computes all that single asks." in out) == (mode == "cold")
 
 

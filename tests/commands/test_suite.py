@@ -335,8 +335,3 @@ def test_modes_that_choose_their_places_are_counted_as_far_as_is_known(typed, su
         "suite mine: 3 families, 18 trials, 18 already"
         in typed("run", suite, "-o", "b", "--mode", "bins").stderr
     )
-    lattice = typed("run", suite, "-o", "l", "--mode", "lattice").stderr
-    assert "suite mine: 3 families\n" in lattice
-    assert asked(typed.folder / "l") == sum(
-        int(count) for count in re.findall(r"(\d+) trials ", lattice.replace("= ", ""))
-    )

@@ -142,10 +142,7 @@ def trials() -> Callable[..., list[Trial]]:
     def make(
         folder: Path, mode: str, counted: str = "auto", lengths: str = "256:768"
     ) -> list[Trial]:
-        size = (
-            7 if mode == "lattice" else 5
-        )  # of a lattice, the short lengths reach only some positions
-        grid = {"lengths": f"{lengths}:{size}", "depths": f"0:100:{size}", "repeats": 2}
+        grid = {"lengths": f"{lengths}:5", "depths": "0:100:5", "repeats": 2}
         given = {"model": f"hf/{folder}", "mode": mode, "tokenizer": counted, **grid}
         experiment = prepare(configure(None, {**given, "max_answer_tokens": 8}))
         return ordered(experiment.trials, mode)

@@ -47,7 +47,7 @@ def test_repeats_of_one_haystack_are_one_cluster(cube):
 
 
 def test_where_lengths_have_depths_of_their_own_a_row_is_a_part_of_the_haystack():
-    """Mode lattice: each depth alone would hold a prompt or two, and its score would be noise."""
+    """Each depth alone would hold a prompt or two, and its score would be noise."""
     places = {
         (repeat, 1_000 * row, column / row): float(column / row < 0.5)
         for repeat in range(6)

@@ -73,7 +73,7 @@ def test_a_broken_prompt_is_the_same_prompt(walk_of, points, place, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
+@pytest.mark.parametrize("mode", ["exact", "bins"])
 def test_breakpoints_lie_where_neighbours_part(walk_of, kind, mode):
     walk = walk_of(kind, mode)
     shared = [*reused(walk), 0]

@@ -4,7 +4,6 @@ be."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -112,7 +111,7 @@ def test_tiny_lengths_are_asked_as_they_can_be(prepared):
     assert all(binned[cell].positions == exact[cell].positions for cell in outside(experiment))
 
 
-@pytest.mark.parametrize("mode", ["exact", "bins", "lattice"])
+@pytest.mark.parametrize("mode", ["exact", "bins"])
 @pytest.mark.parametrize("lengths", ["20", "20,600", "55,600"])
 def test_a_length_without_room_is_an_error_in_every_mode(prepared, mode, lengths):
     with pytest.raises(TooShort, match="leaves no room"):
@@ -170,43 +169,3 @@ def test_older_placements_take_a_plans_positions_too(prepared, placement):
     exact = {trial.prompt.positions[0] for trial in prepared(**grid).trials}
     assert len(binned) < 0.6 * len(exact)
     assert outside(experiment) == []
-
-
-def test_a_lattice_asks_every_length_along_each_position_that_it_reaches(prepared):
-    experiment = prepared(lengths="500:3k:6", depths="0:100:6", mode="lattice")
-    points = sorted({trial.prompt.positions[0] for trial in experiment.trials})
-    assert len(points) == 6
-    sizes = {trial.cell.length_tokens: trial.prompt.haystack_tokens for trial in experiment.trials}
-    asked = {(trial.cell.length_tokens, trial.prompt.positions[0]) for trial in experiment.trials}
-    assert len(asked) == len(experiment.trials)
-    for length, size in sizes.items():
-        assert {point for point in points if point < size - 6} <= {
-            point for other, point in asked if other == length
-        }
-    for trial in experiment.trials:
-        (needle,) = trial.prompt.needles
-        assert needle.realised <= trial.cell.depth + 3 / trial.prompt.haystack_tokens
-        assert (
-            trial.cell.depth - needle.realised < 60 / trial.prompt.haystack_tokens
-        )  # one sentence back
-
-
-def test_a_lattices_repeats_fall_into_the_same_cells_whatever_their_documents(prepared):
-    experiment = prepared(lengths="500:3k:6", depths="0:100:6", mode="lattice", repeats=3)
-    cells = Counter(trial.cell for trial in experiment.trials)
-    assert set(cells.values()) == {3}
-
-
-def test_lattice_points_are_sentence_ends_so_that_equal_places_stay_equal(cuts):
-    grid = make_grid("400,1000", "0:100:5")
-    found = places("lattice", grid, [380, 980], cuts(1000))
-    assert [(cell.length_tokens, point) for cell, point in found] == [
-        (400, 0),
-        (400, 240),
-        (1000, 0),
-        (1000, 240),
-        (1000, 480),
-        (1000, 720),
-        (1000, 960),
-    ]
-    assert [cell.depth for cell, _ in found[:2]] == [0, 244 / 380]

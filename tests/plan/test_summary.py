@@ -16,7 +16,7 @@ PRICED = {
 
 
 def test_computed_and_cached_add_up_to_what_is_asked(prepared):
-    for mode in ("single", "exact", "bins", "lattice"):
+    for mode in ("single", "exact", "bins"):
         experiment = prepared(**GRID, mode=mode)
         found = summarise(Walked.of(experiment, 1))
         assert found.mode == mode
@@ -46,10 +46,10 @@ def test_gains_are_beside_a_server_that_caches_too(prepared):
     found = any_order(Walked.of(prepared(**GRID, mode="single"), 1))
     gain = {
         mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1), any_order=found).gain
-        for mode in ("single", "exact", "bins", "lattice")
+        for mode in ("single", "exact", "bins")
     }
     assert gain["exact"] == pytest.approx(1)
-    assert gain["single"] < 1 < min(gain["bins"], gain["lattice"])
+    assert gain["single"] < 1 < gain["bins"]
 
 
 def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(prepared):

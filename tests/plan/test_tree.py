@@ -84,9 +84,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("mode", "fed"), [("exact", "text"), ("bins", "text"), ("lattice", "text"), ("exact", "ids")]
-)
+@pytest.mark.parametrize(("mode", "fed"), [("exact", "text"), ("bins", "text"), ("exact", "ids")])
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_computes_each_node_once_and_asks_every_cell_once(
     prepared, fed_ids, nodes, mode, name, fed
@@ -101,11 +99,8 @@ def test_a_run_computes_each_node_once_and_asks_every_cell_once(
     assert computed == nodes(prompt.ids.tolist() for prompt in prompts)
     asked = sorted((trial.cell, trial.repeat) for trial in walk)
     assert len(set(asked)) == len(asked)
-    if mode != "lattice":
-        repeats = range(experiment.settings.repeats)
-        assert asked == sorted(
-            (cell, repeat) for cell in experiment.grid.cells for repeat in repeats
-        )
+    repeats = range(experiment.settings.repeats)
+    assert asked == sorted((cell, repeat) for cell in experiment.grid.cells for repeat in repeats)
 
 
 def test_repeats_with_other_documents_share_no_haystack(prepared):

@@ -53,9 +53,7 @@ def test_completions_with_the_servers_own_tokens_are_exact_to_the_token(llama, a
     assert "warning" not in ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("mode", "slots"), [("exact", 1), ("bins", 1), ("lattice", 1), ("exact", 2), ("bins", 2)]
-)
+@pytest.mark.parametrize(("mode", "slots"), [("exact", 1), ("bins", 1), ("exact", 2), ("bins", 2)])
 def test_cached_tokens_reach_nine_tenths_of_what_the_plan_promised(llama, asking, mode, slots):
     """With no other memory than its slots: one lane of the plan each."""
     served = llama(slots, 2048, "--cache-ram", "0")

@@ -119,7 +119,7 @@ def test_the_other_words_of_the_text_are_known_as_wrong_but_for_a_few_that_come_
 
 
 def test_every_plan_mode_and_a_base_model_get_it():
-    for mode in ("exact", "bins", "lattice", "single", "cold"):
+    for mode in ("exact", "bins", "single", "cold"):
         assert made(mode=mode, lengths=[1000, 2000]).trials
     base = made(model="openai/x", model_options={"api": "completions"}, answer_prefix="{task}")
     (trial,) = base.trials

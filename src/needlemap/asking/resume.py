@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from needlemap.trials.resolve import Resolved
 
 
-GRID_MODES = (
-    "bins",
-    "lattice",
-)  # the whole grid decides where needles go, so the first start fixes it
+GRID_MODES = ("bins",)  # the whole grid decides where needles go, so the first start fixes it
 # Settings that whoever asks another run's prompts says: no prompt hangs on them.
 _ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("lent"))
 

@@ -293,9 +293,9 @@ def _sampled(resolved: Resolved) -> Settings:
 
 
 def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
-    """By the grid; a lattice chooses its own depths."""
+    """By the grid; a seek chooses its own lengths and depths."""
     settings, grid = resolved.settings, resolved.grid
-    if settings.mode == "lattice" or settings.seek is not None:
+    if settings.seek is not None:
         return Ahead(None, None)
     asked = {
         (repeat, cell.length_tokens, cell.depth)

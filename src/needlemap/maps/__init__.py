@@ -216,8 +216,8 @@ class Cube:
 
 
 def is_ragged(cells: int, lengths: int, depths: int) -> bool:
-    """Whether lengths have depths of their own (mode lattice), so that lengths x depths is mostly
-    holes."""
+    """Whether lengths have depths of their own, as imported maps may, so that lengths x depths is
+    mostly holes."""
     return cells < RAGGED_BELOW * lengths * depths
 
 

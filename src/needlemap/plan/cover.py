@@ -17,8 +17,7 @@ for 35 x 35, where linear programming proves that no cover saves more than 18.7.
 Modes say which cells a haystack is asked for, and where in it their first needle goes.
 
 'exact', 'single' and 'cold': every cell at its own depth (no position is set here). 'bins': a
-position inside each cell's depth bin, shared by many lengths. 'lattice': absolute positions, every
-length asked along each, so that a cell's depth is what the position comes to at that length.
+position inside each cell's depth bin, shared by many lengths.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ _ROUNDS, _MOST_ROUNDS = (
     1000,
     6000,
 )  # of improvement, and one more for every second cell: a second for 35 x 35
-WALKED = (
-    "exact",
-    "bins",
-    "lattice",
-)  # modes whose prompts are asked as a walk of their prefix tree
+WALKED = ("exact", "bins")  # modes whose prompts are asked as a walk of their prefix tree
 ALONE = "cold"  # the mode whose prompts share nothing
 _SLACK = 3  # tokens by which a haystack's final size may differ from the first guess
 
@@ -277,8 +272,6 @@ def places(
     sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share; None:
     half a step.
     """
-    if mode == "lattice":
-        return _lattice(grid, sizes, cuts)
     if mode != "bins":
         return [(cell, None) for cell in grid.cells]
     chosen = positions(_bins(grid, sizes, tolerance), cuts).tolist()
@@ -305,21 +298,3 @@ def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
     narrow = low > high
     low[narrow], high[narrow] = bins.low[narrow], bins.high[narrow]
     return Bins(low, high, bins.sizes)
-
-
-def _lattice(grid: Grid, sizes: Sequence[int], cuts: Cuts) -> list[tuple[Cell, int | None]]:
-    """Positions at the grid's depths of its longest haystack, each asked at every length that
-    reaches it.
-
-    A cell's depth is what its point comes to before it moves back to a sentence end, so that
-    repeats with other documents fall into the same cells.
-    """
-    longest = min(max(0, max(sizes) - _SLACK), len(cuts.sentence) - 1)
-    points = sorted({int(depth * longest) for depth in grid.depths})
-    return [
-        (Cell(length, point / size if point else 0.0), cuts.place(point, longest))
-        for length, size in zip(grid.lengths, sizes, strict=True)
-        for point in points
-        if not point
-        or point <= size - _SLACK  # 0 always: a length without room is an error, not left out
-    ]

@@ -145,13 +145,10 @@ def _by_mode(
     """A row a mode, and the bound."""
     found, bound = yardstick(single, terms), None
     rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
-    lattice = (
-        ("lattice",) if settings.mode == "lattice" else ()
-    )  # other cells than the grid's: only if asked
-    for mode in () if single.ready else ("bins", *lattice):
-        experiment = prepare(_in_mode(settings, mode))
-        rows[mode] = _summary(experiment, terms, found)
-        bound = _bound(experiment) if mode == "bins" else bound
+    if not single.ready:
+        experiment = prepare(_in_mode(settings, "bins"))
+        rows["bins"] = _summary(experiment, terms, found)
+        bound = _bound(experiment)
     return rows, bound
 
 

@@ -88,6 +88,15 @@ Seconds = Annotated[
 ]  # 90, '90s', '1h30m'
 
 
+def refuse_lattice(mode: object) -> object:
+    """The mode as it is. Raises ValueError for the one that is gone."""
+    if mode == "lattice":
+        raise ValueError(
+            "lattice is gone. Its runs are read, reported and compared; a new run takes bins"
+        )
+    return mode
+
+
 class Lender(BaseModel):
     """The run whose prompts are asked: where it was, and what of its model builds prompts."""
 
@@ -232,7 +241,9 @@ class Settings(BaseModel):
     """The scorer's own options, KEY=VALUE."""
     # run
     mode: Annotated[
-        Literal["exact", "bins", "lattice", "single", "cold"], _RUN("asked", "shared", "lent", "ab")
+        Literal["exact", "bins", "single", "cold"],
+        BeforeValidator(refuse_lattice),
+        _RUN("asked", "shared", "lent", "ab"),
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
     bin_tolerance: Annotated[

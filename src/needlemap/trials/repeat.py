@@ -121,18 +121,13 @@ class Repeat:
         return in_bin(self.resolved.grid, needle.meant, needle.realised, self.resolved.tolerance)
 
     def _places(self) -> list[tuple[Cell, int | None]]:
-        """The cells to ask, with the first needle's position where the mode chooses it.
-
-        A lattice's cells follow from haystack sizes, so they are those of the first draw in every
-        repeat, whatever its haystack holds.
-        """
+        """The cells to ask, with the first needle's position where the mode chooses it."""
         resolved = self.resolved
         mode, grid = resolved.settings.mode, resolved.grid
         sizes = []
         for length in grid.lengths:
             cell = Cell(length, grid.depths[0])
-            number = 0 if mode == "lattice" else self.number
-            item = resolved.task.item(self._draw(cell, number, holds_nothing))
+            item = resolved.task.item(self._draw(cell, self.number, holds_nothing))
             sizes.append(
                 self.builder.haystack_tokens(self._frame(item, cell), item.needles, length)
             )
