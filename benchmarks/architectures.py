@@ -35,7 +35,7 @@ from needlemap.models.hf import ALONE
 from needlemap.models.hf_cache import switch_of
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
-from needlemap.models.model_files import refuse_encoders
+from needlemap.models.model_files import loader_of, refuse_encoders
 from needlemap.models.walk import Ids, Walk
 from needlemap.plan import ordered, partings, shared
 from needlemap.settings.reading import configure
@@ -239,7 +239,8 @@ def built(case: Case, **options: Any) -> Any:
     """A tiny model with weights drawn anew."""
     torch.manual_seed(0)
     config = made(case.kind, **case.given)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, **options)
+    loader = loader_of(config, transformers)
+    model = loader.from_config(config, dtype=torch.float32, **options)
     model.generation_config = transformers.GenerationConfig(pad_token_id=0)
     return model.eval()
 

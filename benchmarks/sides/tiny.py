@@ -184,7 +184,28 @@ _VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("roberta decoder", "roberta", {"is_decoder": True}),
     ("bert decoder", "bert", {"is_decoder": True}),
 )
-SMOKE = ("llama", "gemma3_text", "mamba", "jamba", "phi3 longrope", "bert")
+_MROPE = {"rope_type": "default", "rope_theta": 1e4}
+_SIGHT = {"hidden_size": 64, "out_hidden_size": 64, "num_heads": 4, "depth": 2}
+# Models that also take images: what their text part, and their image part, are given.
+MULTIMODAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "mistral3": ({}, {}),
+    "qwen2_vl": ({"rope_parameters": _MROPE | {"mrope_section": [2, 3, 3]}}, _SIGHT),
+    "qwen2_5_vl": ({"rope_parameters": _MROPE | {"mrope_section": [2, 3, 3]}}, _SIGHT),
+    "qwen3_vl": (
+        {"rope_parameters": _MROPE | {"mrope_section": [2, 3, 3]}},
+        _SIGHT | {"deepstack_visual_indexes": [0, 1]},
+    ),
+    "glm4v": (
+        {"rope_parameters": _MROPE | {"partial_rotary_factor": 0.5, "mrope_section": [1, 1, 2]}},
+        _SIGHT,
+    ),
+    "internvl": ({}, {}),
+    "llava": ({}, {}),
+    "llava_onevision": ({}, {}),
+    "idefics3": ({}, {}),
+    "aya_vision": ({}, {}),
+}
+SMOKE = ("llama", "qwen2_5_vl", "gemma3_text", "mamba", "jamba", "phi3 longrope", "bert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +218,22 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All that have a causal class, and some of them with other positions and windows."""
+    """All that have a causal class, some that also take images and have none, and some with other
+    positions and windows."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    kinds = sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(_LEFT_OUT))
+    kinds = sorted(set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) - set(_LEFT_OUT)) + sorted(MULTIMODAL)
     yield from (Case(kind, kind) for kind in kinds)
     yield from (Case(*variant) for variant in _VARIANTS)
 
 
 def made(kind: str, **given: Any) -> Any:
-    """A tiny configuration; of one that holds several the language model's."""
+    """A tiny configuration; of one that holds several the language model's, unless only the whole
+    has a class."""
     from transformers import CONFIG_MAPPING
 
+    if kind in MULTIMODAL:
+        return _seeing(CONFIG_MAPPING[kind](), *MULTIMODAL[kind], given)
     fitted = _FITTED.get(kind, {})
     whole = CONFIG_MAPPING[kind]()
     text = whole.get_text_config(decoder=True)
@@ -219,6 +244,24 @@ def made(kind: str, **given: Any) -> Any:
     small = {name: SIZES[name] for name in named if name in SIZES}
     sized = {**small, **fitted, **given}
     return type(text)(**sized, **_mixed(text, type(text)(**sized), set(given) | set(fitted)))
+
+
+def _seeing(whole: Any, text: dict[str, Any], sight: dict[str, Any], given: dict[str, Any]) -> Any:
+    """A tiny configuration of a model that also takes images."""
+    parts = {
+        name: _sized(part, fitted).to_dict()
+        for name, part, fitted in (
+            ("text_config", whole.get_text_config(decoder=True), text | given),
+            ("vision_config", whole.vision_config, sight),
+        )
+    }
+    return type(whole)(**parts)
+
+
+def _sized(part: Any, fitted: dict[str, Any]) -> Any:
+    fields = part.to_dict()
+    plain = (name for name in fields if isinstance(fields[name], int | float) or name == "head_dim")
+    return type(part)(**{name: SIZES[name] for name in plain if name in SIZES} | fitted)
 
 
 def _mixed(full: Any, tiny: Any, fixed: Collection[str]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, 
 
 Row = tuple[str, str]  # role, text
 _END = "\0end\0 "  # behind an answer's first words; its blank shows whether the template trims
+_LISTED = "{'type': 'text'"  # a list as a template spells it that expects a text
 _SPELT = re.compile("\0plain:(\\d{1,9})\0")
 
 
@@ -137,17 +139,45 @@ class Chat:
         """The template's text, the answer left open: begun by the last row if that is the
         assistant's."""
         begun = rows[-1][0] == "assistant"
-        messages = [{"role": role, "content": said} for role, said in rows]
         if begun:
-            messages[-1]["content"] += _END
-        text = evaluated(
+            rows = [*rows[:-1], (rows[-1][0], rows[-1][1] + _END)]
+        text = self._kept(rows)
+        if begun and _END.strip() not in text:
+            raise self._unkept()
+        return cut_open(text) if begun else text
+
+    def _filled(self, rows: Sequence[Row], *, parts: bool) -> str:
+        """The template's text. parts: each message's content is a list of one text, as templates
+        of models that also take images want it."""
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": said}] if parts else said}
+            for role, said in rows
+        ]
+        begun = rows[-1][0] == "assistant"
+        return evaluated(
             self.files.name,
             self.template or "",
             {**self.variables, "messages": messages, "add_generation_prompt": not begun},
         )
-        if begun and _END.strip() not in text:
-            raise self._unkept()
-        return cut_open(text) if begun else text
+
+    def _kept(self, rows: Sequence[Row]) -> str:
+        """The template's text, by parts where only that keeps all that is said. Raises
+        SettingsError with what the template says."""
+        try:
+            text = self._filled(rows, parts=False)
+        except Unbounded:
+            raise
+        except SettingsError:
+            with suppress(SettingsError):
+                return self._filled(rows, parts=True)
+            raise
+        if all(said.strip() in text for _, said in rows):
+            return text
+        with suppress(SettingsError):
+            by_parts = self._filled(rows, parts=True)
+            if all(said.strip() in by_parts for _, said in rows) and _LISTED not in by_parts:
+                return by_parts
+        return text
 
     def _unkept(self) -> SettingsError:
         return SettingsError(

@@ -224,7 +224,7 @@ def load_model(name: str, loading: Loading) -> Any:
         refuse_encoders(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        model = loader_of(config, transformers).from_pretrained(
             source, config=config, **common, **given
         )
         placed = loading.device_map is not None or getattr(model, "is_quantized", False)
@@ -233,6 +233,19 @@ def load_model(name: str, loading: Loading) -> Any:
         raise
     except Exception as error:  # a model's own code may raise anything
         raise SettingsError(_why(name, folder, config, error)) from error
+
+
+def loader_of(config: Any, transformers: Any) -> Any:
+    """The class that loads a model of this configuration: the causal one; for models that also take
+    images, and have no other, the one by which these are asked in text alone."""
+    causal = transformers.AutoModelForCausalLM
+    seeing = getattr(transformers, "AutoModelForImageTextToText", causal)
+    own = getattr(config, "auto_map", None) or {}
+    if causal.__name__ in own or type(config) in causal._model_mapping:
+        return causal
+    if seeing.__name__ in own or type(config) in seeing._model_mapping:
+        return seeing
+    return causal  # which says what is wrong
 
 
 def refuse_encoders(name: str, config: Any) -> None:
