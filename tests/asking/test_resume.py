@@ -210,5 +210,5 @@ def test_a_run_of_the_mode_that_is_gone_is_reported_and_compared_and_not_resumed
         shutil.copytree(FIXTURES / "lattice", typed.folder / name)
     assert "overall 72.7 (n=22, 0 missing)" in typed("report", "old", "--map").stdout
     assert "22 pairs" in typed("compare", "old", "copy").stdout
-    again = typed("run", "bm25", "--mode", "lattice", "-o", "old", code=2).stderr
+    again = typed("run", "bm25", "--mode", "lattice", "-o", "old", "--trust-run", code=2).stderr
     assert "lattice is gone. Its runs are read, reported and compared" in again
