@@ -24,3 +24,42 @@ def test_everything_else_is_plain_yaml():
         read_yaml("a: [")
     with pytest.raises(yaml.YAMLError):
         read_yaml("!!python/object/apply:os.system [true]")
+
+
+def laughs(lists: int, aliases: int) -> str:
+    lines = ["a0: &a0 [x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * aliases)}]" for n in range(1, lists)]
+    return "\n".join(lines)
+
+
+def merges(mappings: int, aliases: int) -> str:
+    lines = ["a0: &a0 {x: 1}"]
+    for number in range(1, mappings):
+        inner = ", ".join([f"*a{number - 1}"] * aliases)
+        lines.append(f"a{number}: &a{number}\n  <<: [{inner}]\n  k{number}: 1")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("needle: &a [*a]", "names what it stands in"),
+        ("draw: &a {x: *a}", "names what it stands in"),
+        ("a: &a\n  <<: *a", "names what it stands in"),
+        ("&a [1, [2, {x: [*a]}]]", "names what it stands in"),
+        (laughs(9, 9), "more than 100,000 values"),
+        (merges(20, 9), "more than 100,000 values"),
+        ("[" + "1, " * 100_000 + "1]", "more than 100,000 values"),
+        ("a" * (2 << 20), "larger than 1 MB"),
+    ],
+)
+def test_aliases_and_merges_are_counted(text, why):
+    """A list of itself ended in a RecursionError, and nine lists of nine aliases never."""
+    with pytest.raises(yaml.YAMLError, match=why):
+        read_yaml(text)
+
+
+def test_a_few_aliases_and_merges_are_what_they_stand_for():
+    text = "a: &a {x: 1, y: [2]}\nb: *a\nc: {<<: *a, z: 3}"
+    assert read_yaml(text) == yaml.safe_load(text)
+    assert read_yaml("") is None

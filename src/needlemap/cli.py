@@ -15,6 +15,7 @@ import typer
 from needlemap import __version__
 from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
+from needlemap.deadline import TimeUp
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
@@ -311,11 +312,14 @@ def main() -> None:
     debug = [
         word for word in sys.argv[1:] if word == "--debug"
     ]  # one for all commands, wherever it is typed
+    code = 2
     try:
         app(
             [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")],
             prog_name="needlemap",
         )
+    except TimeUp as error:
+        wrong, code = str(error), 3
     except NeedlemapError as error:
         wrong = str(error)
     except (
@@ -323,4 +327,4 @@ def main() -> None:
     ) as error:  # a folder that cannot be written, a full disk; typer deals with broken pipes
         wrong = os_error_words(error)
     tell(f"needlemap: {hidden(wrong)}")
-    sys.exit(2)
+    sys.exit(code)

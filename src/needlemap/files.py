@@ -26,6 +26,10 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
+_MOST_YAML = 1 << 20  # characters of a YAML text
+_MOST_NODES = (
+    100_000  # values of a YAML text, those that aliases and merges repeat counted each time
+)
 _FEW = 20  # names that an error lists where no file is
 _SHOWN = 100  # characters of what is wrong in YAML
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
@@ -197,8 +201,16 @@ for _kind in ("int", "float"):
 
 def read_yaml(text: str) -> Any:
     """The data of a YAML text. Raises yaml.YAMLError."""
+    if len(text) > _MOST_YAML:
+        raise yaml.YAMLError(f"it is larger than {_MOST_YAML >> 20} MB")
+    loader = _YamlLoader(text)
     try:
-        return yaml.load(text, Loader=_YamlLoader)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _nodes(node, {}) > _MOST_NODES:
+            raise yaml.YAMLError(f"with its aliases it holds more than {_MOST_NODES:,} values")
+        return loader.construct_document(node)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
     except (
@@ -206,6 +218,25 @@ def read_yaml(text: str) -> Any:
         OverflowError,
     ) as error:  # a number of thousands of digits, a date that is none
         raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None
+    finally:
+        loader.dispose()
+
+
+def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a YAML node stands for, with those that aliases and merges repeat. Raises
+    yaml.YAMLError where one holds itself. known: of nodes that were counted; 0 of those that
+    enclose this one."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if known.setdefault(id(node), -1) == 0:
+        raise yaml.YAMLError("an alias names what it stands in")
+    if known[id(node)] < 0:
+        known[id(node)] = 0
+        parts = node.value
+        if isinstance(node, yaml.MappingNode):
+            parts = [each for pair in parts for each in pair]
+        known[id(node)] = 1 + sum(_nodes(part, known) for part in parts)
+    return known[id(node)]
 
 
 def plain_name(family: str) -> bool:

@@ -1,5 +1,6 @@
 """What must not be seen: keys in settings are refused, what looks like a key in any words is
-hidden, and secrets that were sent are found again in what a server says, in any usual spelling.
+hidden, and secrets that were sent are found again in what a server says, in any usual spelling
+(`spellings.py`).
 
 Keys belong into the environment: a setting that holds one would be kept in run.json, and be shown.
 """
@@ -9,38 +10,46 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from needlemap.errors import SettingsError
+from needlemap.spellings import RUN, Spellings, base64_of
 
 if TYPE_CHECKING:
     from needlemap.settings import Settings
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
-RUN = 12  # characters in a row that give a longer secret away
 DEEPEST = 100  # levels of a JSON value that is looked through; nothing below is taken over
-_ESCAPE = re.compile("%[0-9A-F]{2}")
+_BETWEEN = "\n\ue000\n"  # two texts: no secret goes on behind it
 LONGEST_MESSAGE = 500
 _SCRUBBED = 10_000  # characters of a text that a message is made of
+# What a key looks like, and what a text must hold, in small letters, to be searched for it. Each
+# takes time in proportion to the text: no start reads what another start reads again.
 _SECRETS = (
-    (re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
-    (re.compile(r"(?i)\b(bearer|x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
-    (re.compile(r"://[^/\s]+@"), "://[hidden]@"),
-    (re.compile(r"(?i)([?&][\w-]*(key|token|secret|sig|signature)=)[^&\s'\"]+"), r"\1[hidden]"),
-    # Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
+    ("-", re.compile(r"\b(sk|gsk|xai)-[\w*…-]{4,}([/+.=]+[\w*…-]+)*=*"), r"\1-[hidden]"),
+    ("bearer", re.compile(r"(?i)\b(bearer)\s*[^\s'\",]{16,}"), r"\1 [hidden]"),
     (
+        "api",
+        re.compile(r"(?i)\b(x-api-key:?|api[-_]key[=:])\s*[^\s'\",]{16,}"),
+        r"\1 [hidden]",
+    ),
+    ("@", re.compile(r"://[^/\s]+@"), "://[hidden]@"),
+    (
+        "=",
         re.compile(
-            r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)(?=[^&#\s]*[a-z])(?=[^&#\s]*[A-Z])[\w+/=%.~-]{16,}"
+            r"(?i)([?&][\w-]*(?:key|token|secret|sig|signature|code|auth|passw(?:or)?d|pwd|jwt"
+            r"|session|credentials?)=)[^&\s'\"]+"
         ),
         r"\1[hidden]",
     ),
-    (re.compile(r"([?&#]([\w.-]+=)?)(?=[^&#\s]*\d)[\w+/=%~]{32,}"), r"\1[hidden]"),
 )
+# Under any other name in an address: 16 characters of both cases and digits, or 32 with digits.
+_IN_ADDRESS = re.compile(r"((?<![?&#])[?&#]++(?:[\w.-]+=)?)([\w+/=%.~-]{16,})")
+_MIXED = tuple(map(re.compile, ("[0-9]", "[a-z]", "[A-Z]")))
+_LONG = re.compile(r"[\w+/=%~]{32,}")
 _KEY_NAMES = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret|password|passwd|authorization|access[_-]?token|bearer)$"
 )
@@ -73,9 +82,19 @@ def hidden(text: str) -> str:
     >>> hidden("http://me:pass@host/v1?api_key=abc&n=1")
     'http://[hidden]@host/v1?api_key=[hidden]&n=1'
     """
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text
+    small = text.lower()
+    for needed, pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text) if needed in small else text
+    return _IN_ADDRESS.sub(_hidden_value, text)
+
+
+def _hidden_value(found: re.Match[str]) -> str:
+    """A value in an address, hidden where it looks like a key."""
+    name, value = found.groups()
+    digits, small, capitals = (bool(letters.search(value)) for letters in _MIXED)
+    if digits and ((small and capitals) or _LONG.match(value)):
+        return f"{name}{HIDDEN}"
+    return found[0]
 
 
 def raised_by(error: BaseException) -> str:
@@ -146,82 +165,89 @@ class Secrets:
     """Some secrets. Those with spaces in them are looked for whole, and word by word."""
 
     def __init__(self, said: Iterable[str] = ()) -> None:
-        self._spellings: dict[str, int] = {}  # to the characters in a row that are hidden
+        long, whole = set[str](), set[str]()
         for secret in said:
             for word in {secret, *secret.split()}:
-                if len(word) >= (SHORTEST if word == secret else RUN):
-                    self._add(word)
-
-    def _add(self, secret: str) -> None:
-        whole = " " in secret
-        for spelling, width in _spellings(secret):
-            least = len(spelling) if whole else min(len(spelling), RUN * width)
-            self._spellings[spelling] = min(least, self._spellings.get(spelling, least))
+                if len(word) < (SHORTEST if word == secret else RUN):
+                    continue
+                if len(word) >= RUN and " " not in word:
+                    long.add(word)
+                else:
+                    whole |= {word, *base64_of(word.encode("utf-8", "replace"))}
+        self._spellings = Spellings(long, whole) if long or whole else None
 
     def hide(self, text: str) -> str:
         """A text without the secrets, and without RUN characters in a row of one."""
-        for spelling in sorted(self._spellings, key=len, reverse=True):
-            text = text.replace(spelling, HIDDEN)
-        found = sorted(
-            cut
-            for spelling, least in self._spellings.items()
-            for cut in _cuts(text, spelling, least)
-        )
-        parts, at = [], 0
-        for start, stop in found:
-            if start >= at:
-                parts += [text[at:start], HIDDEN]
-            at = max(at, stop)
-        return "".join([*parts, text[at:]]) if found else text
+        spans = self._spellings.spans(text) if self._spellings and len(text) >= SHORTEST else []
+        return _without(text, spans) if spans else text
 
     def hide_in(self, value: Any, levels: int = DEEPEST) -> Any:
         """A JSON value without the secrets in its texts and names; None below so many levels."""
-        if isinstance(value, str):
-            return self.hide(value)
-        if isinstance(value, dict):
+        found = _Texts(value, levels)
+        found.hide(self._spellings)
+        return found.instead(value, levels) if found.changed else value
+
+
+class _Texts:
+    """The texts and names of a JSON value, which are looked through as one: a reply has a hundred
+    thousand."""
+
+    def __init__(self, value: Any, levels: int) -> None:
+        self._collect(value, levels)
+
+    def _collect(self, value: Any, levels: int) -> None:
+        names, texts = set[str](), list[str]()
+        within: list[Any] = [[value]]
+        for _ in range(levels + 1):
+            deeper: list[Any] = []
+            for each in within:
+                parts: Iterable[Any] = each
+                if isinstance(each, dict):
+                    names.update(each)
+                    parts = each.values()
+                for part in parts:
+                    if type(part) is str:
+                        texts.append(part)
+                    elif type(part) is dict or type(part) is list:
+                        deeper.append(part)
+            within = deeper
+        self.changed = bool(within)
+        self._texts = {text: text for text in (*names, *texts)}
+
+    def hide(self, spellings: Spellings | None) -> None:
+        """Find what the texts are without secrets."""
+        texts = [text for text in self._texts if len(text) >= SHORTEST]
+        whole = _BETWEEN.join(texts)
+        spans = spellings.spans(whole) if spellings and texts else []
+        start, at = 0, 0
+        for text in texts if spans else ():
+            stop = start + len(text)
+            own = []
+            while at < len(spans) and spans[at][0] < stop:
+                own.append((max(0, spans[at][0] - start), min(len(text), spans[at][1] - start)))
+                if spans[at][1] > stop:  # it goes on in the next
+                    break
+                at += 1
+            if own:
+                self._texts[text], self.changed = _without(text, own), True
+            start = stop + len(_BETWEEN)
+
+    def instead(self, value: Any, levels: int) -> Any:
+        """A value with these texts."""
+        if type(value) is str:
+            return self._texts[value]
+        if type(value) is dict:
             parts = value.items() if levels else ()
-            return {self.hide(name): self.hide_in(part, levels - 1) for name, part in parts}
-        if isinstance(value, list):
-            return [self.hide_in(part, levels - 1) for part in value] if levels else None
+            return {self._texts[name]: self.instead(part, levels - 1) for name, part in parts}
+        if type(value) is list:
+            return [self.instead(part, levels - 1) for part in value] if levels else None
         return value
 
 
-def _spellings(secret: str) -> Iterator[tuple[str, int]]:
-    """A secret as servers spell it, and how many characters stand for one: as it is, in addresses,
-    in JSON, in base64 (three ways, by what stands before it)."""
-    yield from ((secret, 1), (secret.replace("/", "\\/"), 1))
-    for quoted in (quote(secret, safe=""), quote(secret)):
-        yield from ((quoted, 1), (_ESCAPE.sub(lambda found: found[0].lower(), quoted), 1))
-    for form in ("\\u{:04x}", "\\u{:04X}"):
-        yield "".join(form.format(ord(letter)) for letter in secret), 6
-    data = secret.encode("utf-8", "replace")
-    for encode in (b64encode, urlsafe_b64encode):
-        for before in range(3):
-            spelt = encode(b"\0" * before + data).decode().rstrip("=")
-            yield spelt[(0, 2, 3)[before] : len(spelt) - bool((len(data) + before) % 3)], 1
-
-
-def _cuts(text: str, spelling: str, least: int) -> Iterator[tuple[int, int]]:
-    """Where a text has at least so many characters in a row of a spelling.
-
-    So many in a row hold a whole block of half as many, counted from the spelling's start: only
-    blocks are looked for, and what is found is lengthened.
-    """
-    block = len(spelling) if least == len(spelling) else least // 2
-    for place in range(0, len(spelling) - block + 1, block):
-        at = text.find(spelling[place : place + block])
-        while at >= 0:
-            start, stop = _lengthened(text, at, spelling, place, block)
-            if stop - start >= least:
-                yield start, stop
-            at = text.find(spelling[place : place + block], max(stop - block, at) + 1)
-
-
-def _lengthened(text: str, at: int, spelling: str, place: int, size: int) -> tuple[int, int]:
-    """The longest stretch of a text around a block that goes as the spelling goes."""
-    start, first, stop, last = at, place, at + size, place + size
-    while start and first and text[start - 1] == spelling[first - 1]:
-        start, first = start - 1, first - 1
-    while stop < len(text) and last < len(spelling) and text[stop] == spelling[last]:
-        stop, last = stop + 1, last + 1
-    return start, stop
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """A text with HIDDEN in the place of some stretches, which are in order."""
+    parts, at = [], 0
+    for start, stop in spans:
+        parts += [text[at:start], HIDDEN]
+        at = stop
+    return "".join([*parts, text[at:]])

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from needlemap.errors import Failure
-from needlemap.http.faults import from_status, message_of, retry_after_s
+from needlemap.http.faults import allowance, from_status, message_of, retry_after_s
 from needlemap.secrets import scrub
 
 
@@ -79,6 +79,18 @@ def test_the_message_is_found_wherever_a_server_puts_it(body, message):
 )
 def test_waiting_times(headers, wait_s):
     assert retry_after_s(headers, now_s=10.0) == wait_s
+
+
+@pytest.mark.parametrize("value", ["1" * 100_000, "1." * 50_000, "1h" * 50_000, "9" * 64 + "x"])
+def test_of_a_header_its_beginning_is_read(value):
+    """A header of 60,000 digits took minutes in the event loop, where no limit holds."""
+    start = process_time()
+    for name in ("retry-after", "retry-after-ms"):
+        retry_after_s({name: value})
+    parts = ("limit", "remaining", "reset")
+    allowance({f"x-ratelimit-{part}-requests": value for part in parts})
+    allowance({f"anthropic-ratelimit-tokens-{part}": value for part in parts})
+    assert process_time() - start < 1
 
 
 @pytest.mark.parametrize(

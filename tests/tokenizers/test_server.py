@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
 
+from needlemap.deadline import TimeUp, limited_to
 from needlemap.errors import SettingsError, VocabularyMissing
+from needlemap.models.servers import context_told
 from needlemap.settings import Settings
 from needlemap.tokenizers.huggingface import HuggingFace
 from needlemap.tokenizers.server import Server
@@ -286,3 +290,52 @@ def test_auto_asks_the_server_only_where_no_vocabulary_is_known(serve, vocabular
     gone, _ = serve(lambda _: None)
     with pytest.raises(SettingsError, match=r"Which tokens shall .* has no tokenizer end point"):
         load_tokenizer(settings.model_copy(update={"base_url": gone}), Traits())
+
+
+@pytest.fixture
+def dripping() -> Iterator[str]:
+    """A server whose head never ends: a byte now and then."""
+    done = Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        with suppress(OSError):
+            while not done.is_set():
+                asked, _ = listener.accept()
+                with asked, suppress(OSError):
+                    asked.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+                    while not done.wait(0.05):
+                        asked.sendall(b"x")
+
+    thread = Thread(target=drip, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    done.set()
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(10)
+
+
+def test_a_head_that_drips_has_an_end(dripping, monkeypatch):
+    """Between two pieces of a body a clock was looked at, in a head nobody did."""
+    monkeypatch.setattr("needlemap.tokenizers.server._SOON_S", 0.3)
+    monkeypatch.setattr("needlemap.models.servers._TOLD_S", 0.3)
+    with pytest.raises(VocabularyMissing, match="No answer within"):
+        Server(dripping)
+    assert context_told(dripping, "m") is None
+
+
+def test_a_runs_time_holds_while_tokens_are_counted(dripping):
+    with pytest.raises(TimeUp, match="--limit-time"), limited_to(0.3):
+        Server(dripping)
+
+
+def test_tokens_that_are_mostly_empty_are_refused(serve):
+    """Where a text can be cut is then known nowhere: prompts were fitted without an end."""
+
+    def answer(body: dict[str, Any]) -> Any:
+        pieces = [{"id": 7, "piece": ""}] * 9
+        return {"tokens": [{"id": 1, "piece": body["content"]}, *pieces]}
+
+    with pytest.raises(VocabularyMissing, match="without a byte"):
+        Server(serve(answer)[0])

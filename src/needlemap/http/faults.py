@@ -29,6 +29,8 @@ from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.secrets import scrub
 
 _READ = 10_000  # characters of a body that are looked at for words
+_HEADER = 64  # characters of a header that are read as a number or a time
+_PLACE = 2_000  # characters of an address that a redirect leads to
 _OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
 _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
 
@@ -46,7 +48,7 @@ TOO_LONG = re.compile(
     r"|input length exceed|input_length_error|exceeds? (the )?session_len|session max length"
     r"|prompt is too long|`max_tokens` exceed context limit|request_too_large"  # Anthropic
     # Gemini, Bedrock, xAI
-    r"|input token count .*exceeds|input is too long|maximum prompt length is"
+    r"|input token count .{0,200}exceeds|input is too long|maximum prompt length is"
     # Qwen, Groq, Kimi
     r"|range of input length should be|reduce the length of the|exceeded model token"
     # MiniMax, LM Studio, Mistral
@@ -85,7 +87,7 @@ def _wanted(headers: Mapping[str, str]) -> str:
     """Where a redirect leads, without what may be a key."""
     try:
         place = (
-            urlsplit(headers.get("location") or headers.get("Location") or "")
+            urlsplit((headers.get("location") or headers.get("Location") or "")[:_PLACE])
             ._replace(query="", fragment="")
             .geturl()
         )
@@ -186,7 +188,7 @@ def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> flo
 
 def _number(text: str | None) -> float | None:
     try:
-        number = float(text or "")
+        number = float((text or "")[:_HEADER])
     except ValueError:
         return None
     return number if math.isfinite(number) else None
@@ -270,6 +272,7 @@ def seconds(text: str | None, now_s: float) -> float | None:
     """
     if not text:
         return None
+    text = text[:_HEADER]
     if _PARTS.sub("", text) == "":
         return sum(float(number) * _UNITS_S[unit] for number, unit in _PARTS.findall(text))
     plain = _number(text)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
+from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import VocabularyMissing
 from needlemap.text import printable
 from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
@@ -111,21 +109,15 @@ def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any
     try:
         if len(text) <= _SHORT:
             return tokenizer.encode(text, **options)
-        done = Future[Any]()
-        Thread(target=_encode, args=(done, tokenizer, text, options), daemon=True).start()
-        with suppress(TimeoutError):
-            return done.result(SECONDS)
-        raise TimeoutError(f"{len(text):,} characters take it more than {SECONDS} s.")
+        try:  # for batches alone the library lets other threads run
+            return call_within(SECONDS, lambda: tokenizer.encode_batch([text], **options)[0])
+        except TimeoutError:
+            words = f"{len(text):,} characters take it more than {SECONDS} s."
+            raise TimeoutError(words) from None
+    except TimeUp:
+        raise
     except BaseException as error:
         raise _unusable(name, "tokenise a text", error) from None
-
-
-def _encode(done: Future[Any], tokenizer: Vocabulary, text: str, options: dict[str, bool]) -> None:
-    """Encode a text as a batch of one: for batches alone the library lets other threads run."""
-    try:
-        done.set_result(tokenizer.encode_batch([text], **options)[0])
-    except BaseException as error:  # the library may panic, which is no Exception
-        done.set_exception(error)
 
 
 def _unusable(name: str, what: str, error: BaseException) -> BaseException:

@@ -24,7 +24,7 @@ from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 
 KEY = "OPENAI_API_KEY"
-_LONGEST_S = 600.0  # for a whole reply
+_SOON_S, _BYTES_A_SECOND = 10.0, 100_000  # for a reply: so long, and more for a long text
 _MOST_TIMES = (
     400  # bytes of a reply for each byte that was sent, where that is more than any reply may have
 )
@@ -111,9 +111,10 @@ class Server(Tokenizer):
         """A reply's text; a kept connection that the server closed meanwhile is opened once
         more."""
         most = max(LARGEST_BYTES, _MOST_TIMES * len(body))
+        within_s = _SOON_S + len(body) / _BYTES_A_SECOND
         for last in (False, True):
             try:
-                reply = self._door.ask("POST", self._path, body, _LONGEST_S, most)
+                reply = self._door.ask("POST", self._path, body, within_s, most)
                 if 300 <= reply.status < 400:  # it is not followed
                     self._door.check(reply, self.name)
                 return reply.text
@@ -170,6 +171,10 @@ def _text(tokens: list[tuple[int, bytes]], data: bytes, name: str) -> TokenText:
     text."""
     joined = _joined(tokens)
     sizes = [len(piece) for _, piece in tokens]
+    if sizes.count(0) > len(sizes) // 2:
+        raise VocabularyMissing(
+            f"{name} shows most of a text's tokens without a byte. Give --tokenizer a path instead."
+        )
     if joined == b" " + data:  # the space that SentencePiece puts before a text
         joined, sizes[0] = data, sizes[0] - 1
     if joined not in (data, unicodedata.normalize("NFC", data.decode()).encode()):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from needlemap.deadline import limited_to
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, Grid
 from needlemap.models import MARK, Traits
@@ -91,8 +92,13 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     mend.
 
     asked: False where no model is going to be: none is imported, and `asked` and `key` of trials
-    may differ.
+    may differ. What strangers' tokenizers take of the time counts into --limit-time.
     """
+    with limited_to(settings.limit_time):
+        return _prepare(settings, asked)
+
+
+def _prepare(settings: Settings, asked: bool) -> Experiment:
     resolved = resolve(settings, asked=asked)
     if (lender := lender_of(settings)) is not None:
         return _prepare_lent(resolved, prepare(lender, asked=False))
