@@ -215,6 +215,7 @@ ALWAYS = {
     "mode": "of every plan; prompts that exist refuse those that would change them",
     "seed": "fixes what is drawn; where nothing is drawn, every seed gives the same",
     "retries": "at most so many, also where nothing fails",
+    "wait": "at most so long, also where the server is there",
     "timeout_s": "no attempt takes longer, also where none could",
     "pause_s": "after every answer",
     "limit_usd": "is kept; without a known price it is refused",

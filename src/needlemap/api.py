@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from needlemap.asking import Outcome
+from needlemap.asking.discovery import with_model
 from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
@@ -108,7 +109,7 @@ async def _run(
     trust_run: bool,
     settings: Mapping[str, Any],
 ) -> Run:
-    named = choose_each(preset, plain_settings(settings))
+    named = choose_each(preset, with_model(preset, plain_settings(settings)))
     each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
     first = next(iter(each.values()))
     if not first.first.save:
@@ -222,7 +223,7 @@ def make_plan(
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
-    each = choose_each(preset, plain_settings(settings)).values()
+    each = choose_each(preset, with_model(preset, plain_settings(settings), asks=False)).values()
     return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
 
 

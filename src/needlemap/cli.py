@@ -75,7 +75,8 @@ def run(
     """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU."""
     _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
-    each = _each(preset, flags, None if auto else typed.difficulty, typed.trust_run)
+    frozen = None if auto else typed.difficulty
+    each = _each(preset, _with_model(preset, flags), frozen, typed.trust_run)
     if auto:
         from needlemap.commands.difficulty import auto_command
 
@@ -94,7 +95,7 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
 
     _check_origin(typed.out, typed.trust_run)
     with hold_folder(None if typed.plan else typed.out):  # its seed is drawn, or read there
-        return check_command(typed, flags)
+        return check_command(typed, _with_model(None, flags, command="check"))
 
 
 @app.command(cls=GroupedCommand)
@@ -113,7 +114,7 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
 
-    plan_command(_each(preset, flags, typed.difficulty), typed)
+    plan_command(_each(preset, _with_model(preset, flags, asks=False), typed.difficulty), typed)
 
 
 @app.command(cls=GroupedCommand)
@@ -127,7 +128,7 @@ def prompts(
     """Write all prompts of a run as JSON Lines. Nothing is asked."""
     from needlemap.commands.plan import prompts_command
 
-    prompts_command(_each(preset, flags, difficulty), out)
+    prompts_command(_each(preset, _with_model(preset, flags, asks=False), difficulty), out)
 
 
 @app.command()
@@ -272,6 +273,13 @@ def _each(
     from needlemap.commands.difficulty import at_difficulty
 
     return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
+
+
+def _with_model(preset: str | None, flags: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Flags with the model that a server lists, where none is named."""
+    from needlemap.asking.discovery import with_model
+
+    return with_model(preset, flags, **more)
 
 
 class _Tracebacks(logging.Handler):

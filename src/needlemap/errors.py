@@ -77,7 +77,7 @@ class Unmeasured(NeedlemapError):
     its limits. usd: what a judge cost all the same; None when no price is known. hopeless: so would
     every request fail. status: of the HTTP reply, None without one. spent: of a request that was
     sent and not refused, None else. outage: the server is not there, or says that it cannot answer
-    now.
+    now. unreached: no connection could be made, and none was ever made to that address.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Unmeasured(NeedlemapError):
         self.status: int | None = None
         self.spent: Spent | None = None
         self.outage = False
+        self.unreached = False
 
     def __reduce__(self) -> Any:
         return type(self), (self.failure, str(self)), vars(self)  # as another process raised it

@@ -50,7 +50,14 @@ def test_a_server_that_counts_less_has_no_template_that_adds_some():
 
 def test_one_prompt_tells_no_template_from_another_tokenizer():
     (alone,) = said(record(700, 760, 0))[1:]
-    assert "Its tokenizer is another one" in alone
+    assert "ask a second length" in alone
+    assert "(--framing-tokens 60) or its tokenizer is another one" in alone
+
+
+def test_the_servers_own_tokens_leave_only_its_chat_template():
+    """The tokenizer of the server itself was called another one."""
+    (warning,) = usage_lines([record(108, 116, 0)], remote=True, own=True)[1:]
+    assert warning.endswith("Its chat template adds as many to each: use --framing-tokens 8.")
 
 
 def test_what_was_refused_promises_nothing():

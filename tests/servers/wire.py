@@ -82,7 +82,7 @@ async def respond(state: State, request: Request) -> Response:
         state.limits = Limits(json.loads(request.data))
         return as_json({})
     if request.path == "/v1/models":
-        return as_json({"object": "list", "data": [{"id": "wire", "object": "model"}]})
+        return as_json({"object": "list", "data": listed(state.options)})
     if not request.path.startswith("/v1/"):
         return as_json({"detail": "Not Found"}, 404)
     return await model(state, request)
@@ -126,6 +126,13 @@ async def model(state: State, request: Request) -> Response:
     whole = answer(state, request.path, asked, prompt, fault)
     whole.headers |= headers
     return whole
+
+
+def listed(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The models that it says it serves, with their context where it has one."""
+    context = {"max_model_len": options.max_context} if options.max_context else {}
+    names = options.models.split(",") if options.models else []
+    return [{"id": name, "object": "model", **context} for name in names]
 
 
 def made(reply: dict[str, Any]) -> Response:
@@ -354,6 +361,7 @@ def main() -> None:
     parser.add_argument(
         "--port", type=int, default=0, help="0: any free port, printed as the first line"
     )
+    parser.add_argument("--models", default="wire", help="names that it lists, with commas")
     parser.add_argument("--answer", help="answer everything with this text")
     parser.add_argument("--schedule", default="[]", help="JSON list of faults, one a request")
     parser.add_argument(

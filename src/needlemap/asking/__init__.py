@@ -26,6 +26,7 @@ from needlemap.asking.recording import (
 )
 from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
+from needlemap.http.faults import unreached_words
 from needlemap.models import LANE, Answer, Decoding, Model
 from needlemap.plan import LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
@@ -142,6 +143,7 @@ class Runner:
             tokens_per_minute=settings.tokens_per_minute,
             left_s=budget.left_s,
             say=self.watcher.said,
+            wait_s=settings.wait,
         )
         # A judge's server has limits of its own. An answer in hand is scored, also when the run's
         # time is up.
@@ -225,6 +227,8 @@ class Runner:
                 lambda: self._said(trial), self.settings.retries, self._pacer, reserved.tokens
             )
         except Unmeasured as failure:
+            if failure.unreached:
+                raise NeedlemapError(unreached_words(failure)) from None
             self.budget.look_at_the_clock()
             return failure, failure.attempts
         except Exception as error:
@@ -335,8 +339,10 @@ class Runner:
         ):  # a day's allowance is used up
             return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
         at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self.already)
-        return failure.failure in _HOPELESS or (
-            at_first and outcome.failures[failure.failure] >= _FIRST
+        return (
+            failure.unreached
+            or failure.failure in _HOPELESS
+            or (at_first and outcome.failures[failure.failure] >= _FIRST)
         )
 
 

@@ -53,6 +53,7 @@ _SKIP = "To go on all the same: --no-canary."
 
 # What a server says, and what helps.
 _REMEDIES = (
+    (r"The server lists .*Type: --model", ""),
     (r"temperature", "Add --temperature none."),
     (
         r"max_(completion_)?tokens",
@@ -126,7 +127,8 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         if record.failure not in _FOREVER:
             return None
         error = (record.error or "").rstrip(".")
-        return f"{where} could not be measured: {error}. {remedy(error)} {_SKIP}"
+        advice = remedy(error)
+        return " ".join(filter(None, [f"{where} could not be measured: {error}.", advice, _SKIP]))
     if not (record.answer or "").strip() and record.answer is not None:
         written = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
         said = f"{where} got an empty answer ({written})."

@@ -117,6 +117,7 @@ LONGEST_WAIT_S = (
 )
 OUTAGE_S = 600.0  # for which a server that is not there is waited for, once it has answered
 FIRST_PATIENCE_S = 300.0  # of refusals alone since the start, before the run is left for a resume
+_LOOK_S = 2.0  # between two looks for a server that was never there
 PATIENCE_S = 3600.0  # the same, of a server that has answered
 _QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and between two tellings
 
@@ -143,11 +144,13 @@ class Pacer:
         tokens_per_minute: float | None = None,
         left_s: Callable[[], float] = lambda: inf,
         say: Callable[[str], None] = lambda _: None,
+        wait_s: float = 0.0,
     ) -> None:
         """width: the most requests open at a time. left_s: how long the run may still go on. say:
-        is told of long waits."""
+        is told of long waits. wait_s: for a server that was never there."""
         self._most, self._width, self._open = float(width), float(width), 0
         self._left_s, self._say, self._said_s = left_s, say, -inf
+        self._first_wait_s, self._missed_since_s = wait_s, inf
         self._answered_s = monotonic()  # when the last answer came, or all began
         self._gate, self._changed = asyncio.Lock(), asyncio.Event()
         self._given = [Bucket.even(rate) for rate in (requests_per_minute, tokens_per_minute)]
@@ -254,6 +257,18 @@ class Pacer:
         if not failure.outage or self._answered_s > failed_s:
             return False
         return now - min(self._out_since_s, now) < min(self._patience_s, OUTAGE_S)
+
+    async def awaits(self, failure: Unmeasured) -> bool:
+        """Rest a moment where no server was ever there; False when it is not waited for (any
+        longer)."""
+        now = monotonic()
+        self._missed_since_s = min(self._missed_since_s, now)
+        left_s = self._missed_since_s + self._first_wait_s - now
+        if left_s <= 0:
+            return False
+        up_to = duration_label(self._first_wait_s)
+        self._tell(f"{str(failure).rstrip('.')}; waiting up to {up_to}, ", inf, _LOOK_S, now)
+        return await self.rest(min(_LOOK_S, left_s))
 
     def failed(self, failure: Unmeasured, wait_s: float) -> None:
         """A request failed in passing, and is sent again after so long."""

@@ -36,6 +36,7 @@ async def attempts(
     it.
 
     A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
+    One that was never there gets none, unless it is waited for: see `Pacer.awaits`.
     pacer: says when to send, default at once. tokens: what the request may take of a limit.
     """
     pacer, failed, failed_s = pacer or Pacer(), 0, inf
@@ -53,11 +54,9 @@ async def attempts(
             return await _paced(ask, pacer, ticket), number
         except Unmeasured as failure:
             failure.attempts, last = number, failure
-            if failure.failure is Failure.RATE_LIMITED:
-                if _passing(failure):
-                    if pacer.refused(ticket, failure):
-                        continue
-                    failure.hopeless = True
+            if failure.failure is Failure.RATE_LIMITED or failure.unreached:
+                if await _is_waited_for(failure, pacer, ticket):
+                    continue
                 raise
             failed += 1
             waited_out = failed > retries > 0 and pacer.waits_out(failure, failed_s)
@@ -69,6 +68,16 @@ async def attempts(
         if not await pacer.rest(wait_s):
             raise last
     raise AssertionError("counting has no end")
+
+
+async def _is_waited_for(failure: Unmeasured, pacer: Pacer, ticket: Ticket) -> bool:
+    """Whether to ask again after a rate limit, or a server that was never there: no failures of
+    this request, so that without it all are hopeless."""
+    if not _passing(failure):
+        return False
+    rests = await pacer.awaits(failure) if failure.unreached else pacer.refused(ticket, failure)
+    failure.hopeless = not rests
+    return rests
 
 
 async def _paced(ask: Callable[[], Awaitable[T]], pacer: Pacer, ticket: Ticket) -> T:

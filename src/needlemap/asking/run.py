@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
@@ -311,11 +311,11 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its
     own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    return _run_in_thread(coroutine)
+    loop = None
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+    # Not in an except clause: what fails inside would have its error as a cause.
+    return asyncio.run(coroutine) if loop is None else _run_in_thread(coroutine)
 
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:

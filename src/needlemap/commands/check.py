@@ -3,6 +3,7 @@ exit code."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -14,12 +15,13 @@ from rich.table import Table
 
 from needlemap.asking import Outcome
 from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
+from needlemap.asking.discovery import ADDRESS, seconds_of
 from needlemap.asking.session import Session
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.grid import duration_label, tokens
+from needlemap.http.served import context_of, wait_for
 from needlemap.models import Model
-from needlemap.models.servers import context_told
 from needlemap.plan import shared_tokens, walk_order
 from needlemap.probes import PROBES
 from needlemap.probes.base import UNITS, Finding
@@ -82,9 +84,11 @@ def _with_context(asked: Asked) -> Asked:
     """The server is asked for its context, which nothing goes beyond unless somebody promised
     more."""
     backend, _, name = str(asked.flags.get("model", "")).partition("/")
-    address = asked.flags.get("base_url")
-    context = context_told(str(address), name) if backend == "openai" and address else None
-    if context is None:
+    address = str(asked.flags.get("base_url") or os.environ.get(ADDRESS, ""))
+    if backend != "openai" or not address:
+        return asked
+    wait_for(address, seconds_of(asked.flags.get("wait", 0.0)))
+    if (context := context_of(address, name)) is None:
         return asked
     most = asked.most if asked.promised else min(asked.most, context)
     if most < asked.most:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking, Settle
+from needlemap.asking.discovery import find_model
 from needlemap.commands.announce import (
     Ending,
     case_of,
@@ -23,13 +25,12 @@ from needlemap.commands.announce import (
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
 from needlemap.commands.check import FailuresFace, show_table
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
 from needlemap.maps.arms import Judged, Trio
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.verdicts import softened, worst_code
-from needlemap.models.servers import served_model
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
@@ -98,25 +99,38 @@ def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
         if typed.out is not None:
             stack.enter_context(hold_folder(typed.out))
         try:
-            first, second = (_reached(arm, commands, typed.out, stack) for arm in asked.arms)
+            reach = partial(_reached, flags=flags, commands=commands, out=typed.out, stack=stack)
+            first, second = map(reach, asked.arms)
             return _asked(replace(asked, arms=(first, second)), typed, ending)
         except KeyboardInterrupt:  # while a server was started
             return ending.code
 
 
-def _reached(arm: Arm, commands: Mapping[str, str], out: Path | None, stack: ExitStack) -> Arm:
+def _reached(
+    arm: Arm,
+    flags: Mapping[str, Any],
+    commands: Mapping[str, str],
+    out: Path | None,
+    stack: ExitStack,
+) -> Arm:
     """An arm whose server is there."""
     if arm.name in commands and out is not None:
         make_folder(out)
         log = out / f"server-{arm.name}.log"
         server = started(commands[arm.name], log, name=f"Arm '{arm.name}'")
         arm = replace(arm, base_url=stack.enter_context(server))
-    return _named(arm)
+    return _named(arm, flags)
 
 
-def _named(arm: Arm) -> Arm:
-    """An arm with the model that its server lists first, where none was typed."""
-    return arm if arm.model else replace(arm, model=f"openai/{served_model(arm.base_url)}")
+def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
+    """An arm with the model that its server lists, where none was typed."""
+    if arm.model:
+        return arm
+    try:
+        name, address = find_model(arm.base_url, flags)
+    except NeedlemapError as error:
+        raise NeedlemapError(f"Arm '{arm.name}': {error}") from None
+    return replace(arm, model=f"openai/{name}", base_url=address)
 
 
 def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
@@ -175,7 +189,7 @@ def _many_depths(ab: Ab) -> list[str]:
 
 def plan_ab(asked: Asked, as_json: bool) -> int:
     """What would be asked, and what that costs at most; nothing is asked. Returns 0."""
-    first, second = map(_named, asked.arms)
+    first, second = (_named(arm, asked.flags) for arm in asked.arms)
     ab = Ab.of(replace(asked, arms=(first, second)))
     tokens, usd = most_of(ab)
     if as_json:

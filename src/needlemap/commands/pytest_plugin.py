@@ -97,7 +97,7 @@ class NeedleServer:
         **settings: Any,
     ) -> NeedleServer:
         """Another one; the same, asked otherwise, where only settings are given. model:
-        BACKEND/NAME, or an address alone; of a server the first that it lists, if none is named.
+        BACKEND/NAME, or an address alone; of a server the one that it lists, if none is named.
         command: starts it, with {port} for a free port. settings: as `needlemap.run` takes them."""
         if model is not None and "://" in model:
             model, base_url = None, model
@@ -177,20 +177,17 @@ class NeedleServer:
     def _flags(self) -> dict[str, Any]:
         """Model and address as settings; a command is started. Fails the test where nobody is
         named."""
-        from needlemap.models.servers import served_model
+        from needlemap.asking.discovery import with_model
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
         if command is not None:
             base_url = self._running.url(command, base_url)
-        if model is None and base_url is None:
+        asked = {"model": model, "base_url": base_url}
+        typed = {name: value for name, value in asked.items() if value}
+        found = with_model(None, {**typed, "quiet": True, **self._settings})
+        if "model" not in found:
             _fail(_NOBODY)
-        asked = {"model": model or f"openai/{served_model(base_url or '')}"}
-        return {
-            **asked,
-            **({"base_url": base_url} if base_url else {}),
-            "quiet": True,
-            **self._settings,
-        }
+        return found
 
     def _folder(self, *what: object) -> Path:
         """A folder of this session for one experiment on one model."""

@@ -379,6 +379,8 @@ def show_usage(session: Session, run: Loaded) -> None:
     """What the server counted, where that is worth a word."""
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
-    lines = usage_lines(session.folder.records(), remote=remote, framing_tokens=framing)
+    own = experiment.tokenizer.name.startswith("server:")
+    records = session.folder.records()
+    lines = usage_lines(records, remote=remote, framing_tokens=framing, own=own)
     for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record())):
         tell(line)

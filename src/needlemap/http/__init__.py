@@ -108,6 +108,13 @@ def bearer(variable: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
+def _key_words(variable: str) -> str:
+    """What to type after a server refused a key, or that there was none."""
+    had = from_environment(variable) not in ("", NO_KEY)
+    why = f"It refuses the key in {variable}" if had else f"No key is in {variable}"
+    return f"{why}. Type: export {variable}=YOUR-KEY"
+
+
 def custom_headers(variable: str) -> dict[str, str]:
     """Headers that the environment names, one a line, as the providers' own clients read them.
 
@@ -150,12 +157,12 @@ class Reply:
 class _Door:
     """What both ways to ask have: headers that go with each request, and what is made of a reply.
 
-    headers: beside our own, in secret. Raises SettingsError when no connection can be made at all,
-    as with an unusable proxy.
+    headers: beside our own, in secret. key_env: the variable that the key among them came from.
+    Raises SettingsError when no connection can be made at all, as with an unusable proxy.
     """
 
-    def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
-        self.base_url = base_url
+    def __init__(self, base_url: str, headers: Mapping[str, str], key_env: str = "") -> None:
+        self.base_url, self._key_env = base_url, key_env
         self._secrets = Secrets(value for name, value in headers.items() if name not in _PLAIN)
         self._headers = {
             "content-type": "application/json",
@@ -188,7 +195,10 @@ class _Door:
         """Raises Unmeasured for a refusal."""
         if not 200 <= reply.status < 300:
             said = self._secrets.hide(reply.text)
-            raise faults.from_status(reply.status, said, reply.headers, server=server)
+            refused = faults.from_status(reply.status, said, reply.headers, server=server)
+            if reply.status == 401 and self._key_env:
+                refused.args = (f"{str(refused).rstrip('.')}. {_key_words(self._key_env)}",)
+            raise refused
 
     def object_in(self, reply: Reply, server: str) -> dict[str, Any]:
         """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
@@ -221,11 +231,13 @@ class Door(_Door):
     version: what base_url may lack ('/v1'), tried once where a server knows no such address.
     """
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], version: str = "") -> None:
+    def __init__(
+        self, base_url: str, headers: Mapping[str, str], version: str = "", key_env: str = ""
+    ) -> None:
         import httpx  # 0.1 s: only for those who ask
 
-        super().__init__(base_url, headers)
-        self._version = version
+        super().__init__(base_url, headers, key_env)
+        self._version, self._reached = version, False
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._client = self._opened(httpx.AsyncClient, limits=limits)
 
@@ -275,6 +287,17 @@ class Door(_Door):
         return replace(answer, allowance=faults.allowance(reply.headers, sent_s))
 
     async def _post(self, url: str, body: bytes, timeout_s: float, server: str) -> Reply:
+        """A reply. Raises Unmeasured, which says whether any connection was ever made."""
+        try:
+            reply = await self._reply(url, body, timeout_s, server)
+        except Unmeasured as failure:
+            failure.unreached &= not self._reached
+            self._reached |= not failure.unreached
+            raise
+        self._reached = True
+        return reply
+
+    async def _reply(self, url: str, body: bytes, timeout_s: float, server: str) -> Reply:
         """A reply. Raises Unmeasured, which says whether the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
 

@@ -136,7 +136,7 @@ def unanswered(server: str, waited_s: float) -> Unmeasured:
     """Nobody took the connection."""
     text = scrub(f"No connection to {server}: nobody answered for {waited_s:g} s")
     failure = Unmeasured(Failure.CONNECTION, text, transient=True)
-    failure.outage = True
+    failure.outage = failure.unreached = True
     return failure
 
 
@@ -152,10 +152,21 @@ def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
     failure.outage = not sent and not any(
         isinstance(each, gaierror | ssl.SSLError) for each in causes
     )
+    failure.unreached = not sent
     return _sent(failure) if sent else failure
 
 
+def unreached_words(failure: Unmeasured) -> str:
+    """What to type where no connection could ever be made."""
+    return (
+        f"{str(failure).rstrip('.')}. Start the server or correct its address (--base-url); to "
+        f"wait for one that is starting, add --wait 5m"
+    )
+
+
 def _words(error: BaseException) -> str:
+    if isinstance(error, gaierror):
+        return str(error.strerror)
     known = isinstance(error, OSError) and error.errno is not None and error.errno > 0
     return os.strerror(error.errno) if known else str(error).strip()  # type: ignore[attr-defined]
 

@@ -3,7 +3,8 @@ scores.
 
 The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is asked:
 the bytes that `needlemap prompts` writes for the same settings. Lengths count the tokens of
-TOKENIZER unless the settings name another, since a harness does not say whose model it asks.
+TOKENIZER unless the settings name another, or the address of the server: a harness does not say
+whose model it asks.
 
 `python -m needlemap.interop.hosted FOLDER` writes a task file for each family, by which
 lm-evaluation-harness finds it (`--include_path`), and prints the folder.
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap import __version__
+from needlemap.asking.discovery import with_model
 from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
@@ -105,9 +107,11 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
         )
     named = {} if preset else {"task": family}
     options = {} if chat else {"model_options": _TEXT}
-    chosen = choose(
-        preset, {"model": "openai/hosted", "tokenizer": TOKENIZER, **options, **named, **flags}
-    )
+    if "base_url" in flags:
+        asked = with_model(None, flags)  # lengths are then the tokens of the model that is served
+    else:
+        asked = {"model": "openai/hosted", "tokenizer": TOKENIZER, **flags}
+    chosen = choose(preset, {**options, **named, **asked})
     experiment = prepare(chosen.first, asked=False)
     if experiment.scorer.asks or experiment.scorer.weighs:
         raise SettingsError(

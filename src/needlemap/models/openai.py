@@ -9,8 +9,10 @@ false, "continue_final_message": true}`.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -18,8 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic_core import to_json
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.http import at_home, base_url_of, faults, from_environment
+from needlemap.http.served import ServedModels, list_models
 from needlemap.models import Answer, Decoding, Logprobs, Traits, touch
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
@@ -33,6 +36,12 @@ KEY = "OPENAI_API_KEY"
 MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
 OTHER_FIELD = re.compile(
     r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))"
+)
+# What servers say of a name that they do not serve: OpenAI and vLLM, Ollama, `transformers serve`.
+UNKNOWN_NAME = re.compile(
+    r"model.{0,250}(does not exist|not found|unknown|no such|invalid|not supported|not available)"
+    r"|(unknown|invalid|no such|unsupported) model|pinned to|not a (valid model|local folder)",
+    re.IGNORECASE | re.DOTALL,
 )
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _GAP = TokenText.opaque(b"\n\n").span()
@@ -72,6 +81,8 @@ class OpenAIModel(ServedModel):
         super().__init__(name, url, key_env, "/v1")
         self.api, self.system_role = api, system_role
         self._json = Escaper()
+        self._listed: ServedModels | None = None  # asked for when a server knows no such name
+        self._key_env = key_env
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         self._read = partial(understood, read)
         self._weighing = Weighing(name, self._server, read)
@@ -92,6 +103,7 @@ class OpenAIModel(ServedModel):
             return await self._asked_once(prompt, decoding)
         except Unmeasured as refused:
             if not self._wants_other_field(refused, field, decoding):
+                await self._name_served(refused)
                 raise
         return await self._asked_once(prompt, decoding)
 
@@ -115,6 +127,19 @@ class OpenAIModel(ServedModel):
                 answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
             )
         return told_apart(answer, decoding)
+
+    async def _name_served(self, refused: Unmeasured) -> None:
+        """Add to a refusal which names the server lists, where it seems to know no such model."""
+        unknown = refused.status == 404 or UNKNOWN_NAME.search(str(refused))
+        if refused.failure is not Failure.REJECTED or not unknown:
+            return
+        if self._listed is None:
+            with suppress(NeedlemapError):
+                ask = partial(list_models, self.base_url, key_env=self._key_env)
+                self._listed = await asyncio.to_thread(ask)
+        if self._listed and self._listed.names and self.name not in self._listed.names:
+            said = str(refused).rstrip(".")
+            refused.args = (f"{said}. {self._listed.words()}",)
 
     def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
         """Whether a refusal says that the budget's field is the other one; from then on it is that

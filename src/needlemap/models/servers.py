@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from needlemap.errors import Failure, NeedlemapError, SettingsError, Spent, Unmeasured
-from needlemap.http import (
-    VERSIONED,
-    Door,
-    WaitingDoor,
-    bearer,
-    check_address,
-    custom_headers,
-    faults,
-    key_of,
-)
+from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
+from needlemap.http import Door, custom_headers, faults, key_of
+from needlemap.http.served import get
 from needlemap.models import Answer, Model, tokens
 
 if TYPE_CHECKING:
@@ -29,8 +21,6 @@ RESERVED = (
     "stream",
     "n",
 )  # asking differently is another setting
-_KEY = "OPENAI_API_KEY"
-_TOLD_S, _TOLD_BYTES = 10.0, 4_000_000  # for what a server tells of itself
 
 
 class ServedModel(Model):
@@ -47,7 +37,7 @@ class ServedModel(Model):
         key = key_of(key_env, base_url, self.host, required=key_env != f"{self.variables}_API_KEY")
         sent = {header: value for header, value in self.headers(key).items() if value}
         sent |= custom_headers(f"{self.variables}_CUSTOM_HEADERS")
-        self._server = Door(base_url, sent, version)
+        self._server = Door(base_url, sent, version, key_env)
 
     @property
     def base_url(self) -> str:
@@ -132,51 +122,10 @@ def check_request(request: Mapping[str, Any]) -> None:
             )
 
 
-def context_told(base_url: str, model: str) -> int | None:
-    """Tokens of prompt and answer that a server says a model takes: in its list of models (vLLM,
-    SGLang), or of itself (llama.cpp); None where it says nothing."""
-    where = base_url.rstrip("/")
-    for row in _rows(_told(where, "/models")[1]):
-        if row.get("id") == model and (found := tokens(row.get("max_model_len"))):
-            return found
-    itself = _told(VERSIONED.sub("", where), "/props")[1].get("default_generation_settings")
-    return tokens(itself.get("n_ctx")) or None if isinstance(itself, dict) else None
-
-
-def served_model(base_url: str) -> str:
-    """The name of the first model that a server lists. Raises NeedlemapError where it lists
-    none."""
-    check_address(base_url)
-    status, listed = _told(base_url.rstrip("/"), "/models")
-    name = next((row.get("id") for row in _rows(listed)), None)
-    if isinstance(name, str) and name:
-        return name
-    raise NeedlemapError(
-        f"{base_url} lists no model (status {status or 'none'}). Name it: openai/NAME."
-    )
-
-
 def is_up(url: str) -> bool:
     """Whether a server lists its models, and is healthy where it says anything of that."""
     root = url.removesuffix("/v1")
-    return _told(url, "/models")[0] == 200 and _told(root, "/health")[0] in (200, 404)
-
-
-def _rows(listed: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models in a list."""
-    rows = listed.get("data")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _told(server: str, path: str) -> tuple[int, dict[str, Any]]:
-    """A reply's status, 0 where nobody answers, and its JSON object, an empty one where it has
-    none."""
-    door, status = WaitingDoor(server, bearer(_KEY)), 0
     try:
-        reply = door.ask("GET", path, b"", _TOLD_S, _TOLD_BYTES)
-        status = reply.status
-        return status, door.object_in(reply, server)
+        return get(url, "/models")[0] == 200 and get(root, "/health")[0] in (200, 404)
     except Unmeasured:
-        return status, {}
-    finally:
-        door.close()
+        return False

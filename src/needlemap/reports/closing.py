@@ -231,11 +231,14 @@ def _why(record: Record, what: str) -> object:
     return record.scorer.why.get(what) if record.scorer is not None and record.scored else None
 
 
-def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int = 0) -> list[str]:
+def usage_lines(
+    records: Iterable[Record], *, remote: bool, framing_tokens: int = 0, own: bool = False
+) -> list[str]:
     """What is worth saying when a run ends. remote: whether a server was asked, which should have
     counted.
 
-    framing_tokens: what the run's settings say that the server's chat template adds.
+    framing_tokens: what the run's settings say that the server's chat template adds. own: whether
+    lengths count the server's own tokens.
     """
     answered = [
         record for record in records if record.latency_s is not None and not record.rescored
@@ -247,7 +250,7 @@ def usage_lines(records: Iterable[Record], *, remote: bool, framing_tokens: int 
         return [f"the server reports no usage: nobody knows how many tokens it counted{cached}"]
     return [
         *cache_lines(answered, remote=remote),
-        *(_length_lines(counted, framing_tokens) if remote else []),
+        *(_length_lines(counted, framing_tokens, own) if remote else []),
     ]
 
 
@@ -274,7 +277,7 @@ def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]
     return [f"cached: {cached:,} of {costs['prompt_tokens'] or 0:,} prompt tokens{plan}"]
 
 
-def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
+def _length_lines(counted: Sequence[Record], framing_tokens: int, own: bool) -> list[str]:
     """A warning when the server's counts are not the lengths asked, and what mends it."""
     rows = sorted(
         (_asked(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
@@ -284,7 +287,7 @@ def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
         return []
     asked, found = max(off, key=lambda row: abs(row[1] - row[0]) / row[0])
     differences = [found - asked for asked, found in rows]
-    remedy = _remedy(rows, differences, framing_tokens, counted[0].model)
+    remedy = _remedy(rows, differences, framing_tokens, counted[0].model, own)
     return [
         f"warning: the server counted {found:,} tokens where {asked:,} were asked; {len(off)} of "
         f"{len(rows)} "
@@ -293,19 +296,29 @@ def _length_lines(counted: Sequence[Record], framing_tokens: int) -> list[str]:
 
 
 def _remedy(
-    rows: Sequence[tuple[int, int]], differences: Sequence[int], framing_tokens: int, model: str
+    rows: Sequence[tuple[int, int]],
+    differences: Sequence[int],
+    framing_tokens: int,
+    model: str,
+    own: bool,
 ) -> str:
-    """rows: (asked, counted) by length."""
+    """rows: (asked, counted) by length. One length does not tell a template from another
+    vocabulary."""
     alike = max(differences) - min(differences) <= _ALIKE_TOKENS
-    if alike and (rows[-1][0] > 1.5 * rows[0][0] or abs(differences[0]) <= _LONG_TEMPLATE_TOKENS):
-        framing = framing_tokens + round(median(differences))
-        if framing >= LEAST_FRAMING and len(rows) > 1:
-            why = (
-                "Its chat template adds as many to each"
-                if framing > 0
-                else "It counts as many fewer of each"
-            )
-            return f"{why}: use --framing-tokens {framing}."
+    framing = framing_tokens + round(median(differences))
+    several = rows[-1][0] > 1.5 * rows[0][0]
+    if alike and framing >= LEAST_FRAMING and (several or own):
+        why = (
+            "Its chat template adds as many to each"
+            if framing > 0
+            else "It counts as many fewer of each"
+        )
+        return f"{why}: use --framing-tokens {framing}."
+    if alike and not several and abs(differences[0]) <= _LONG_TEMPLATE_TOKENS:
+        return (
+            f"One length does not tell whether its chat template adds them (--framing-tokens "
+            f"{framing}) or its tokenizer is another one: ask a second length; {_KEPT}."
+        )
     shortest, longest = (found / asked for asked, found in (rows[0], rows[-1]))
     if longest < _CUT_OFF * min(shortest, 1):
         return (

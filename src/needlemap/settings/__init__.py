@@ -260,6 +260,8 @@ class Settings(BaseModel):
     """Further attempts after a passing failure."""
     timeout_s: Annotated[float, _RUN("free", "served", "check"), Field(gt=0, le=MOST_S)] = 600.0
     """For one attempt, in seconds."""
+    wait: Annotated[Seconds, _RUN("free", "served", "check"), Field(ge=0, le=MOST_S)] = 0.0
+    """Wait so long for a server that is not there yet, as 5m."""
     pause_s: Annotated[float, _RUN("free", "older"), Field(ge=0, le=MOST_S)] = 0.0
     """Rest after each answer, in seconds."""
     limit_usd: Annotated[float | None, _RUN("free", "shared", "check"), Field(gt=0, le=1e9)] = None

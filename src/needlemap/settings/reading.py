@@ -132,6 +132,12 @@ def read_settings(
     return Reading(_addressed(settings), unheeded, older)
 
 
+def setting_in(named: str, setting: str) -> Any:
+    """What a preset or a file says of a setting; None where it says nothing."""
+    found = [layer.data[setting] for layer in _named(named) if layer.data.get(setting) is not None]
+    return found[-1] if found else None
+
+
 def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
     """The list of models that is named last, by a preset, a file or the command; empty where one
     is."""

@@ -13,7 +13,13 @@ from typing import Any
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import SUITES, folder_name, is_yaml, plain_name
 from needlemap.settings import Settings, marked, settings_of, with_role
-from needlemap.settings.reading import COMMAND, Unheeded, models_named, read_settings
+from needlemap.settings.reading import (
+    COMMAND,
+    Unheeded,
+    models_named,
+    read_settings,
+    setting_in,
+)
 
 MARK = "suite:"
 DEFAULT = "demo"
@@ -74,6 +80,29 @@ def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen
     return {name: chosen for name, (chosen, _) in found.items()}
 
 
+def is_demo(named: str | None, flags: Mapping[str, Any]) -> bool:
+    """Whether the demo is meant: nothing is named, and no flag that matters is given."""
+    return named is None and set(flags) <= {*with_role("grid", "free")}
+
+
+def given_in(named: str, setting: str) -> Any:
+    """What a preset or a file says of a setting, or a suite for all its families; None where it
+    says nothing. Raises SettingsError."""
+    if not named.startswith(MARK):
+        return setting_in(named, setting)
+    suite = load_suite(named.removeprefix(MARK))
+    if (own := suite.settings.get(setting)) is not None:
+        return own
+    found = [_given_by(family, setting) for family in suite.families.values()]
+    return found[0] if None not in found else None
+
+
+def _given_by(family: Mapping[str, Any], setting: str) -> Any:
+    """What a family of a suite says of a setting, itself or by its preset."""
+    own = family.get(setting)
+    return setting_in(str(family["preset"]), setting) if own is None and "preset" in family else own
+
+
 def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
     """The list of models that is named last."""
     if named is None or not named.startswith(MARK):
@@ -128,7 +157,7 @@ def _chosen(
     if named is not None and named.startswith(MARK):
         suite = load_suite(named.removeprefix(MARK))
         return Chosen(suite.name, suite.settle(flags, subject)), []
-    named = named or (DEFAULT if set(flags) <= {*with_role("grid", "free")} else None)
+    named = DEFAULT if is_demo(named, flags) else named
     reading = read_settings(named, flags, subject=subject)
     settings, older = reading.settings, reading.older
     told = older.told(settings.model_dump()) if older and not settings.quiet else ""

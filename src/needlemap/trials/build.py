@@ -30,7 +30,7 @@ from needlemap.text.tokens import Span, TokenText
 from needlemap.trials import Trial, ask_twice, share_prompts
 from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
-from needlemap.trials.resolve import Resolved, resolve
+from needlemap.trials.resolve import Resolved, foreign_vocabulary, resolve
 
 _LONGER = {
     "hf": "allow_beyond=true",
@@ -215,13 +215,15 @@ def _refuse_unheard(experiment: Experiment) -> None:
 def _asked(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     """What is known of how a model will be asked, before it is loaded."""
     traits, most = resolved.traits, resolved.settings.most_tokens
+    foreign = foreign_vocabulary(resolved.settings, traits, resolved.tokenizer)
+    notes = (*traits.notes, foreign) if foreign else traits.notes
     if traits.window_bytes is None:
-        return traits.notes
+        return notes
     size = traits.window_bytes * (
         max((trial.prompt.asked_tokens for trial in trials), default=0) + most
     )
     return (
-        *traits.notes,
+        *notes,
         f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; "
         f"without room "
         f"for one and a half times that they keep the last ones, and copies of them where prompts "

@@ -3,6 +3,7 @@ source."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
+from needlemap.http.served import wait_for
 from needlemap.models import MARK, Traits, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
@@ -35,6 +37,7 @@ REWRITING = frozenset(
         *("documents", "suffix", "tools", "truncate_prompt_tokens"),
     }
 )
+ANY = "o200k_base"  # counts lengths where neither we nor the server know the model's vocabulary
 _DIGITS = {"none": None, "round": 0, "truncate": -1}
 
 
@@ -213,8 +216,8 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
-    """The tokenizer that the settings name, or the model's own. Raises SettingsError when nobody
-    knows it."""
+    """The tokenizer that the settings name, or the model's own; where that is not known here the
+    server's, and ANY where the server shows none. Raises NeedlemapError."""
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
@@ -227,34 +230,30 @@ def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
 
 
 def _asked_for(settings: Settings) -> Tokenizer:
-    """The tokenizer of the server itself, for a model whose vocabulary is not known here."""
-    why = ""
+    """The tokenizer of the server itself, else ANY, for a model whose vocabulary is not known
+    here."""
     if settings.base_url:
-        try:
+        with suppress(VocabularyMissing):
             return _server_tokenizer(settings)
-        except VocabularyMissing as error:
-            why = f" {error}"
-    if settings.backend == "anthropic":
-        raise SettingsError(
-            "Which tokens shall lengths count? No vocabulary of a current Claude is public. Give "
-            "--tokenizer "
-            "o200k_base: lengths are then that vocabulary's, and each record keeps the provider's "
-            "own count."
-        )
-    raise SettingsError(
-        f"Which tokens shall lengths count for '{settings.model}'? Its vocabulary is not known "
-        f"here. "
-        f"Give --tokenizer: a path to its tokenizer.json, a hub name, or one of "
-        f"{', '.join(BUNDLED)}. If you "
-        "have none, o200k_base: lengths are then that vocabulary's; records keep the server's own "
-        "count."
-        f"{why}"
+    return load(ANY)
+
+
+def foreign_vocabulary(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> str:
+    """What to say where lengths count another vocabulary's tokens, and nobody chose it; '' where
+    they do not."""
+    if settings.tokenizer != "auto" or traits.tokenizer is not None or tokenizer.name != ANY:
+        return ""
+    return (
+        f"the vocabulary of '{settings.model}' is not known here: lengths count {ANY}'s tokens, "
+        f"and records keep the server's own count. For its own: --tokenizer with a path to its "
+        f"tokenizer.json, or one of {', '.join(BUNDLED)}"
     )
 
 
 def _server_tokenizer(settings: Settings) -> Tokenizer:
     if not settings.base_url:
         raise SettingsError("--tokenizer server needs the server's address: give --base-url.")
+    wait_for(settings.base_url, settings.wait)
     made: Tokenizer = find("tokenizers", "server")(
         settings.base_url
     )  # not kept: servers change their model

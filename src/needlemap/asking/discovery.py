@@ -1,0 +1,75 @@
+"""The model that is meant where none is named: the one that a server at a given address lists.
+
+The address is the command's (`--base-url`) or the environment's (OPENAI_BASE_URL); of a file only
+where the file is going to be asked anyway. A preset, a suite or a file that names a model is left
+alone, and so is a command without a model and an address.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from needlemap.errors import SettingsError
+from needlemap.grid import duration_s
+from needlemap.http.served import KEY, list_models
+from needlemap.settings.suites import given_in, is_demo
+from needlemap.text import tell
+
+ADDRESS = "OPENAI_BASE_URL"
+
+
+def with_model(
+    named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
+) -> dict[str, Any]:
+    """Flags with the model that the server lists, and where it is, if nobody names one.
+
+    named: a preset, a file or a suite. asks: whether the command asks the model, so that the
+    address of a file may be asked too. command: one that is of no use without a server. Says which
+    model is taken. Raises NeedlemapError where no server is there, and where it lists none or
+    several.
+    """
+    known = dict(flags)
+    if known.get("model") or (is_demo(named, known) and not command):
+        return known
+    if named is not None and given_in(named, "model"):
+        return known
+    address = known.get("base_url") or (given_in(named, "base_url") if named else None)
+    if address and not known.get("base_url") and not asks:
+        raise SettingsError(
+            f"'{named}' has an address and no model, and nothing is asked here. Give --model "
+            f"openai/NAME, or the address by --base-url."
+        )
+    address = address or os.environ.get(ADDRESS)
+    if not address and command:
+        raise SettingsError(
+            f"{command} asks a server, and none is named. Type: needlemap {command} --model "
+            f"openai/NAME --base-url http://HOST:PORT/v1"
+        )
+    if not address:
+        return known
+    name, address = find_model(str(address), known)
+    return {**known, "model": f"openai/{name}", "base_url": address}
+
+
+def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of the only model that a server lists, and its address, with the /v1 that may have
+    lacked. Says so. flags: `wait`, `quiet` and the key's variable. Raises NeedlemapError."""
+    options = flags.get("model_options")
+    key_env = options.get("key_env") if isinstance(options, Mapping) else None
+    listed = list_models(
+        address,
+        wait_s=seconds_of(flags.get("wait", 0.0)),
+        key_env=str(key_env or KEY),
+        say=lambda words: tell(f"note: {words}"),
+    )
+    name = listed.only()
+    if not flags.get("quiet"):
+        tell(f"note: {listed.base_url} serves {name}: --model openai/{name}")
+    return name, listed.base_url
+
+
+def seconds_of(typed: Any) -> float:
+    """A duration as a flag or a Python argument gives it. Raises SettingsError."""
+    return duration_s(typed) if isinstance(typed, str) else float(typed)

@@ -1,0 +1,184 @@
+"""What a server says that it serves: its models and how long their contexts are.
+
+One GET of `/models`, bounded in size and time, before anything is asked of a model. vLLM, SGLang,
+LMDeploy, llama.cpp, `transformers serve` and the providers list their models there; llama.cpp tells
+its context at `/props`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from time import monotonic, sleep
+from typing import Any
+
+from needlemap.errors import NeedlemapError, Unmeasured
+from needlemap.http import (
+    NO_KEY,
+    VERSIONED,
+    WaitingDoor,
+    check_address,
+    custom_headers,
+    from_environment,
+)
+from needlemap.http.faults import unreached_words
+from needlemap.text import printable
+
+KEY = "OPENAI_API_KEY"
+CUSTOM = "OPENAI_CUSTOM_HEADERS"
+SHOWN = 20  # models that an error names
+_LONGEST_S, _MOST_BYTES = 10.0, 4_000_000  # of a reply
+_LOOK_S = 2.0  # between two looks for a server that is starting
+_LOADING = 503  # llama.cpp, while it loads its model
+_LONGEST_NAME = 200
+_MOST_CONTEXT = 2**53
+# A row's tokens of prompt and answer: vLLM, SGLang and LMDeploy; OpenRouter; Groq; Mistral.
+_CONTEXTS = ("max_model_len", "context_length", "context_window", "max_context_length")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModels:
+    """base_url: with the /v1 that the typed address lacked. names: as the server spells them.
+    contexts: tokens of prompt and answer, of those for which it says them."""
+
+    base_url: str
+    names: tuple[str, ...]
+    contexts: Mapping[str, int]
+
+    def words(self) -> str:
+        """Which models there are, in a line that ends with what to type."""
+        names, rest = ", ".join(self.names[:SHOWN]), len(self.names) - SHOWN
+        more = f" and {rest:,} more" if rest > 0 else ""
+        typed = quote(f"openai/{self.names[0] if len(self.names) == 1 else 'NAME'}")
+        return f"The server lists {names}{more}. Type: --model {typed}"
+
+    def only(self) -> str:
+        """The one model. Raises NeedlemapError where there are several, or none, with what to
+        type."""
+        if not self.names:
+            raise NeedlemapError(f"{self.base_url} lists no model. Name it: --model openai/NAME")
+        if len(self.names) > 1:
+            lines = (f"\n  --model {quote(f'openai/{name}')}" for name in self.names[:SHOWN])
+            rest = len(self.names) - SHOWN
+            more = f"\n  and {rest:,} more" if rest > 0 else ""
+            raise NeedlemapError(
+                f"{self.base_url} serves {len(self.names):,} models. Type one of:"
+                f"{''.join(lines)}{more}"
+            )
+        return self.names[0]
+
+
+def list_models(
+    base_url: str, *, wait_s: float = 0.0, key_env: str = KEY, say: Callable[[str], object] = str
+) -> ServedModels:
+    """What a server lists; no names where it lists none that can be read.
+
+    wait_s: for a server that is not there yet, or that says 503; say: hears of that once. Raises
+    NeedlemapError where no connection can be made, and for a key that is refused.
+    """
+    check_address(base_url)
+    until_s, said = monotonic() + wait_s, False
+    while True:
+        try:
+            return _listed(base_url.rstrip("/"), key_env)
+        except Unmeasured as failure:
+            waited = failure.unreached or failure.status == _LOADING
+            left_s = until_s - monotonic()
+            if not waited or left_s <= 0:
+                loading = f"{str(failure).rstrip('.')}. To wait for it, add --wait 5m"
+                words = unreached_words(failure) if failure.unreached else str(failure)
+                raise NeedlemapError(words if failure.status != _LOADING else loading) from None
+            if not said:
+                say(f"{str(failure).rstrip('.')}; waiting for it")
+            said = True
+            sleep(min(_LOOK_S, left_s))
+
+
+def _listed(base_url: str, key_env: str) -> ServedModels:
+    """The same, asked once. Raises Unmeasured where nobody answers, for 401, 403 and 503."""
+    status, found = get(base_url, "/models", key_env)
+    if status == 404 and not VERSIONED.search(base_url):
+        other = f"{base_url}/v1"
+        versioned = get(other, "/models", key_env)
+        if versioned[0] == 200:
+            base_url, found = other, versioned[1]
+    rows = {name: row for row in rows_of(found) if (name := _name(row))}
+    contexts = {name: size for name, row in rows.items() if (size := _context(row))}
+    return ServedModels(base_url, tuple(rows), contexts)
+
+
+def get(base_url: str, path: str, key_env: str = KEY) -> tuple[int, dict[str, Any]]:
+    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured where
+    nobody answers, for 401, 403 and 503."""
+    key = from_environment(key_env)
+    headers = {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
+    door = WaitingDoor(base_url, headers | custom_headers(CUSTOM), key_env)
+    try:
+        reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES)
+        if reply.status in (401, 403, _LOADING):
+            door.check(reply, base_url)
+        try:
+            return reply.status, door.object_in(reply, base_url)
+        except Unmeasured:
+            return reply.status, {}
+    except Unmeasured as failure:
+        door.hide(failure)
+        raise
+    finally:
+        door.close()
+
+
+def context_of(base_url: str, model: str, listed: ServedModels | None = None) -> int | None:
+    """Tokens of prompt and answer that a server says a model takes: in its list (vLLM, SGLang, most
+    providers), or of itself (llama.cpp); None where it says nothing."""
+    try:
+        listed = listed or _listed(base_url.rstrip("/"), KEY)
+        if found := listed.contexts.get(model):
+            return found
+        root = VERSIONED.sub("", listed.base_url)
+        itself = get(root, "/props")[1].get("default_generation_settings")
+    except Unmeasured:
+        return None
+    return _size(itself.get("n_ctx")) if isinstance(itself, dict) else None
+
+
+def rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The models in a list."""
+    rows = listed.get("data")
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """What a row calls its model; '' for what no flag can hold."""
+    name = row.get("id")
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        return ""
+    return name if printable(name, line=True) == name else ""
+
+
+def _context(row: Mapping[str, Any]) -> int | None:
+    return next((size for field in _CONTEXTS if (size := _size(row.get(field)))), None)
+
+
+def _size(value: object) -> int | None:
+    """A number of tokens; None for what is none."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 < value <= _MOST_CONTEXT else None  # type: ignore[operator,return-value]
+
+
+def wait_for(base_url: str, wait_s: float) -> None:
+    """Return when a server answers anything. Raises NeedlemapError where no connection can be made
+    for so long."""
+    until_s = monotonic() + wait_s
+    while True:
+        try:
+            get(base_url.rstrip("/"), "/models")
+            return
+        except Unmeasured as failure:
+            left_s = until_s - monotonic()
+            if not failure.unreached:
+                return
+            if left_s <= 0:
+                raise NeedlemapError(unreached_words(failure)) from None
+            sleep(min(_LOOK_S, left_s))
