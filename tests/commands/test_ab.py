@@ -24,7 +24,6 @@ from needlemap.reports.summary import read_families
 from needlemap.settings.suites import choose_each
 
 WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
-DEAD = "http://127.0.0.1:9/v1"
 FLAGS = (
     "--tokenizer",
     "cl100k_base",
@@ -144,19 +143,27 @@ def test_arms_are_asked_in_turn_in_random_order_each_under_a_salt_of_its_own(nee
     assert len(set(turns)) > 2
 
 
-def test_an_arm_that_does_not_answer_is_worse_and_its_end_is_told(needlemap, wire):
-    ended = served(needlemap, wire.base_url, DEAD, 1)
+@pytest.fixture
+def dead(wires: Any) -> str:
+    """The address of a server that is there and answers nothing."""
+    wire = wires()
+    wire.schedule("500", cycle=True)
+    return str(wire.base_url)
+
+
+def test_an_arm_that_does_not_answer_is_worse_and_its_end_is_told(needlemap, wire, dead):
+    ended = served(needlemap, wire.base_url, dead, 1)
     assert "'new' answers no more" in ended.stderr
     assert "new failed to answer" in ended.stdout
 
 
-def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire):
-    ended = served(needlemap, DEAD, wire.base_url, 4)
+def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire, dead):
+    ended = served(needlemap, dead, wire.base_url, 4)
     assert "'ref' answers no more" in ended.stderr
 
 
-def test_two_arms_that_do_not_answer_end_in_words(needlemap):
-    assert "No arm answers. 'ref' answers no more" in served(needlemap, DEAD, DEAD, 2).stderr
+def test_two_arms_that_do_not_answer_end_in_words(needlemap, dead):
+    assert "No arm answers. 'ref' answers no more" in served(needlemap, dead, dead, 2).stderr
 
 
 def begun(needlemap: Any, *commands: str, code: int) -> Any:
@@ -366,7 +373,10 @@ def test_a_margin_is_fixed_beforehand(ab, needlemap):
         (("--arm", "a=demo/retriever"), "ab has two arms, the reference first"),
         (("--arm", "a=demo/retriever", "--arm", "a=demo/retriever"), "Both arms are named 'a'"),
         (("--arm", "again=demo/retriever", "--arm", "b=demo/retriever"), "names no arm"),
-        (("--arm", f"a={DEAD}", "--arm", "b=demo/retriever"), "lists no model"),
+        (
+            ("--arm", "a=http://127.0.0.1:9/v1", "--arm", "b=demo/retriever"),
+            "Arm 'a': No connection to http://127.0.0.1:9/v1",
+        ),
         (
             ("--arm", "a=demo/retriever", "--arm", "b=demo/retriever", "--until", "soon"),
             "give 'decided', or",

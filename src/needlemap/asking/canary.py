@@ -64,7 +64,6 @@ _REMEDIES = (
         r"model.*(not exist|not found|unknown|invalid)|no such model|404",
         "Is --model right, and --base-url?",
     ),
-    (r"no connection", "Is a server running at --base-url?"),
 )
 
 
