@@ -42,7 +42,7 @@ def test_the_first_trial_counts_as_one_of_the_runs(needlemap, wire):
 @pytest.mark.parametrize(
     ("fault", "saw", "advice"),
     [
-        ("404", "The model `m` does not exist", "Is --model right, and --base-url?"),
+        ("404", "The model `m` does not exist", "The server lists wire. Type: --model openai/wire"),
         ("400", "Unsupported value: 'temperature' does not support 0", "Add --temperature none."),
         (
             "empty-answer",

@@ -150,7 +150,8 @@ def test_a_model_that_finds_nothing_is_undecided_never_a_fault_of_its_server(nee
     assert {each["state"] for each in said["probes"]} == {"undecided"}
 
 
-def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
+def test_a_server_that_fails_ends_in_words_with_what_is_known(needlemap, wire):
+    wire.schedule("500", cycle=True)
     flags = (
         "--tokenizer",
         "cl100k_base",
@@ -166,7 +167,7 @@ def test_a_server_that_dies_ends_in_words_with_what_is_known(needlemap):
         "--model",
         "openai/m",
         "--base-url",
-        "http://127.0.0.1:9/v1",
+        wire.base_url,
         *flags,
         "-o",
         "c",

@@ -39,11 +39,10 @@ from needlemap.records.record import Record, costs_of
 from needlemap.settings import Lender, Settings
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
-from needlemap.trials.resolve import resolve
+from needlemap.trials.resolve import ANY, foreign_vocabulary, resolve
 
 SEED_BITS = 31
 ENOUGH = 4_000  # tokens of a prompt that shows what stands around a haystack
-ANY = "o200k_base"  # counts lengths where the model's own vocabulary is not known
 COMPARED = ("grid", "empty")  # kinds of ways that the reference is asked too
 ENDS = ("window", "beyond")  # kinds of ways whose tokens are counted as the server counts them
 LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
@@ -187,15 +186,12 @@ def spent(records: Iterable[Record]) -> tuple[int, float]:
 
 
 def _counted(asked: Asked, seed: int) -> tuple[Asked, Traits]:
-    """A check whose lengths are some vocabulary's: any will do where nobody knows the model's own,
-    as ways of asking are only set beside each other. Raises SettingsError for what else is
-    wrong."""
-    try:
-        return asked, resolve(_settled(asked, {}, seed)).traits
-    except SettingsError:
-        if "tokenizer" in asked.flags:
-            raise
-    return _counted(replace(asked, flags={**asked.flags, "tokenizer": ANY}), seed)
+    """A check with the vocabulary that its lengths count, where the model's own is not known.
+    Raises SettingsError."""
+    found = resolve(_settled(asked, {}, seed))
+    if foreign_vocabulary(found.settings, found.traits, found.tokenizer):
+        asked = replace(asked, flags={**asked.flags, "tokenizer": ANY})
+    return asked, found.traits
 
 
 def worst_in(path: Path, probe: str) -> Worst:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from needlemap.asking import Outcome
-from needlemap.asking.check import ANY, Asked, Asking, Check, built, spent
+from needlemap.asking.check import Asked, Asking, Check, built, spent
 from needlemap.asking.discovery import ADDRESS, seconds_of
 from needlemap.asking.session import Session
 from needlemap.commands.announce import say_stopped, show_json, terminable
@@ -30,6 +30,7 @@ from needlemap.records.lock import hold_folder
 from needlemap.reports.live import ShowingFace
 from needlemap.reports.verdict import Case, write_junit
 from needlemap.text import short, show, tell
+from needlemap.trials.resolve import ANY
 
 PASSED, FAILED, UNDECIDED = 0, 1, 4
 
