@@ -309,7 +309,7 @@ class HuggingFaceEngine(Engine):
                 return_dict_in_generate=True,
                 output_logits=True,
             )
-        return np.stack([row[0].float().cpu().numpy() for row in made.logits[-keep:]])
+        return finite(np.stack([row[0].float().cpu().numpy() for row in made.logits[-keep:]]))
 
     def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any], placed: bool) -> Any:
         """What the model makes of tokens behind `start` others."""
@@ -345,8 +345,19 @@ class HuggingFaceEngine(Engine):
         return self._torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
 
     def _logits(self, made: Any, keep: int) -> Logits:
-        logits: Logits = made.logits[0, -keep:].float().cpu().numpy()
-        return logits
+        return finite(made.logits[0, -keep:].float().cpu().numpy())
+
+
+def finite(logits: Logits) -> Logits:
+    """Logits, (tokens, vocabulary), as they are; -inf rules a token out. Raises Unmeasured for NaN,
+    infinity, and a row that rules out all: no token could be read off them."""
+    if not np.isfinite(logits.max(axis=-1)).all():
+        raise Unmeasured(
+            Failure.MODEL,
+            "It computes NaN or infinity: its logits are no numbers. Are its weights sound, and "
+            "does its dtype hold what it computes (float16 overflows beyond 65,504)?",
+        )
+    return logits
 
 
 def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
+from needlemap.models.weights import refuse_partial
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
@@ -224,9 +225,11 @@ def load_model(name: str, loading: Loading) -> Any:
         refuse_encoders(name, config)
         where = _device(loading, torch)
         given = _given(loading, where, config, torch, transformers)
-        model = loader_of(config, transformers).from_pretrained(
-            source, config=config, **common, **given
+        made = loader_of(config, transformers).from_pretrained(
+            source, config=config, output_loading_info=True, **common, **given
         )
+        model, told = made if isinstance(made, tuple) else (made, {})
+        refuse_partial(name, model, told)
         placed = loading.device_map is not None or getattr(model, "is_quantized", False)
         return (model if placed else model.to(where)).eval()
     except SettingsError:

@@ -1,0 +1,108 @@
+"""Whether a checkpoint is whole: every weight of the model comes from it, and is a number.
+
+transformers fills what a checkpoint lacks with random numbers and leaves out what the model has no
+place for, with a warning; a map of such a model is a map of noise, and each process draws another
+one. Weights that are tied, tables that are computed and towers of other senses are no weights that
+lack. Nothing is mended here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from needlemap.errors import SettingsError
+
+_SHOWN = 3  # names that an error lists
+# Tables that a model computes itself, and scales of a quantised cache, by the ends of their names.
+_COMPUTED = re.compile(
+    r"(inv_freq|masked_bias|position_ids|rotary_emb\.(cos|sin)_cached|[kvq]_scale)$"
+)
+_CAUSAL_MASK = re.compile(r"(attn|attention)\.bias$")  # GPT-2, GPT-Neo, GPT-NeoX of before
+_BYTE = 1  # size of numbers that torch has no comparison for
+
+
+def refuse_partial(name: str, model: Any, told: Mapping[str, Any]) -> None:
+    """Raises SettingsError for a checkpoint that is not the model's own, or is broken.
+
+    told: what transformers says of the loading: `missing_keys`, `unexpected_keys`,
+    `mismatched_keys`.
+    """
+    missing = [key for key in told.get("missing_keys", ()) if not _COMPUTED.search(key)]
+    if missing:
+        raise SettingsError(
+            f"The checkpoint of '{name}' lacks {_named(missing, 'weight')}, which would be random "
+            f"numbers, others in each process. Was it converted or saved whole?"
+        )
+    if wrong := [f"{key[0]}" for key in told.get("mismatched_keys", ())]:
+        raise SettingsError(
+            f"The checkpoint of '{name}' has another shape than its config.json says for "
+            f"{_named(wrong, 'weight')}. They do not belong together."
+        )
+    if unused := _unused(model, told.get("unexpected_keys", ())):
+        raise SettingsError(
+            f"The checkpoint of '{name}' holds {_named(unused, 'weight')} that its config.json has "
+            f"no place for, so that the model would be computed without them. They do not belong "
+            f"together."
+        )
+    if broken := [key for key, weight in model.named_parameters() if not _is_finite(weight)]:
+        raise SettingsError(
+            f"The checkpoint of '{name}' holds NaN or infinity in {_named(broken, 'weight')}. Was "
+            f"it converted or trained right?"
+        )
+
+
+def _unused(model: Any, keys: Iterable[str]) -> list[str]:
+    """The weights of layers that the model has, or of further layers, that it has no place for.
+
+    A part of its own beside the layers (an image tower, a draft head) is left out of a text's
+    computation rightly, and so are the last layers of DeepSeek and GLM that foretell further
+    tokens (`num_nextn_predict_layers`).
+    """
+    modules = dict(model.named_modules())
+    config = model.config.get_text_config()
+    last, ahead = (
+        getattr(config, field, None) or 0
+        for field in ("num_hidden_layers", "num_nextn_predict_layers")
+    )
+    drafts = {str(number) for number in range(last, last + ahead)}
+    return [
+        key
+        for key in sorted(keys)
+        if not _COMPUTED.search(key)
+        and not (_CAUSAL_MASK.search(key) and not _has_weight(modules, key))
+        and drafts.isdisjoint(key.split("."))
+        and _is_inside(modules, key)
+    ]
+
+
+def _is_inside(modules: Mapping[str, Any], key: str) -> bool:
+    """Whether a weight belongs to a part that the model has: a parameter of it, or something within
+    its layers."""
+    parts = key.split(".")
+    depth = next(at for at in range(len(parts), -1, -1) if ".".join(parts[:at]) in modules)
+    within = any(part.isdigit() for part in parts[: depth + 1])
+    return within or (0 < depth == len(parts) - 1)
+
+
+def _has_weight(modules: Mapping[str, Any], key: str) -> bool:
+    """Whether the part that a bias belongs to has a weight, and so may have a bias."""
+    return hasattr(modules.get(key.rpartition(".")[0]), "weight")
+
+
+def _is_finite(weight: Any) -> bool:
+    """Whether all numbers of a weight are finite; True for one that is not here, or has none."""
+    if weight.device.type == "meta" or not weight.is_floating_point() or not weight.numel():
+        return True
+    numbers = weight.detach()
+    low, high = (numbers.float() if numbers.element_size() == _BYTE else numbers).aminmax()
+    return bool(low.isfinite() and high.isfinite())
+
+
+def _named(keys: Iterable[str], noun: str) -> str:
+    """How many, and the first names."""
+    names = sorted(keys)
+    more = ", ..." if len(names) > _SHOWN else ""
+    plural = "" if len(names) == 1 else "s"
+    return f"{len(names):,} {noun}{plural} ({', '.join(names[:_SHOWN])}{more})"
