@@ -37,6 +37,7 @@ from needlemap.reports.paired import compare_runs
 from needlemap.reports.runs import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
+from needlemap.settings.trust import Trust
 from needlemap.text import tell
 
 if TYPE_CHECKING:
@@ -69,16 +70,17 @@ def run(
     *,
     out: str | Path | None = None,
     live: bool = False,
-    trust_run: bool = False,
+    trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
     preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the
-    page, and print its address. trust_run: go on with a run that this machine did not begin, or ask
-    the prompts of one. settings: any setting by its name (docs/run.md); unknown ones raise
-    SettingsError. model: a name, or a function of messages that returns a str or an Answer; several
-    in a list. scorer: a name, or a function of an answer and a Reference that returns a share in
+    page, and print its address. trust_run: go on with a run that this machine did not begin, ask
+    the prompts of one, or run code that stands only in a file; 'prompts': ask the prompts of one as
+    far as that asks nobody else and runs nothing. settings: any setting by its name (docs/run.md);
+    unknown ones raise SettingsError. model: a name, or a function of messages that returns a str or
+    an Answer; several in a list. scorer: a name, or a function of an answer and a Reference that returns a share in
     [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the event loop until it
     ends; `await arun(...)` does not. Raises NeedlemapError when every request would fail.
     """
@@ -90,7 +92,7 @@ async def arun(
     *,
     out: str | Path | None = None,
     live: bool = False,
-    trust_run: bool = False,
+    trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
     """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop stays
@@ -106,16 +108,17 @@ async def _run(
     preset: str | None,
     out: str | Path | None,
     live: bool,
-    trust_run: bool,
+    trust_run: Trust,
     settings: Mapping[str, Any],
 ) -> Run:
-    named = choose_each(preset, with_model(preset, plain_settings(settings)))
+    settled = with_model(preset, plain_settings(settings))
+    named = choose_each(preset, settled, trusted=trust_run)
     each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
     first = next(iter(each.values()))
     if not first.first.save:
         raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
     path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
-    check_origin(path, trust_run)
+    check_origin(path, trust_run is True)
     if first.told:
         tell(f"note: {first.told}")
     with hold_folder(path):
@@ -223,7 +226,8 @@ def make_plan(
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
-    each = choose_each(preset, with_model(preset, plain_settings(settings), asks=False)).values()
+    settled = with_model(preset, plain_settings(settings), asks=False)
+    each = choose_each(preset, settled, planned=True).values()
     return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
 
 

@@ -105,7 +105,11 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
     from needlemap.commands.no_worse import LONG_AB, ab_command
 
     _check_origin(typed.out, typed.trust_run)
-    return ab_command(typed, flags, partial(_each, preset or LONG_AB, difficulty=typed.difficulty))
+    return ab_command(
+        typed,
+        flags,
+        partial(_each, preset or LONG_AB, difficulty=typed.difficulty, trusted=typed.trust_run),
+    )
 
 
 @app.command(cls=GroupedCommand)
@@ -114,7 +118,8 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
 
-    plan_command(_each(preset, _with_model(preset, flags, asks=False), typed.difficulty), typed)
+    flags = _with_model(preset, flags, asks=False)
+    plan_command(_each(preset, flags, typed.difficulty, planned=True), typed)
 
 
 @app.command(cls=GroupedCommand)
@@ -258,7 +263,11 @@ def _check_origin(path: Path | None, trusted: bool) -> None:
 
 
 def _each(
-    preset: str | None, flags: dict[str, Any], difficulty: str | None, trusted: bool = False
+    preset: str | None,
+    flags: dict[str, Any],
+    difficulty: str | None,
+    trusted: bool = False,
+    planned: bool = False,
 ) -> dict[str, Chosen]:
     """What is asked of each model, at a frozen difficulty if one is named."""
     from needlemap.asking.resume import with_lent_prompts
@@ -266,7 +275,7 @@ def _each(
 
     each = {
         name: with_lent_prompts(chosen, trusted)
-        for name, chosen in choose_each(preset, flags).items()
+        for name, chosen in choose_each(preset, flags, trusted=trusted, planned=planned).items()
     }
     if difficulty is None:
         return each

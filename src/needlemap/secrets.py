@@ -114,7 +114,7 @@ def raised_by(error: BaseException) -> str:
 def refuse_keys(settings: Settings) -> None:
     """Raises SettingsError for the first setting that holds a key."""
     for name, options in settings.options.items():
-        for part in (part for part, value in _parts(options) if _is_key(part, value)):
+        for part in (part for part, value in parts_of(options) if _is_key(part, value)):
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read "
                 f"from the "
@@ -139,18 +139,19 @@ def check_key_names(settings: Any, instead: str) -> None:
 
 def key_names(value: Any) -> Iterator[str]:
     """Every key_env in settings, also inside options."""
-    return (str(part) for name, part in _parts(value) if name == "key_env")
+    return (str(part) for name, part in parts_of(value) if name == "key_env")
 
 
-def _parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def parts_of(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """A value and all that is inside it, each with the name under which it stands."""
-    yield name, value
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _parts(part, str(key))
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _parts(part, name)
+    waiting = [(name, value)]
+    while waiting:
+        name, value = waiting.pop()
+        yield name, value
+        if isinstance(value, Mapping):
+            waiting += [(str(key), part) for key, part in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(name, part) for part in value]
 
 
 def _is_key(name: str, value: Any) -> bool:

@@ -26,13 +26,14 @@ from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
 from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
-from needlemap.records.families import check_origin
+from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import Lender, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
+from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.trials import place
 
 if TYPE_CHECKING:
@@ -199,16 +200,17 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
     }
 
 
-def with_lent_prompts(chosen: Chosen, trusted: bool = False) -> Chosen:
+def with_lent_prompts(chosen: Chosen, trusted: Trust = False) -> Chosen:
     """A run with one family, with all that builds prompts as the named run has it. trusted: follow
-    that run, though another machine began it. Several families are refused when they are
+    that run, though another machine began it; 'prompts': as far as that asks and runs nothing.
+    Several families are refused when they are
     prepared."""
     if chosen.suite:
         return chosen
     return replace(chosen, families={"": with_prompts_of(chosen.first, trusted)})
 
 
-def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
+def with_prompts_of(settings: Settings, trusted: Trust = False) -> Settings:
     """Settings with all that builds prompts as the named run has it.
 
     Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings
@@ -217,13 +219,15 @@ def with_prompts_of(settings: Settings, trusted: bool = False) -> Settings:
     if not isinstance(settings.prompts_of, str) or not settings.prompts_of:
         return settings
     folder = Path(settings.prompts_of)
-    check_origin(folder, trusted)
+    check_origin(folder, bool(trusted))
     about = RunFolder(folder).about()
     if "imported" in about:
         raise NeedlemapError(
             f"'{folder}' was imported: its prompts are not known, so none can be asked."
         )
     theirs = checked(about["settings"], str(folder / RUN_FILE))
+    if trusted == "prompts" and not is_ours(about, about["settings"]):
+        refuse_foreign(theirs, settings, folder)
     lengths = _part(settings, theirs)
     _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)
     own = {name: getattr(settings, name) for name in _ASKER} | lengths

@@ -169,7 +169,7 @@ class NeedleServer:
                 place = place.relative_to(Path.cwd())
             out = self._folder("run", str(place), lengths)
             part = {"lengths": lengths} if lengths else {}
-            lent = {"prompts_of": str(place), "trust_run": True, "out": out}
+            lent = {"prompts_of": str(place), "trust_run": "prompts", "out": out}
             asked = {"canary": False, **self._flags()}  # wrong answers are for the verdict to judge
             made = run(**{**asked, **part, **lent})
             return made, compare(place, made, margin=margin)

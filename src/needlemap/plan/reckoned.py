@@ -127,7 +127,9 @@ def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
     told = [chosen.told] if chosen.told else []
     first = bound = None
     for name, settings in chosen.families.items():
-        experiment = prepare(settings if chosen.suite else _in_mode(settings, "single"))
+        experiment = prepare(
+            settings if chosen.suite else _in_mode(settings, "single"), asked=False
+        )
         told += [note for note in notes_on(experiment) if note not in told]
         first = first or experiment
         if chosen.suite:
@@ -146,7 +148,7 @@ def _by_mode(
     found, bound = yardstick(single, terms), None
     rows = {mode: _summary(_as_mode(single, mode), terms, found) for mode in PLAIN}
     if not single.ready:
-        experiment = prepare(_in_mode(settings, "bins"))
+        experiment = prepare(_in_mode(settings, "bins"), asked=False)
         rows["bins"] = _summary(experiment, terms, found)
         bound = _bound(experiment)
     return rows, bound
@@ -186,7 +188,9 @@ def yardstick(experiment: Experiment, terms: Terms) -> float:
     """What a server with prefix caching finds of the plain grid's tokens, asked in any order."""
     own = experiment.settings.mode in PLAIN
     plain = (
-        _as_mode(experiment, "single") if own else prepare(_in_mode(experiment.settings, "single"))
+        _as_mode(experiment, "single")
+        if own
+        else prepare(_in_mode(experiment.settings, "single"), asked=False)
     )
     walked = Walked.of(plain, terms.workers or plain.workers)
     return any_order(walked, terms.cache_tokens, terms.cache_block)

@@ -41,9 +41,9 @@ from needlemap.records import SIGNED
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.secrets import hidden, key_names
 from needlemap.settings import Settings, marked
+from needlemap.settings.trust import TRUST
 
 SUITE_SCHEMA = 1
-TRUST = "--trust-run"
 _KEY_BYTES = 32
 _PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
 _HOME_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}

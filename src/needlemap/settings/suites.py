@@ -6,7 +6,7 @@ A preset is one family; a suite, which is data, names several.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from needlemap.settings.reading import (
     read_settings,
     setting_in,
 )
+from needlemap.settings.trust import Trust, for_plan, refuse_code
 
 MARK = "suite:"
 DEFAULT = "demo"
@@ -59,12 +60,14 @@ def only_model(each: Mapping[str, Chosen]) -> Chosen:
     return next(iter(each.values()))
 
 
-def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen]:
+def choose_each(
+    named: str | None, flags: Mapping[str, Any], *, trusted: Trust = False, planned: bool = False
+) -> dict[str, Chosen]:
     """The families of a preset, a file or a suite, of the demo without one and without a flag that
     matters, for each model that is named, by the name of its folder; for one model by ''.
 
-    The same arguments mean the same trials, whichever command they are given to. Raises
-    SettingsError.
+    The same arguments mean the same trials, whichever command they are given to. trusted: code that
+    stands only in a file may run. planned: nothing is going to be asked. Raises SettingsError.
     """
     subjects = [_subject(each) for each in _models(named, flags)] or [{}]
     found = {}
@@ -77,7 +80,19 @@ def choose_each(named: str | None, flags: Mapping[str, Any]) -> dict[str, Chosen
             raise SettingsError(f"Model '{subject['model']}': {error}") from None
     _refuse([unheeded for _, unheeded in found.values()], subjects)
     _refuse_one_address([chosen.first for chosen, _ in found.values()], subjects)
-    return {name: chosen for name, (chosen, _) in found.items()}
+    each = {name: chosen for name, (chosen, _) in found.items()}
+    if planned:
+        return {name: _for_plan(chosen, flags) for name, chosen in each.items()}
+    for chosen in each.values() if trusted is not True else ():
+        for settings in chosen.families.values():
+            refuse_code(settings, flags, named or COMMAND)
+    return each
+
+
+def _for_plan(chosen: Chosen, flags: Mapping[str, Any]) -> Chosen:
+    """The same without what only a run may ask or import."""
+    planned = {name: for_plan(each, flags) for name, each in chosen.families.items()}
+    return replace(chosen, families=planned)
 
 
 def is_demo(named: str | None, flags: Mapping[str, Any]) -> bool:

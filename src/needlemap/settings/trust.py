@@ -1,0 +1,153 @@
+"""Who may say what this machine runs and asks: the one rule for settings that nobody typed.
+
+A settings file that the user names is the user's word for model and address, never for code: what
+it alone says of `python/...` and of a model's own code is refused. Another run (`--prompts-of`, a
+golden) is data: what it names that would be asked, imported or sent a key is refused. Whoever
+types the very value, or `--trust-run`, is heard. `plan` asks no address that stands in a file only,
+and runs nothing of it.
+
+Where code and addresses can stand: in settings that are marked 'opened' or 'subject', and in
+options of any kind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from needlemap.errors import SettingsError
+from needlemap.secrets import hidden, parts_of
+from needlemap.settings import OPTIONS, Lender, Settings, lender_of, marked
+
+TRUST = "--trust-run"
+Trust = bool | Literal["prompts"]  # of another run: nothing, all, or what builds prompts from files
+CODE = "python/"
+REMOTE = "trust_remote_code"
+_KERNELS = "attn_implementation"  # a hub's name of one is code that is downloaded and run
+_WATCHED = {*marked("opened", "subject"), *OPTIONS, REMOTE}
+_PLAIN_SOURCES = ("generated", "folder", "txt", "jsonl")  # haystacks of this machine's files
+_PLAIN_MODELS = ("baseline", "demo", "gauge", "python")  # whose vocabulary comes with the package
+_SENT = ("base_url", "key_env", "model")
+_ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
+
+
+def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a file") -> None:
+    """Raises SettingsError for code that settings name and nobody typed. typed: by flag, or as
+    arguments."""
+    said = _texts(typed)
+    for name, value in code_in(settings.model_dump()):
+        if value not in said:
+            flag = f"--{name.replace('_', '-')}"
+            typed_too = flag if value == REMOTE else f"{flag} {hidden(value)}"
+            raise SettingsError(
+                f"{name} '{hidden(value)}' is code, which stands in {where} only. What you have "
+                f"not typed does not run. If you trust it, type it too ({typed_too}), or {TRUST}"
+            )
+
+
+def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
+    """Settings to be planned: nothing of a file's is imported, and no address is asked that stands
+    in a file only."""
+    said = _texts(typed) | {os.environ.get(name, "") for name in _ADDRESSES}
+    instead: dict[str, Any] = {}
+    foreign = {name for name, value in code_in(settings.model_dump()) if value not in said}
+    if foreign & {"scorer", "scorer_options"}:
+        instead |= {"scorer": "auto", "scorer_options": {}}
+    if REMOTE in foreign:
+        instead[REMOTE] = False
+    if settings.base_url and settings.base_url not in said:
+        instead["base_url"] = None
+    if settings.tokenizer.startswith("server:") and settings.tokenizer not in said:
+        raise SettingsError(
+            f"plan asks only an address that you typed, and '{hidden(settings.tokenizer)}' stands "
+            f"in a file. Type: --tokenizer {hidden(settings.tokenizer)}"
+        )
+    return settings.model_copy(update=instead)
+
+
+def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
+    """Raises SettingsError where a run whose prompts are asked names what would be asked, imported
+    or sent a key while they are built or scored, unless our own settings say the very same."""
+    said = _texts(ours.model_dump()) | {os.environ.get(name, "") for name in _ADDRESSES}
+    for name, value in _reached(theirs, ours.scorer == "auto"):
+        if value not in said:
+            raise SettingsError(
+                f"'{folder}' names {name} '{hidden(value)}', which would be asked or run. It is "
+                f"data: nothing that it names is. If you trust it, type --{name.replace('_', '-')} "
+                f"{hidden(value)} too, or {TRUST}"
+            )
+
+
+def code_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is code of the values of settings, each with its setting's name."""
+    for name in sorted(_WATCHED & settings.keys()):
+        for key, value in parts_of(settings[name], name):
+            if key == REMOTE and value and value not in ("false", "False"):
+                yield name, REMOTE
+            elif isinstance(value, str) and (
+                value.startswith(CODE) or (key == _KERNELS and "/" in value)
+            ):
+                yield name, value
+
+
+def _reached(theirs: Settings, scored: bool) -> Iterator[tuple[str, str]]:
+    """What another run's settings would make this machine ask or run while its prompts are built
+    and, if its scorer is taken over, scored."""
+    own = theirs.model_dump()
+    if not scored:
+        own |= {"scorer": "", "scorer_options": {}}
+    own |= {"model": "", "model_options": {}, "request": {}, REMOTE: False}
+    yield from code_in(own)
+    if theirs.haystack not in _PLAIN_SOURCES:
+        yield "haystack", theirs.haystack
+    built = lender_of(theirs) if isinstance(theirs.prompts_of, Lender) else theirs
+    yield from _tokenizers(built or theirs)
+    if scored:
+        yield from _scorers(theirs)
+
+
+def _tokenizers(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Whom the run's tokens are asked of: its server, a hub, or a model's own code."""
+    from needlemap.tokenizers import bundled_for  # late: most settings need none
+
+    name = settings.tokenizer
+    if name == "auto":
+        known = settings.backend in _PLAIN_MODELS or bundled_for(settings.model_name)
+        if not known and not Path(settings.model_name).expanduser().exists():
+            yield "tokenizer", name if settings.base_url is None else "server"
+            yield "base_url", settings.base_url or settings.model_name
+    elif name == "server":
+        yield "tokenizer", name
+        yield "base_url", str(settings.base_url)
+    elif not bundled_for(name) and not Path(name).expanduser().exists():
+        yield "tokenizer", name
+    if settings.trust_remote_code and settings.backend not in _PLAIN_MODELS:
+        yield REMOTE, REMOTE
+
+
+def _scorers(settings: Settings) -> Iterator[tuple[str, str]]:
+    """A scorer that asks a model, with whom it asks; addresses and keys in any scorer's options."""
+    from needlemap.registry import installed
+    from needlemap.scorers import find_scorer
+    from needlemap.tasks import make_task
+
+    name = make_task(settings).scorer if settings.scorer == "auto" else settings.scorer
+    asks = name in installed("scorers") and getattr(find_scorer(name), "asks", False)
+    if asks:
+        yield "scorer", settings.scorer
+    for key, value in parts_of(settings.scorer_options, ""):
+        if isinstance(value, str) and (asks or key in _SENT or "://" in value):
+            yield "scorer_options", value
+
+
+def _texts(values: Mapping[str, Any]) -> set[str]:
+    """Every text in some settings, and the names of those that are true."""
+    found = set[str]()
+    for name, value in parts_of(values, ""):
+        if isinstance(value, str):
+            found.add(value)
+        elif value is True:
+            found.add(name)
+    return found
