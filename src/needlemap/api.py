@@ -82,7 +82,8 @@ def run(
     unknown ones raise SettingsError. model: a name, or a function of messages that returns a str or
     an Answer; several in a list. scorer: a name, or a function of an answer and a Reference that
     returns a share in [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the
-    event loop until it ends; `await arun(...)` does not. Raises NeedlemapError when every request would fail.
+    event loop until it ends; `await arun(...)` does not. Raises NeedlemapError when every
+    request would fail.
     """
     return run_coroutine(_run(preset, out, live, trust_run, settings))
 
