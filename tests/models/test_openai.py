@@ -386,3 +386,38 @@ def test_many_requests_run_at_once(wire):
     answers = asyncio.run(_many(OpenAIModel("m", base_url=wire.base_url), 20))
     assert {answer.text for answer in answers} == {NEEDLE}
     assert perf_counter() - start < 30  # one after the other: 40
+
+
+SHARING = ("--lengths", "600", "--depths", "0:100:8", "--repeats", "1", "--no-canary")
+
+
+@pytest.mark.parametrize(
+    ("server", "lanes", "slots"),
+    [
+        (("--owner", "llamacpp", "--slots", "4"), 4, {0, 1, 2, 3}),
+        (("--owner", "llamacpp", "--slots", "4"), 2, {0, 1}),
+        (("--owner", "llamacpp", "--slots", "2"), 4, {None}),  # two lanes would share one slot
+        (("--owner", "llamacpp", "--slots", "4"), 1, {None}),  # the server finds the one cache
+        (("--owner", "vllm", "--slots", "4"), 4, {None}),  # no other server may get this field
+        (("--slots", "4"), 4, {None}),
+        ((), 4, {None}),
+    ],
+)
+def test_lanes_are_kept_to_slots_of_llama_cpp_and_of_no_other_server(
+    wires, needlemap, server, lanes, slots
+):
+    wire = wires(*server)
+    needlemap.run(wire, *SHARING, "--concurrency", lanes)
+    assert {each["body"].get("id_slot") for each in wire.log()} == slots
+
+
+def test_a_slot_that_the_user_names_is_sent(wires, needlemap):
+    wire = wires("--owner", "llamacpp", "--slots", "4")
+    needlemap.run(wire, *SHARING, "--concurrency", "4", "--request", "id_slot=2")
+    assert {each["body"]["id_slot"] for each in wire.log()} == {2}
+
+
+def test_prompts_that_share_little_are_left_to_any_slot(wires, needlemap):
+    wire = wires("--owner", "llamacpp", "--slots", "4")
+    needlemap.run(wire, *SHARING, "--concurrency", "4", "--mode", "cold")
+    assert {each["body"].get("id_slot") for each in wire.log()} == {None}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needlemap.plan import LaneQueue, Lanes
+from needlemap.plan import Costs, LaneQueue, Lanes
 
 
 def lanes(*ends: int) -> Lanes:
@@ -52,3 +52,38 @@ def test_a_walk_begins_when_the_one_before_is_all_out_and_no_lane_waits_for_it()
         len(queue) == 3
     )  # of the first walk the third lane has nothing: it goes on with the second
     assert [queue.next(lane) for lane in (2, 0, 1, 1, 2, 0, 0)] == [*"abdfec", None]
+
+
+def apart(again: list[int], own: list[int]) -> Costs:
+    """What items take in their own lane, and what more in another one; all else saves a lot."""
+    saves = [*again, 10**6]
+    taken = [*own, 0]
+    return Costs(taken, [one + more for one, more in zip(taken, saves, strict=True)])
+
+
+def test_where_each_lane_has_its_own_cache_nothing_is_taken_that_is_dearer_elsewhere():
+    """d takes 10 tokens behind c, and 900 in another lane: the lane that is done leaves it."""
+    takeover = apart(again=[0, 0, 890, 890], own=[10, 900, 10, 10])
+    queue = LaneQueue(("abcd", lanes(1, 4)), takeover=lambda _: takeover)
+    assert [queue.next(lane) for lane in (0, 1, 0, 1, 1, 1)] == ["a", "b", None, "c", "d", None]
+
+
+def test_where_each_lane_has_its_own_cache_the_cut_is_where_both_are_done_soonest():
+    """b to f take 3,000 tokens in one lane, and 1,500 in each when another takes them from e on."""
+    takeover = apart(again=[0, 0, 400, 400, 0, 0], own=[1, 500, 500, 500, 500, 1000])
+    queue = LaneQueue(("abcdef", lanes(1, 6)), takeover=lambda _: takeover)
+    assert [queue.next(lane) for lane in (0, 0, 1, 1, 1, 0)] == ["a", "e", "b", "c", "d", "f"]
+
+
+def test_where_each_lane_has_its_own_cache_a_hundredth_of_what_is_saved_may_be_computed_again():
+    own, again = [1] + [500] * 40, [0] + [200] * 40
+    takeover = Costs(own, [one + more for one, more in zip(own, again, strict=True)])
+    queue = LaneQueue((range(41), lanes(1, 41)), takeover=lambda _: takeover)
+    assert [queue.next(0), queue.next(0)] == [0, None]  # 200 are more than a hundredth of 8,000
+    assert [queue.next(1) for _ in range(41)] == [*range(1, 41), None]
+
+
+def test_a_lane_with_its_own_cache_goes_on_with_the_next_walk():
+    takeover = apart(again=[890] * 3, own=[10] * 3)
+    queue = LaneQueue(("abc", lanes(1, 3)), ("xyz", lanes(2, 3)), takeover=lambda _: takeover)
+    assert [queue.next(lane) for lane in (0, 0, 1, 1, 1, 0)] == [*"axbczy"]

@@ -83,6 +83,8 @@ async def respond(state: State, request: Request) -> Response:
         return as_json({})
     if request.path == "/v1/models":
         return as_json({"object": "list", "data": listed(state.options)})
+    if request.path == "/props" and state.options.slots:
+        return as_json({"total_slots": state.options.slots})
     if not request.path.startswith("/v1/"):
         return as_json({"detail": "Not Found"}, 404)
     return await model(state, request)
@@ -131,8 +133,9 @@ async def model(state: State, request: Request) -> Response:
 def listed(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The models that it says it serves, with their context where it has one."""
     context = {"max_model_len": options.max_context} if options.max_context else {}
+    owner = {"owned_by": options.owner} if options.owner else {}
     names = options.models.split(",") if options.models else []
-    return [{"id": name, "object": "model", **context} for name in names]
+    return [{"id": name, "object": "model", **owner, **context} for name in names]
 
 
 def made(reply: dict[str, Any]) -> Response:
@@ -373,6 +376,8 @@ def main() -> None:
     parser.add_argument(
         "--forgets", type=float, default=0, help="share of prompts it finds nothing in"
     )
+    parser.add_argument("--owner", default="", help="whose its models are, as it says")
+    parser.add_argument("--slots", type=int, default=0, help="what its /props says; 0: no /props")
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")
     parser.add_argument("--instant", action="store_true", help="answer without reading")
     asyncio.run(serve(parser.parse_args()))

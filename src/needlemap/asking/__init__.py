@@ -28,7 +28,7 @@ from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import unreached_words
 from needlemap.models import LANE, Answer, Decoding, Model
-from needlemap.plan import LaneQueue, Lanes
+from needlemap.plan import Costs, Halves, LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import raised_by
@@ -65,6 +65,7 @@ class Keeper(Protocol):
 
 
 _JUDGED_S = 60.0  # for verdicts on what was answered in time
+_ANSWER_TOKENS = 500  # of a prompt are computed in about the time that a short answer takes
 _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
 # So would the next after the first three of these, all attempts included, when nothing was ever
@@ -152,14 +153,17 @@ class Runner:
         )
         self._teacher = model if scorer.weighs else None
 
-    async def run(self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0) -> Outcome:
+    async def run(
+        self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0, own_caches: bool = False
+    ) -> Outcome:
         """Ask all trials of one walk after the other, as many at a time as there are lanes; `most`
-        where a walk has fewer and others follow. Records are kept as they come.
+        where a walk has fewer and others follow. Records are kept as they come. own_caches: whether
+        each lane has a cache of its own.
 
         Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when
         records cannot be written.
         """
-        queue = LaneQueue(*walks, most=most)
+        queue = LaneQueue(*walks, most=most, takeover=_costs if own_caches else lambda _: Halves())
         try:
             async with asyncio.TaskGroup() as group:
                 for lane in range(len(queue)):
@@ -344,6 +348,13 @@ class Runner:
             or failure.failure in _HOPELESS
             or (at_first and outcome.failures[failure.failure] >= _FIRST)
         )
+
+
+def _costs(walk: Sequence[Trial]) -> Costs:
+    """What the trials take in tokens of a prompt, their answers' time among it."""
+    anew = [trial.prompt.asked_tokens + _ANSWER_TOKENS for trial in walk]
+    shared = [trial.shared_tokens or 0 for trial in walk]
+    return Costs([cost - held for cost, held in zip(anew, shared, strict=True)], anew)
 
 
 def decoding_of(settings: Settings) -> Decoding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
-from needlemap.plan import laned, with_breakpoints, with_partings
+from needlemap.plan import Lanes, laned, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
@@ -51,6 +51,7 @@ from needlemap.trials.resolve import model_options
 if TYPE_CHECKING:
     from needlemap.trials import Trial
 
+_MUCH = 0.1
 _PACKAGES = ("httpx", "quicktok-v1", "tokenizers", "rapidfuzz", "numpy")
 
 
@@ -160,8 +161,11 @@ class Session:
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * (model.replicas if model else 1)
                 parts = self.policy.parts(walk, limited=self._limited(walk))
-                walks = (laned(part, settings.mode, lanes, side) for part in parts)
-                await runner.run(*walks, most=lanes)
+                walks = [laned(part, settings.mode, lanes, side) for part in parts]
+                own = False
+                if model is not None and shares_much(walks):
+                    own = await model.prepare(max(len(cut.bounds) for _, cut in walks))
+                await runner.run(*walks, most=lanes, own_caches=own)
             if stopped := runner.outcome.stopped:
                 writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
             return runner.outcome
@@ -209,6 +213,14 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
                 await scorer.score("", trial.item.reference)
             except Exception as error:
                 raise raised(error, Failure.SCORER) from None
+
+
+def shares_much(walks: Iterable[tuple[Sequence[Trial], Lanes]]) -> bool:
+    """Whether prompts have a tenth of their tokens in common with the one before them: then it
+    matters which cache a prompt finds."""
+    trials = [trial for walk, _ in walks for trial in walk]
+    planned = sum(trial.shared_tokens or 0 for trial in trials)
+    return planned > _MUCH * sum(trial.prompt.asked_tokens for trial in trials)
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:

@@ -259,11 +259,12 @@ class Door(_Door):
             answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say"
         )
 
-    async def look_up(self, path: str, body: bytes, timeout_s: float) -> dict[str, Any]:
-        """A reply's JSON object, of an address beside the API's own. Raises Unmeasured."""
+    async def look_up(self, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
+        """A reply's JSON object, of an address beside the API's own. body: None to send none.
+        Raises Unmeasured."""
         root = self.base_url.removesuffix("/v1")
         try:
-            return self.object_in(await self._post(root + path, body, timeout_s, root), root)
+            return self.object_in(await self._send(root + path, body, timeout_s, root), root)
         except Unmeasured as failure:
             self.hide(failure)
             raise
@@ -276,7 +277,7 @@ class Door(_Door):
             time(),
         )  # what a server says of its limits, it saw when asked
         try:
-            reply = await self._post(base_url + path, body, timeout_s, base_url)
+            reply = await self._send(base_url + path, body, timeout_s, base_url)
             took_s = perf_counter() - start
             answer = read(self.object_in(reply, base_url), took_s)
         except Unmeasured as failure:
@@ -286,7 +287,7 @@ class Door(_Door):
             raise
         return replace(answer, allowance=faults.allowance(reply.headers, sent_s))
 
-    async def _post(self, url: str, body: bytes, timeout_s: float, server: str) -> Reply:
+    async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:
         """A reply. Raises Unmeasured, which says whether any connection was ever made."""
         try:
             reply = await self._reply(url, body, timeout_s, server)
@@ -297,14 +298,16 @@ class Door(_Door):
         self._reached = True
         return reply
 
-    async def _reply(self, url: str, body: bytes, timeout_s: float, server: str) -> Reply:
-        """A reply. Raises Unmeasured, which says whether the request may be billed."""
+    async def _reply(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:
+        """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says whether
+        the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
 
+        method = "GET" if body is None else "POST"
         with _limits(server, timeout_s) as limits:
             async with (
                 asyncio.timeout(timeout_s),
-                self._client.stream("POST", url, content=body, timeout=limits) as response,
+                self._client.stream(method, url, content=body, timeout=limits) as response,
             ):
                 read = _Body(response, LARGEST_BYTES)
                 if not response.is_redirect:  # what it holds is not read

@@ -344,6 +344,12 @@ class Model(metaclass=Checked):
         """What the model takes, without loading or reaching it. Raises SettingsError."""
         return Traits()
 
+    async def prepare(self, lanes: int) -> bool:
+        """Get ready for so many lanes at a time, each with prompts that share their beginnings with
+        the one before (`LANE` is the number of the lane that asks). True where each of them then
+        has a cache of its own."""
+        return False
+
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer,
         ..."""

@@ -21,12 +21,18 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.http import at_home, base_url_of, faults, from_environment
+from needlemap.http import Door, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
-from needlemap.models import Answer, Decoding, Logprobs, Traits, touch
+from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
 from needlemap.models.decoding import told_apart
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
-from needlemap.models.servers import ServedModel, check_request, count, texts_of, understood
+from needlemap.models.servers import (
+    ServedModel,
+    check_request,
+    count,
+    texts_of,
+    understood,
+)
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
@@ -44,6 +50,7 @@ UNKNOWN_NAME = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+_TOLD_S = 10.0  # for what a server says of itself
 _GAP = TokenText.opaque(b"\n\n").span()
 _LONG_BYTES = 65_536  # shorter texts are not worth remembering
 _GROWTH = np.zeros(256, np.int64)  # bytes that escaping adds to each byte
@@ -83,6 +90,7 @@ class OpenAIModel(ServedModel):
         self._json = Escaper()
         self._listed: ServedModels | None = None  # asked for when a server knows no such name
         self._key_env = key_env
+        self._slotted = False  # whether lane N asks llama.cpp's slot N
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         self._read = partial(understood, read)
         self._weighing = Weighing(name, self._server, read)
@@ -93,6 +101,13 @@ class OpenAIModel(ServedModel):
         return Traits(
             options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
         )
+
+    async def prepare(self, lanes: int) -> bool:
+        """Keep each lane to one slot of llama.cpp, where it has as many: left to itself it gives a
+        lane's prompt any slot that is free, and the cache of another lane is lost."""
+        elsewhere = not at_home(self.base_url, HOST)
+        self._slotted = elsewhere and 1 < lanes <= await _llama_cpp_slots(self._server)
+        return self._slotted
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once; a second time if the server wants the other field for the budget. Raises
@@ -183,7 +198,24 @@ class OpenAIModel(ServedModel):
             fields[self.max_tokens_field] = decoding.most_tokens
         if decoding.logprobs:
             fields |= WANTED[self.api]
+        if self._slotted:
+            fields["id_slot"] = LANE.get()
         return {**fields, **decoding.request}
+
+
+async def _llama_cpp_slots(door: Door) -> int:
+    """How many slots a server has, each with a cache of its own, if it says that it is llama.cpp's;
+    0 for any other server."""
+    try:
+        itself = await door.look_up("/props", None, _TOLD_S)
+        if not (slots := tokens(itself.get("total_slots"))):
+            return 0
+        rows = (await door.look_up("/v1/models", None, _TOLD_S)).get("data")
+    except Unmeasured:
+        return 0
+    listed = rows if isinstance(rows, list) else []
+    owners = [row.get("owned_by") for row in listed if isinstance(row, dict)]
+    return slots if "llamacpp" in owners else 0
 
 
 def spans_of(said: Sequence[Message]) -> list[Span]:

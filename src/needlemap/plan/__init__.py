@@ -316,31 +316,84 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]
     return starts
 
 
+class Halves:
+    """How a lane that is done takes over from others where all have one cache: the later half of
+    the longest."""
+
+    def left(self, start: int, stop: int) -> int:
+        """How much the items from `start` to `stop` still take."""
+        return stop - start
+
+    def split(self, start: int, stop: int) -> int | None:
+        """The first of these items, which another lane takes from there on; None for no item."""
+        return (start + stop) // 2 if stop > start else None
+
+
+class Costs(Halves):
+    """The same where each lane has a cache of its own: only what brings the end nearer, and only
+    while all that is computed again stays within a share of what the walk saves."""
+
+    SHARE = 0.01
+
+    def __init__(self, own: Sequence[int], anew: Sequence[int]) -> None:
+        """own: tokens that an item takes in the lane that asked the one before it; anew: in another
+        one."""
+        self._own, self._anew = own, anew
+        self._spare = self.SHARE * (sum(anew) - sum(own))
+
+    def left(self, start: int, stop: int) -> int:
+        """Tokens that the items still take in their own lane."""
+        return sum(self._own[start:stop])
+
+    def split(self, start: int, stop: int) -> int | None:
+        """Where the two lanes are done soonest; None where the one that has them is."""
+        best, soonest = None, self.left(start, stop)
+        kept, given = 0, soonest
+        for place in range(start, stop):
+            given -= self._own[place]
+            done = max(kept, self._anew[place] + given)
+            if done < soonest and self._again(place) <= self._spare:
+                best, soonest = place, done
+            kept += self._own[place]
+        self._spare -= 0 if best is None else self._again(best)
+        return best
+
+    def _again(self, place: int) -> int:
+        """Tokens that another lane computes again."""
+        return self._anew[place] - self._own[place]
+
+
 class LaneQueue(Generic[T]):
     """The items of one or more walks, each cut into lanes; a walk begins when all of the one before
     is out.
 
-    A lane that is done takes over the later half of the longest one left: both halves stay
-    contiguous, and no worker waits.
+    A lane that is done takes over a part of the longest one left: both parts stay contiguous, and
+    no worker waits. Where nothing is worth taking (`Costs`), it goes on with the next walk.
     """
 
-    def __init__(self, *walks: tuple[Sequence[T], Lanes], most: int = 0) -> None:
-        """most: so many take from it at a time, where the walks have lanes for them together."""
+    def __init__(
+        self,
+        *walks: tuple[Sequence[T], Lanes],
+        most: int = 0,
+        takeover: Callable[[Sequence[T]], Halves] = lambda _: Halves(),
+    ) -> None:
+        """most: so many take from it at a time, where the walks have lanes for them together.
+        takeover: how lanes take over from each other in a walk of these items."""
         counts = [len(lanes.bounds) for _, lanes in walks]
         self._width = max(min(most, sum(counts)), *counts, 0)
-        self._walks = [(items, self._padded(lanes)) for items, lanes in reversed(walks)]
+        self._walks = [(items, self._padded(lanes), takeover(items)) for items, lanes in walks]
 
     def __len__(self) -> int:
         return self._width
 
     def next(self, lane: int) -> T | None:
-        """The next item for a lane; None when nothing is left for anybody."""
-        while self._walks:
-            items, left = self._walks[-1]
-            place = _place(left, lane)
+        """The next item for a lane; None when nothing is left for it."""
+        for items, left, takeover in tuple(self._walks):
+            place = _place(left, lane, takeover)
             if place is not None:
                 return items[place]
-            self._walks.pop()
+            if all(start == stop for start, stop in left):
+                self._walks.pop(0)
         return None
 
     def _padded(self, lanes: Lanes) -> list[list[int]]:
@@ -350,14 +403,14 @@ class LaneQueue(Generic[T]):
         return bounds + [[0, 0] for _ in range(self._width - len(bounds))]
 
 
-def _place(left: list[list[int]], lane: int) -> int | None:
+def _place(left: list[list[int]], lane: int, takeover: Halves) -> int | None:
     """The next place for a lane in the walk, taken off what is left of it; None when nothing is."""
     own = left[lane]
     if own[0] == own[1]:
-        longest = max(left, key=lambda bounds: bounds[1] - bounds[0])
-        middle = (longest[0] + longest[1]) // 2
-        own[0], own[1], longest[1] = middle, longest[1], middle
-        if own[0] == own[1]:
+        longest = max(left, key=lambda bounds: takeover.left(*bounds))
+        place = takeover.split(*longest)
+        if place is None:
             return None
+        own[0], own[1], longest[1] = place, longest[1], place
     own[0] += 1
     return own[0] - 1
