@@ -53,9 +53,10 @@ def test_completions_with_the_servers_own_tokens_are_exact_to_the_token(llama, a
     assert "warning" not in ended.stderr
 
 
-@pytest.mark.parametrize(("mode", "slots"), [("exact", 1), ("bins", 1), ("exact", 2), ("bins", 2)])
-def test_cached_tokens_reach_nine_tenths_of_what_the_plan_promised(llama, asking, mode, slots):
-    """With no other memory than its slots: one lane of the plan each."""
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("mode", ["exact", "bins"])
+def test_cached_tokens_are_within_2_percent_of_what_the_plan_promised(llama, asking, mode, slots):
+    """With no other memory than its slots: one lane of the plan each, which keeps to it."""
     served = llama(slots, 2048, "--cache-ram", "0")
     flags = (*GRID, *tokenizer(asking), "--mode", mode, "--concurrency", slots)
     planned = json.loads(asking("plan", served, *flags, "--json").stdout)
@@ -66,7 +67,7 @@ def test_cached_tokens_reach_nine_tenths_of_what_the_plan_promised(llama, asking
     print(f"{mode}, {slots} slots: {cached} cached, {promise} planned: {cached / promise:.3f}")
     assert promise == next(row["cached"] for row in planned["modes"] if row["mode"] == mode)
     assert promise > 0.4 * sum(record["prompt"]["tokens"] for record in records)
-    assert cached >= 0.9 * promise
+    assert cached >= 0.98 * promise
     assert f"cached: {cached:,} of {tokens:,} prompt tokens; planned {promise:,}\n" in ended.stderr
 
 
