@@ -15,12 +15,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.secrets import raised_by
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 Base = TypeVar("Base")
 
+_GROUP = "needlemap."  # before a kind, in the names of entry points' groups
 _KINDS = {  # what is allowed, by how the name of a validation error begins
     "int": "a whole number",
     "float": "a number",
@@ -35,7 +37,7 @@ _FORMER = {("scorers", "sole"): "only"}  # names of before, which runs and setti
 @cache
 def installed(kind: str) -> dict[str, EntryPoint]:
     """The extensions of a kind ('models', 'tasks', ...) by name, not yet imported."""
-    return {point.name: point for point in _all().select(group=f"needlemap.{kind}")}
+    return {point.name: point for point in _all().select(group=_GROUP + kind)}
 
 
 @cache
@@ -61,6 +63,7 @@ def find(kind: str, name: str) -> Any:
     if name not in known:
         noun = kind.removesuffix("s")
         raise SettingsError(f"Unknown {noun} '{name}'. {did_you_mean(name, known)}")
+    refuse_two(kind, name)
     try:
         return known[name].load()
     except ImportError as error:
@@ -75,6 +78,23 @@ def find(kind: str, name: str) -> Any:
             f"installed. "
             f"Run: pip install 'needlemap[{name}]'"
         ) from error
+    except Exception as error:  # a plug-in's module may raise anything
+        raise SettingsError(
+            f"{kind.removesuffix('s').capitalize()} '{name}' cannot be loaded "
+            f"({known[name].value}): {raised_by(error)}"
+        ) from error
+
+
+def refuse_two(kind: str, name: str) -> None:
+    """Raises SettingsError where two packages register one name: which is meant is not known, and a
+    built-in that comes later would take a plug-in's place without a word."""
+    owners = {point.value: point.dist for point in _all().select(group=_GROUP + kind, name=name)}
+    if len(owners) > 1:
+        shown = sorted(f"{dist.name} {dist.version} ({at})" for at, dist in owners.items() if dist)
+        raise SettingsError(
+            f"{kind.removesuffix('s').capitalize()} '{name}' is registered by two packages: "
+            f"{' and '.join(shown)}. Rename one in its entry points, or uninstall a package."
+        )
 
 
 def find_kind(kind: str, name: str, base: type[Base]) -> type[Base]:

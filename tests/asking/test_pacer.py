@@ -13,6 +13,7 @@ from needlemap.asking.pacer import Bucket, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.grid import duration_label
 from needlemap.http.faults import Allowance, Quota, allowance
+from needlemap.models.anthropic import AnthropicModel
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
 
@@ -289,7 +290,8 @@ def test_a_request_larger_than_the_whole_allowance_waits_until_that_is_full_and_
     ],
 )
 def test_headers_are_read_as_providers_write_them(headers, requests, tokens):
-    assert allowance(headers, 30.0) == Allowance(requests, tokens)
+    names = AnthropicModel.limit_headers
+    assert allowance(headers, 30.0, names) == Allowance(requests, tokens)
 
 
 @pytest.mark.parametrize("text", ["", "many", "nan", "inf", "-"])

@@ -20,7 +20,7 @@ from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, plain_name
-from needlemap.models import Traits
+from needlemap.models import Traits, backend_or_default
 from needlemap.probes import PROBES, examined, level
 from needlemap.probes.base import (
     BESIDE,
@@ -37,7 +37,7 @@ from needlemap.records.families import Families, begin_families, begun_meanwhile
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.records.record import Record, costs_of
 from needlemap.settings import Lender, Settings
-from needlemap.settings.reading import configure
+from needlemap.settings.reading import addressed, configure
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import ANY, foreign_vocabulary, resolve
 
@@ -45,7 +45,6 @@ SEED_BITS = 31
 ENOUGH = 4_000  # tokens of a prompt that shows what stands around a haystack
 COMPARED = ("grid", "empty")  # kinds of ways that the reference is asked too
 ENDS = ("window", "beyond")  # kinds of ways whose tokens are counted as the server counts them
-LOGPROBS = ("openai", "hf", "demo")  # back ends that keep an answer's log-probabilities on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,8 @@ def _around(asked: Asked, length: int, seed: int) -> Around:
 def keeping_logprobs(model: str) -> dict[str, bool]:
     """The setting that has a model's back end keep an answer's log-probabilities; none where it
     cannot."""
-    return {"logprobs": True} if model.partition("/")[0] in LOGPROBS else {}
+    backend = backend_or_default(model.partition("/")[0])
+    return {} if "logprobs" in backend.unread else {"logprobs": True}
 
 
 def _elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
@@ -248,7 +248,8 @@ def _elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
         **keeping_logprobs(asker.get("model") or settings.model),
         **asker,
     }
-    return settings.model_copy(update={**own, "prompts_of": Lender(run=str(run), **named)})
+    lent = {"prompts_of": Lender(run=str(run), **named)}
+    return addressed(settings.model_copy(update={**own, **lent}))
 
 
 def _write(check: Check, findings: Sequence[Finding]) -> None:

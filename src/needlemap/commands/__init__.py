@@ -15,7 +15,6 @@ KINDS = (
     *("presets", "suites", "templates", "tokenizers"),
     *("models", "tasks", "scorers", "haystacks", "runs"),
 )
-_PRICED = ("openai", "anthropic")
 _INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
 
 
@@ -28,21 +27,24 @@ def complete_presets(incomplete: str) -> list[str]:
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """Back ends; behind `openai/` and `anthropic/` the models with a known price."""
+    """Back ends; behind the name of a vendor's the models with a known price."""
     from needlemap.registry import installed
 
     backend = incomplete.partition("/")[0]
-    if "/" in incomplete and backend in _PRICED:
-        return _begun(incomplete, [f"{backend}/{name}" for name in _priced(backend)])
+    if "/" in incomplete and (priced := _priced(backend)):
+        return _begun(incomplete, [f"{backend}/{name}" for name in priced])
     ours = ("demo/retriever", "baseline/bm25", "baseline/random")
     others = (f"{name}/" for name in installed("models") if name not in ("demo", "baseline"))
     return _begun(incomplete, [*ours, *others])
 
 
-def _priced(backend: str) -> Iterable[str]:
+def _priced(backend: str) -> list[str]:
     from genai_prices.data import providers
 
-    return (model.id for each in providers if each.id == backend for model in each.models)
+    from needlemap.models import backend_or_default
+
+    vendor = backend_or_default(backend).vendor or backend
+    return [model.id for each in providers if each.id == vendor for model in each.models]
 
 
 def complete_kinds(incomplete: str) -> list[str]:

@@ -25,7 +25,7 @@ from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Shape, Summary, Terms
-from needlemap.registry import installed
+from needlemap.registry import find, installed, refuse_two
 from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
@@ -322,9 +322,17 @@ def _rows(kind: str) -> dict[str, str]:
 
 
 def _about(kind: str, point: EntryPoint) -> str:
-    """What an extension is: one of ours in its own first words, others by where they come from."""
+    """What an extension is, in the first line of its docstring; of others than ours whose it is."""
     package = point.dist.name if point.dist else ""
-    if package not in ("", "needlemap"):
-        return f"{point.value} ({package})"
-    about = import_module(point.module) if kind == "models" else point.load()
-    return str(about.__doc__).partition("\n")[0]
+    try:
+        refuse_two(kind, point.name)
+    except SettingsError as error:
+        return str(error)
+    if package in ("", "needlemap"):
+        about = import_module(point.module) if kind == "models" else point.load()
+        return str(about.__doc__).partition("\n")[0]
+    try:
+        said = (find(kind, point.name).__doc__ or point.value).strip().partition("\n")[0]
+    except SettingsError as error:
+        said = str(error)
+    return f"{said} ({package})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -40,8 +40,6 @@ _REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
 _MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 _PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
 _PLAIN = (
-    "anthropic-version",
-    "anthropic-beta",
     "user-agent",
     "accept",
     "content-type",
@@ -157,13 +155,21 @@ class Reply:
 class _Door:
     """What both ways to ask have: headers that go with each request, and what is made of a reply.
 
-    headers: beside our own, in secret. key_env: the variable that the key among them came from.
-    Raises SettingsError when no connection can be made at all, as with an unusable proxy.
+    headers: beside our own; plain: names of those that hold no secret. key_env: the variable that
+    the key among them came from. Raises SettingsError when no connection can be made at all, as
+    with an unusable proxy.
     """
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], key_env: str = "") -> None:
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        key_env: str = "",
+        plain: Sequence[str] = (),
+    ) -> None:
         self.base_url, self._key_env = base_url, key_env
-        self._secrets = Secrets(value for name, value in headers.items() if name not in _PLAIN)
+        known = {*_PLAIN, *plain}
+        self._secrets = Secrets(value for name, value in headers.items() if name not in known)
         self._headers = {
             "content-type": "application/json",
             "accept": "application/json",
@@ -229,17 +235,24 @@ class Door(_Door):
     """Asks without waiting, many requests at a time, a server that takes JSON and answers in JSON.
 
     version: what base_url may lack ('/v1'), tried once where a server knows no such address.
+    limits: the headers by which it says what it still takes.
     """
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], version: str = "", key_env: str = ""
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        version: str = "",
+        key_env: str = "",
+        plain: Sequence[str] = (),
+        limits: Sequence[str] = faults.LIMIT_HEADERS,
     ) -> None:
         import httpx  # 0.1 s: only for those who ask
 
-        super().__init__(base_url, headers, key_env)
-        self._version, self._reached = version, False
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-        self._client = self._opened(httpx.AsyncClient, limits=limits)
+        super().__init__(base_url, headers, key_env, plain)
+        self._version, self._reached, self._limit_headers = version, False, limits
+        pool = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        self._client = self._opened(httpx.AsyncClient, limits=pool)
 
     async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
         """One answer. read: makes it of a reply's JSON object and its seconds. Raises
@@ -283,9 +296,10 @@ class Door(_Door):
         except Unmeasured as failure:
             self.hide(failure)
             if failure.status is not None:
-                failure.allowance = faults.allowance(reply.headers, sent_s)
+                failure.allowance = faults.allowance(reply.headers, sent_s, self._limit_headers)
             raise
-        return replace(answer, allowance=faults.allowance(reply.headers, sent_s))
+        allowance = faults.allowance(reply.headers, sent_s, self._limit_headers)
+        return replace(answer, allowance=allowance)
 
     async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:
         """A reply. Raises Unmeasured, which says whether any connection was ever made."""

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +28,9 @@ from urllib.parse import urlsplit
 from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.secrets import scrub
 
+LIMIT_HEADERS = (
+    "x-ratelimit-{part}-{kind}",
+)  # part: limit, remaining, reset; kind: requests, tokens
 _READ = 10_000  # characters of a body that are looked at for words
 _HEADER = 64  # characters of a header that are read as a number or a time
 _PLACE = 2_000  # characters of an address that a redirect leads to
@@ -255,7 +258,11 @@ class Allowance:
     tokens: Quota | None = None
 
 
-def allowance(headers: Mapping[str, str], now_s: float | None = None) -> Allowance | None:
+def allowance(
+    headers: Mapping[str, str],
+    now_s: float | None = None,
+    names: Sequence[str] = LIMIT_HEADERS,
+) -> Allowance | None:
     """What headers say; None for nothing. They are read once: a client's own mapping decodes at
     each look.
 
@@ -265,7 +272,9 @@ def allowance(headers: Mapping[str, str], now_s: float | None = None) -> Allowan
     """
     said = {name.lower(): value for name, value in headers.items() if "ratelimit" in name.lower()}
     now = time() if now_s is None else now_s
-    requests, tokens = (next(_quotas(said, kind, now), None) for kind in ("requests", "tokens"))
+    requests, tokens = (
+        next(_quotas(said, kind, now, names), None) for kind in ("requests", "tokens")
+    )
     return Allowance(requests, tokens) if requests or tokens else None
 
 
@@ -295,14 +304,12 @@ def seconds(text: str | None, now_s: float) -> float | None:
     return None
 
 
-def _quotas(headers: Mapping[str, str], kind: str, now_s: float) -> Iterator[Quota]:
-    for limit, left, reset in (
-        (f"x-ratelimit-limit-{kind}", f"x-ratelimit-remaining-{kind}", f"x-ratelimit-reset-{kind}"),
-        tuple(f"anthropic-ratelimit-{kind}-{part}" for part in ("limit", "remaining", "reset")),
-        tuple(
-            f"anthropic-ratelimit-input-{kind}-{part}" for part in ("limit", "remaining", "reset")
-        ),
-    ):
+def _quotas(
+    headers: Mapping[str, str], kind: str, now_s: float, names: Sequence[str]
+) -> Iterator[Quota]:
+    for name in names:
+        parts = ("limit", "remaining", "reset")
+        limit, left, reset = (name.format(kind=kind, part=part) for part in parts)
         most, rest = _number(headers.get(limit)), _number(headers.get(left))
         if most is not None and rest is not None and most > 0:
             yield Quota(most, rest, seconds(headers.get(reset), now_s))

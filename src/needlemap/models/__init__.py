@@ -6,7 +6,9 @@ retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,13 +16,11 @@ from json import dumps
 from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from needlemap.errors import Failure, Unmeasured
-from needlemap.registry import Checked, find_kind
-
-if TYPE_CHECKING:
-    from needlemap.http.faults import Allowance
+from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.registry import Checked, find_kind, option_names
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
+    from needlemap.http.faults import Allowance
     from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
 
@@ -325,14 +325,29 @@ class Model(metaclass=Checked):
     """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows
     the slash.
 
-    Raises SettingsError at once when it cannot work (a missing key, an unknown option). Override
-    `traits`, `answer`, and what differs. unread: settings that it does not read, of `temperature`,
-    `thinking_tokens`, `request`, `logprobs` and `concurrency`; given for it, they are refused.
+    Raises SettingsError at once when it cannot work (a missing key, an unknown option), and asks
+    nothing yet. Override `traits`, `answer`, and what differs. All that is known of a back end is
+    here, with these defaults; nobody else knows its name:
+
+    unread: settings that it does not read, of `temperature`, `thinking_tokens`, `request`,
+    `logprobs` and `concurrency`; given for it, they are refused. free: whether asking costs
+    nothing. vendor: its name in the price list (genai-prices), '' for the back end's own.
+
+    Of one behind an address, whose constructor takes `base_url`: host: the provider's own, which
+    stands in no key. base_url_variable, key_variable: the environment's, which hold the address and
+    the key where none is typed. renders: whether its server makes tokens of chat messages by the
+    model's own template, so that the model's files, where they are here, tell which.
+
+    vocabulary: a sentence on a vocabulary that is not public. longer: the option that lets it take
+    longer prompts, with {} for their tokens, '' for none.
+
     notes: what a user should know before a run. replicas: how many copies of the model answer, each
     of which takes lanes of its own.
     """
 
     unread: tuple[str, ...] = ()
+    free = renders = False
+    vendor = host = base_url_variable = key_variable = vocabulary = longer = ""
     notes: Sequence[str] = ()
     replicas: int = 1
 
@@ -349,6 +364,23 @@ class Model(metaclass=Checked):
         the one before (`LANE` is the number of the lane that asks). True where each of them then
         has a cache of its own."""
         return False
+
+    @classmethod
+    def address(cls, name: str, options: Mapping[str, Any]) -> str:
+        """Where the model is asked when no address is typed; '' at home, or without an address.
+
+        It is part of what was asked, so that another server's answers have other keys. A class
+        that names no variable is built, and its `base_url` read.
+        """
+        if "base_url" in options or "base_url" not in option_names(cls):
+            return ""
+        if cls.base_url_variable:
+            return os.environ.get(cls.base_url_variable, "")
+        with suppress(Exception):  # what is wrong is said when it is made to be asked
+            if cls.traits(name, options).remote:
+                found = getattr(cls(name, **options), "base_url", None)
+                return found if isinstance(found, str) else ""
+        return ""
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer,
@@ -370,3 +402,10 @@ class Model(metaclass=Checked):
 def find_backend(name: str) -> type[Model]:
     """A back end by its registered name. Raises SettingsError."""
     return find_kind("models", name, Model)
+
+
+def backend_or_default(name: str) -> type[Model]:
+    """A back end by its registered name; `Model` with its defaults where there is none to load."""
+    with suppress(SettingsError):
+        return find_backend(name)
+    return Model

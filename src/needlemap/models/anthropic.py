@@ -9,14 +9,13 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from needlemap.errors import Failure, Unmeasured
+from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.http import base_url_of, faults, from_environment
 from needlemap.models import Answer, Decoding, Traits
 from needlemap.models.servers import (
     ServedModel,
     check_request,
     count,
-    sent_tokens,
     texts_of,
     understood,
 )
@@ -39,12 +38,21 @@ class AnthropicModel(ServedModel):
     """
 
     unread = ("logprobs",)
-    host, variables = HOST, "ANTHROPIC"
+    host, base_url_variable, key_variable = HOST, "ANTHROPIC_BASE_URL", KEY
+    headers_variable = "ANTHROPIC_CUSTOM_HEADERS"
+    plain_headers = ("anthropic-version", "anthropic-beta")
+    limit_headers = (
+        *faults.LIMIT_HEADERS,
+        "anthropic-ratelimit-{kind}-{part}",
+        "anthropic-ratelimit-input-{kind}-{part}",
+    )
+    vocabulary = "No vocabulary of a current Claude is public."
 
     def __init__(
         self, name: str, *, base_url: str | None = None, cache: bool = True, key_env: str = KEY
     ) -> None:
-        url = base_url_of(base_url, "ANTHROPIC_BASE_URL", f"https://{HOST}").removesuffix("/v1")
+        home = f"https://{HOST}"
+        url = base_url_of(base_url, self.base_url_variable, home).removesuffix("/v1")
         super().__init__(name, url, key_env)
         self.cache = cache
 
@@ -58,7 +66,7 @@ class AnthropicModel(ServedModel):
         check_request(decoding.request)
         body = to_json(self._fields(prompt, decoding))
         return await self._server.ask(
-            "/v1/messages", body, decoding.timeout_s, partial(understood, read)
+            "/v1/messages", body, decoding.timeout_s, partial(understood, read, spent=spent)
         )
 
     def headers(self, key: str) -> dict[str, str]:
@@ -171,6 +179,21 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         thinking="".join(thoughts) or None,
         thinking_tokens=count(usage, "output_tokens_details", "thinking_tokens"),
     )
+
+
+def sent_tokens(usage: Mapping[str, Any]) -> int | None:
+    """The prompt's tokens: the API reports those of its cache apart."""
+    fresh, *cached = (
+        count(usage, f"{name}input_tokens") for name in ("", "cache_read_", "cache_creation_")
+    )
+    return None if fresh is None else fresh + sum(part or 0 for part in cached)
+
+
+def spent(body: Mapping[str, Any]) -> Spent:
+    """What a reply says that it took."""
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    return Spent(sent_tokens(usage), count(usage, "output_tokens") or 0)
 
 
 def _thoughts(content: Blocks) -> list[str]:

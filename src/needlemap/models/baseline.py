@@ -52,7 +52,7 @@ class Baseline(Model):
     not count.
     """
 
-    unread = ("temperature", "thinking_tokens", "request", "logprobs")
+    unread, free = ("temperature", "thinking_tokens", "request", "logprobs"), True
 
     def __init__(self, name: str, *, window: int | None = None, b: float = B) -> None:
         if name not in NAMES:
@@ -241,7 +241,7 @@ class PythonModel(Model):
     one; the program's end does not wait for it.
     """
 
-    unread = ("temperature", "thinking_tokens", "request", "logprobs")
+    unread, free = ("temperature", "thinking_tokens", "request", "logprobs"), True
 
     def __init__(self, name: str) -> None:
         self.name = name

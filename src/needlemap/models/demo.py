@@ -241,7 +241,7 @@ class DemoModel(WalkingModel):
     package's.
     """
 
-    unread = ("temperature", "thinking_tokens", "request", "concurrency")
+    unread, free = ("temperature", "thinking_tokens", "request", "concurrency"), True
     backend = "demo"
 
     def __init__(self, name: str, *, folder: Path = DATA) -> None:

@@ -67,7 +67,7 @@ class HuggingFaceModel(WalkingModel):
     tried.
     """
 
-    unread = ("concurrency",)
+    unread, free, longer = ("concurrency",), True, "allow_beyond=true"
     backend = "hf"
 
     def __init__(

@@ -64,7 +64,7 @@ class LMDeployModel(Model):
     PytorchEngineConfig).
     """
 
-    unread = ("logprobs",)
+    unread, free, longer = ("logprobs",), True, "session_len={}"
 
     def __init__(
         self,

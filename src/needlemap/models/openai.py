@@ -67,7 +67,8 @@ class OpenAIModel(ServedModel):
     'max_tokens' elsewhere, and the other one as soon as the server says that it wants that.
     """
 
-    host, variables = HOST, "OPENAI"
+    host, base_url_variable, key_variable = HOST, "OPENAI_BASE_URL", KEY
+    headers_variable, renders = "OPENAI_CUSTOM_HEADERS", True
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class OpenAIModel(ServedModel):
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
     ) -> None:
-        url = base_url_of(base_url, "OPENAI_BASE_URL", f"https://{HOST}/v1")
+        url = base_url_of(base_url, self.base_url_variable, f"https://{HOST}/v1")
         newer = (
             at_home(url, HOST) and api == "chat"
         )  # OpenAI's own completions know only the older field

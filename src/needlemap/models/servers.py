@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
@@ -27,17 +27,21 @@ class ServedModel(Model):
     """A model behind a provider's API, or behind a server that speaks as it does. Replies are not
     streamed.
 
-    host: the provider's own. variables: how the names of its variables in the environment begin.
+    headers_variable: the environment's, which holds more headers. plain_headers: those that hold no
+    secret. limit_headers: those that say what the server still takes (`faults.LIMIT_HEADERS`).
     """
 
-    host = variables = ""
+    headers_variable = ""
+    plain_headers: tuple[str, ...] = ()
+    limit_headers: tuple[str, ...] = faults.LIMIT_HEADERS
 
     def __init__(self, name: str, base_url: str, key_env: str, version: str = "") -> None:
         self.name = name
-        key = key_of(key_env, base_url, self.host, required=key_env != f"{self.variables}_API_KEY")
+        key = key_of(key_env, base_url, self.host, required=key_env != self.key_variable)
         sent = {header: value for header, value in self.headers(key).items() if value}
-        sent |= custom_headers(f"{self.variables}_CUSTOM_HEADERS")
-        self._server = Door(base_url, sent, version, key_env)
+        sent |= custom_headers(self.headers_variable)
+        known = self.plain_headers, self.limit_headers
+        self._server = Door(base_url, sent, version, key_env, *known)
 
     @property
     def base_url(self) -> str:
@@ -55,9 +59,27 @@ class ServedModel(Model):
         await self._server.close()
 
 
-def understood(read: Reader, body: dict[str, Any], took_s: float) -> Answer:
-    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it
-    took."""
+def spent(body: Mapping[str, Any]) -> Spent:
+    """What a reply says that it took, in OpenAI's names, and in those that others mix with them."""
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    sent, written = (
+        next((found for name in names if (found := count(usage, name))), None)
+        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
+    )
+    return Spent(count(usage, "prompt_tokens") if sent is None else sent, written or 0)
+
+
+def understood(
+    read: Reader,
+    body: dict[str, Any],
+    took_s: float,
+    spent: Callable[[Mapping[str, Any]], Spent] = spent,
+) -> Answer:
+    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it took.
+
+    spent: reads that.
+    """
     try:
         return read(body, took_s)
     except Unmeasured as failure:
@@ -68,32 +90,6 @@ def understood(read: Reader, body: dict[str, Any], took_s: float) -> Answer:
         odd = faults.unreadable("The reply cannot be read", f"{type(error).__name__}: {error}")
         odd.spent = spent(body)
         raise odd from None
-
-
-def spent(body: Mapping[str, Any]) -> Spent:
-    """What a reply says that it took, in either wire format."""
-    usage = body.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    sent = count(usage, "prompt_tokens")
-    return Spent(
-        sent_tokens(usage) if sent is None else sent,
-        next(
-            (
-                found
-                for name in ("completion_tokens", "output_tokens")
-                if (found := count(usage, name))
-            ),
-            0,
-        ),
-    )
-
-
-def sent_tokens(usage: Mapping[str, Any]) -> int | None:
-    """The prompt's tokens in Anthropic's report, which counts those of its cache apart."""
-    fresh, *cached = (
-        count(usage, f"{name}input_tokens") for name in ("", "cache_read_", "cache_creation_")
-    )
-    return None if fresh is None else fresh + sum(part or 0 for part in cached)
 
 
 def count(usage: Mapping[str, Any], *path: str) -> int | None:

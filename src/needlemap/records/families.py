@@ -37,6 +37,7 @@ from needlemap.files import (
     read_regular,
     write_whole,
 )
+from needlemap.models import backend_or_default
 from needlemap.records import SIGNED
 from needlemap.records.folder import RunFolder, write_json
 from needlemap.secrets import hidden, key_names
@@ -46,7 +47,6 @@ from needlemap.settings.trust import TRUST
 SUITE_SCHEMA = 1
 _KEY_BYTES = 32
 _PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
-_HOME_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
 class SuiteFile(BaseModel):
@@ -192,7 +192,7 @@ def followed(settings: Mapping[str, Any]) -> list[str]:
     lines = [f"model {model}"]
     address = settings.get("base_url")
     lines += [f"address {hidden(str(address))}"] if address else []
-    keys = [*key_names(settings)] or [_HOME_KEYS.get(model.partition("/")[0], "")]
+    keys = [*key_names(settings)] or [backend_or_default(model.partition("/")[0]).key_variable]
     lines += [f"key of ${', $'.join(keys)}"] if any(keys) else []
     for name in marked("opened"):
         value = settings.get(name)

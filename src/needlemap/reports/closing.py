@@ -18,6 +18,7 @@ from typing import Any
 from needlemap.grid import duration_label
 from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import rate_of
+from needlemap.models import backend_or_default
 from needlemap.records import one_haystack, outdated, ruled
 from needlemap.records.folder import scorer_of
 from needlemap.records.loaded import Loaded, kept
@@ -325,11 +326,8 @@ def _remedy(
             "It seems to cut long prompts off: start it with a longer context, or use shorter "
             "--lengths."
         )
-    if model.startswith("anthropic/"):
-        return (
-            f"No vocabulary of Claude is public, and lengths are those of the one you chose: "
-            f"{_KEPT}."
-        )
+    if note := backend_or_default(model.partition("/")[0]).vocabulary:
+        return f"{note} Lengths are those of the one you chose: {_KEPT}."
     return (
         "Its tokenizer is another one: use --tokenizer with a path to its tokenizer.json, or "
         "--tokenizer "

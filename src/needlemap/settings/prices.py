@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.models import backend_or_default
 
 if TYPE_CHECKING:
     from needlemap.settings import Settings
@@ -57,7 +58,7 @@ class Prices:
     @property
     def free(self) -> bool:
         """Whether asking costs nothing unless own prices say so: the model runs here."""
-        return self.provider in ("baseline", "python", "hf", "demo")
+        return backend_or_default(self.provider).free
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
         """Dollars for one call; None when no price is known. No more tokens are cached than were
@@ -102,6 +103,7 @@ def price_source(settings: Settings) -> str:
 def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) -> float | None:
     from genai_prices import Usage, calc_price
 
+    provider = backend_or_default(provider).vendor or provider
     usage = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
     try:
         price: Decimal = calc_price(usage, model_ref=model, provider_id=provider).total_price

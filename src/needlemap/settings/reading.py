@@ -3,7 +3,6 @@ flags."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from needlemap.files import PRESETS, is_yaml
 from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
+from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
@@ -51,7 +51,6 @@ RENAMED = {  # presets, by the name that they had, and why they have another
         "its question is not OpenCompass's (how to give theirs: docs/coming-from.md)",
     )
 }
-_ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ def read_settings(
         settled, givers = _settle(layers)
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
-    return Reading(_addressed(settings), unheeded, older)
+    return Reading(addressed(settings), unheeded, older)
 
 
 def setting_in(named: str, setting: str) -> Any:
@@ -228,18 +227,15 @@ def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
     return settled if _says_what(settled) else {**settled, **default}
 
 
-def _addressed(settings: Settings) -> Settings:
-    """Settings with the server's address that the environment names, so that it is part of what was
-    asked."""
-    address = os.environ.get(_ADDRESSES.get(settings.backend, ""))
-    if settings.base_url or address:
-        check_address(settings.base_url or address or "")
+def addressed(settings: Settings) -> Settings:
+    """Settings with the server's address, also where the environment or the back end names it, so
+    that it is part of what was asked."""
+    backend = backend_or_default(settings.backend)
+    address = settings.base_url or backend.address(settings.model_name, settings.model_options)
+    if address:
+        check_address(address, *filter(None, [backend.key_variable]))
     refuse_keys(settings)
-    return (
-        settings.model_copy(update={"base_url": address})
-        if address and not settings.base_url
-        else settings
-    )
+    return settings.model_copy(update={"base_url": address}) if address else settings
 
 
 def checked(raw: Mapping[str, Any], where: str) -> Settings:

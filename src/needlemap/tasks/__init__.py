@@ -7,7 +7,8 @@ A task that says no more is asked about the haystack that the settings name. One
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from random import Random
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from annotated_types import Ge, Gt, Le
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Cell
 from needlemap.registry import Checked, find_kind, option_names
+from needlemap.secrets import raised_by
 
 if TYPE_CHECKING:
     from needlemap.haystacks import Source
@@ -221,8 +223,29 @@ def make_task(settings: Settings) -> Task:
     for name in settings_of("Task"):
         if name in named:
             options.setdefault(name, getattr(settings, name))
-    made: Task = kind(**options)
+    with in_words(settings):
+        made: Task = kind(**options)
     return made
+
+
+@contextmanager
+def in_words(settings: Settings) -> Iterator[None]:
+    """What a task's own code raises, as a SettingsError."""
+    try:
+        yield
+    except NeedlemapError:
+        raise
+    except Exception as error:
+        if isinstance(error, KeyError) and error.args == (settings.language,):
+            raise no_wording(settings.task, settings.language) from error
+        raise SettingsError(f"Task '{settings.task}' failed: {raised_by(error)}") from error
+
+
+def no_wording(task: str, language: str) -> SettingsError:
+    """What a task that has no words in a language says."""
+    return SettingsError(
+        f"Task '{task}' has no wording in '{language}'. Give another --language, or another --task."
+    )
 
 
 Order = Literal["forward", "backward", "random"]

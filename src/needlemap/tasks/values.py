@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from needlemap.errors import SettingsError
 from needlemap.files import read_yaml
 from needlemap.haystacks import Stream
-from needlemap.tasks import Background, Language, holds_nothing
+from needlemap.tasks import Background, Language, holds_nothing, no_wording
 from needlemap.text import any_of, hexadecimal, number
 
 Kind = Literal["word", "number", "uuid"]
@@ -39,12 +39,14 @@ def lexicon(name: str, language: Language) -> Mapping[str, Any]:
 
 
 def wording(task: str, language: Language) -> Mapping[str, Any]:
-    """What a task hides and asks.
+    """What a task hides and asks. Raises SettingsError for one that has no words in a language.
 
     >>> wording("passkey", "english")["begun"]
     'The pass key is'
     """
-    found: Mapping[str, Any] = lexicon("wording", language)[task]
+    found: Mapping[str, Any] | None = lexicon("wording", language).get(task)
+    if found is None:
+        raise no_wording(task, language)
     return found
 
 

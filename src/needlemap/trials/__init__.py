@@ -18,12 +18,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from needlemap.grid import Cell
+from needlemap.models import backend_or_default
 from needlemap.prompts import Prompt
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import Settings, with_role
 from needlemap.tasks import Item, Reference
 
-_HOMES = {"openai": "api.openai.com", "anthropic": "api.anthropic.com"}
 _OWN = "own server"
 _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 
@@ -133,7 +133,7 @@ def place(backend: str, base_url: str | None) -> str:
     ('openrouter.ai', '')
     """
     host = (urlsplit(base_url).hostname or "").rstrip(".") if base_url else ""
-    if not host or host == _HOMES.get(backend):
+    if not host or host == backend_or_default(backend).host:
         return ""
     return _OWN if _is_own(host) else host
 

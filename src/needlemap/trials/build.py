@@ -19,7 +19,7 @@ import numpy as np
 from needlemap.deadline import limited_to
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, Grid
-from needlemap.models import MARK, Traits
+from needlemap.models import MARK, Traits, backend_or_default
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.templates import Index
@@ -32,10 +32,6 @@ from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
 from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, foreign_vocabulary, resolve
 
-_LONGER = {
-    "hf": "allow_beyond=true",
-    "lmdeploy": "session_len={}",
-}  # options that take longer prompts
 _REACH = sqrt(2)  # times beyond the shortest and longest asked length that a prompt may be
 _MODES = ("exact", "single")
 _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers that read no key words
@@ -241,7 +237,7 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
         return ()
     fitting = sorted(set(sizes) - set(long))
     advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
-    option = _LONGER.get(resolved.settings.backend, "").format(max(sizes.values()))
+    option = backend_or_default(resolved.settings.backend).longer.format(max(sizes.values()))
     said = (
         f"'{resolved.settings.model}' has {room:,} positions, and a prompt of length {long[-1]:,} "
         f"takes "

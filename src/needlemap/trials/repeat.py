@@ -15,7 +15,7 @@ from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import Index, make_frame
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
-from needlemap.tasks import Background, Draw, Item, holds_nothing
+from needlemap.tasks import Background, Draw, Item, holds_nothing, in_words
 from needlemap.trials import Keys, Trial
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder
@@ -51,7 +51,8 @@ class Repeat:
     @classmethod
     def of(cls, resolved: Resolved, number: int, index: Index, before: Repeat | None) -> Repeat:
         """A repeat, over the haystack of the one before where nothing in it would change."""
-        background = resolved.task.background(number, resolved.settings.seed)
+        with in_words(resolved.settings):
+            background = resolved.task.background(number, resolved.settings.seed)
         same = before is not None and before.background == background
         if (
             before is not None
@@ -91,7 +92,8 @@ class Repeat:
         """The trial of a cell; in mode 'bins' at its own depth where no shared position fits."""
         settings = self.resolved.settings
         held = self.held.within(cell.length_tokens)
-        item = self.resolved.task.item(self._draw(cell, self.number, held))
+        with in_words(settings):
+            item = self.resolved.task.item(self._draw(cell, self.number, held))
         frame = self._frame(item, cell)
         prompt = self.builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
@@ -127,7 +129,8 @@ class Repeat:
         sizes = []
         for length in grid.lengths:
             cell = Cell(length, grid.depths[0])
-            item = resolved.task.item(self._draw(cell, self.number, holds_nothing))
+            with in_words(resolved.settings):
+                item = resolved.task.item(self._draw(cell, self.number, holds_nothing))
             sizes.append(
                 self.builder.haystack_tokens(self._frame(item, cell), item.needles, length)
             )

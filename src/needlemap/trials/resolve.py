@@ -12,7 +12,7 @@ from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
 from needlemap.http.served import wait_for
-from needlemap.models import MARK, Traits, find_backend
+from needlemap.models import MARK, Traits, backend_or_default, find_backend
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
@@ -196,7 +196,7 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
     folder = path if path.is_dir() else path.parent
     unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
     if (
-        settings.backend != "openai"
+        not backend_or_default(settings.backend).renders
         or settings.prompts_of
         or unlike
         or not (folder / TOKENIZER).is_file()
