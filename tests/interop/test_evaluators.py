@@ -505,6 +505,147 @@ def test_one_method_may_be_changed_and_the_rest_kept(wire: Any) -> None:
         assert prompts(wire)[0]["messages"][0]["content"] == "Be brief."
 
 
+class Asked(LLMNeedleHaystackTester):
+    """A tester that keeps what it is asked, and finds what is there."""
+
+    def get_response_from_model(self, prompt: Any) -> str:  # type: ignore[override]
+        vars(self).setdefault("seen", []).append(prompt)
+        return "Dolores Park, a sandwich" if "sandwich" in prompt else "nothing"
+
+    def get_prompt(self, context: str) -> str:
+        return context
+
+
+CELL = {"haystack_dir": "essays", "context_lengths": [400], "document_depth_percents": [50]}
+
+
+def asked_by(kind: Any, **options: Any) -> Any:
+    return kind(model_name="own", evaluation_method="substring_match", **{**CELL, **options})
+
+
+def test_an_own_haystack_and_an_own_insertion_are_what_the_model_reads() -> None:
+    """Both were passed over once: the model read the folder's essays, and a map came of it."""
+
+    class Own(Asked):
+        def read_context_files(self) -> str:
+            assert max(self.context_lengths) == 400  # a list, also where it was given by intervals
+            return "My own hay. " * 400
+
+        def insert_needle(self, context: str, depth_percent: float, context_length: int) -> str:
+            assert (depth_percent, context_length) == (50, 400)
+            return f"{context[:1000]}<{self.needle.strip()}>"
+
+    test = asked_by(Own, context_lengths=None, context_lengths_min=400, context_lengths_max=400)
+    test.start_test()
+    (seen,) = test.seen
+    assert seen.startswith("My own hay. My own hay.")
+    assert seen.endswith(f"<{NEEDLE.strip()}>")
+
+
+@pytest.mark.parametrize("buffer", [0, 200])
+@pytest.mark.parametrize("depth", [0, 33, 50, 100])
+def test_a_class_that_calls_the_originals_methods_has_the_same_contexts(
+    buffer: int, depth: int
+) -> None:
+    class Own(Asked):
+        def read_context_files(self) -> str:
+            return super().read_context_files()
+
+        def encode_and_trim(self, context: str, context_length: int) -> str:
+            return super().encode_and_trim(context, context_length)
+
+        def insert_needle(self, context: str, depth_percent: float, context_length: int) -> str:
+            return super().insert_needle(context, depth_percent, context_length)
+
+        async def generate_context(self, context_length: int, depth_percent: float) -> str:
+            return await super().generate_context(context_length, depth_percent)
+
+    options = {"document_depth_percents": [depth], "final_context_length_buffer": buffer}
+    test = asked_by(Own, **options)
+    test.start_test()
+    assert test.seen == [context("essays", 400, depth, NEEDLE, None, buffer)]
+
+
+def test_an_own_schedule_is_the_depths_that_are_asked() -> None:
+    class Own(Asked):
+        def logistic(self, x: float) -> float:
+            return x / 2
+
+    test = asked_by(
+        Own,
+        document_depth_percents=None,
+        document_depth_percent_intervals=3,
+        document_depth_percent_interval_type="sigmoid",
+    )
+    test.start_test()
+    assert [row["depth_percent"] for row in test.get_results()] == [0, 25, 50]
+    assert test.document_depth_percents == [0, 25, 50]
+
+
+def test_an_own_scoring_of_words_or_by_a_judge_is_called() -> None:
+    class Own(Asked):
+        def evaluate_response_substring_match(self, response: str) -> int:
+            return 5 + super().evaluate_response_substring_match(response)
+
+        def evaluate_response_gpt4(self, response: str) -> int:
+            return len(response)
+
+    for method, score in (("substring_match", 6), ("gpt4", 24)):
+        test = Own(model_name="own", evaluation_method=method, save_results=False, **CELL)
+        test.start_test()
+        assert [row["score"] for row in test.get_results()] == [score]
+
+
+def test_an_own_course_of_a_test_is_the_course() -> None:
+    """As forks do: another order, cells chosen by themselves, results kept in their own way."""
+
+    class Own(Asked):
+        async def run_test(self) -> None:
+            gate = asyncio.Semaphore(2)
+            for depth in (90, 10):
+                await self.bound_evaluate_and_log(gate, 400, depth)
+
+        def result_exists(self, context_length: int, depth_percent: float) -> bool:
+            return depth_percent == 90
+
+    test = asked_by(Own)
+    test.start_test()
+    assert [row["depth_percent"] for row in test.get_results()] == [10]
+
+    class Logs(Asked):
+        async def evaluate_and_log(self, context_length: int, depth_percent: float) -> None:
+            text = await self.generate_context(context_length, depth_percent)
+            response = self.get_response_from_model(self.get_prompt(text))
+            score = self.evaluate_response(response)
+            self.testing_results.append({"score": score, "cell": (context_length, depth_percent)})
+
+    test = asked_by(Logs)
+    test.start_test()
+    assert test.get_results() == [{"score": 1, "cell": (400, 50)}]
+
+
+def test_the_originals_coroutine_runs_a_test() -> None:
+    test = asked_by(Asked)
+    asyncio.run(test.run_test())
+    assert [row["score"] for row in test.get_results()] == [1]
+    assert test.result_exists(400, 50)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("insert_needles", "'insert_needles', which is never called here. Define insert_needle"),
+        ("evaluate_model", "Define get_response_from_model"),
+        ("get_encoding", "defines 'get_encoding' without 'get_decoding'"),
+        ("decode_tokens", "defines 'decode_tokens' without 'encode_text_to_tokens'"),
+    ],
+)
+def test_a_method_that_would_not_be_called_is_refused_by_name(method: str, words: str) -> None:
+    own = type("Own", (Asked,), {method: lambda *_: []})
+    with pytest.raises(SettingsError, match=words):
+        asked_by(own)
+
+
 def raising(_self: Any, _asked: str) -> Any:
     raise ValueError("no such city")
 
@@ -516,6 +657,8 @@ def raising(_self: Any, _asked: str) -> Any:
         ("get_response_from_model", lambda *_: None, "must return a text, it returned NoneType"),
         ("evaluate_response", lambda *_: "good", "must return a number, it returned 'good'"),
         ("generate_prompt", raising, "raised ValueError"),
+        ("insert_needle", lambda *_: None, "A context must be a text, it is NoneType"),
+        ("read_context_files", lambda _: 1 / 0, "raised ZeroDivisionError"),
     ],
 )
 def test_what_an_own_method_does_wrong_is_that_cells_failure(
@@ -534,7 +677,7 @@ def test_a_tester_that_asks_nobody_is_refused() -> None:
 
 def test_methods_outside_a_test_say_so(wire: Any) -> None:
     with pytest.raises(NeedlemapError, match="start_test"):
-        built(wire).evaluate_response("sandwich")
+        built(wire, evaluation_method="gpt4", openai_api_key=KEY).evaluate_response("sandwich")
 
 
 def test_defaults_are_the_forks() -> None:

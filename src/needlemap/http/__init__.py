@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[dict[str, Any], float], Answer]
 
+LENT = "NEEDLEMAP_KEY_"  # begins a variable that holds a key given as an argument, for a moment
 NO_KEY = "none"  # said of a server that wants none: nothing is sent
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
@@ -108,6 +109,8 @@ def bearer(variable: str) -> dict[str, str]:
 
 def _key_words(variable: str) -> str:
     """What to type after a server refused a key, or that there was none."""
+    if variable.startswith(LENT):
+        return "It refuses the key that it was given"
     had = from_environment(variable) not in ("", NO_KEY)
     why = f"It refuses the key in {variable}" if had else f"No key is in {variable}"
     return f"{why}. Type: export {variable}=YOUR-KEY"

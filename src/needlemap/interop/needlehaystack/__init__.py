@@ -20,8 +20,8 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, ClassVar
@@ -30,12 +30,13 @@ from uuid import uuid4
 from needlemap.asking.retry import attempts
 from needlemap.asking.run import run_coroutine
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
-from needlemap.interop.needlehaystack.contexts import context, context_by
+from needlemap.http import LENT
+from needlemap.interop.needlehaystack.contexts import context
+from needlemap.interop.needlehaystack.methods import PIECES, ContextMethods
 from needlemap.interop.needlehaystack.parameters import (
     KEYS,
     RESULTS,
     Cell,
-    Parameters,
     Row,
     context_file,
     depths,
@@ -68,14 +69,18 @@ Messages = Sequence[dict[str, str]] | str
 RETRIES = 5
 
 
-class LLMNeedleHaystackTester(Parameters):
+class LLMNeedleHaystackTester(ContextMethods):
     """A tester of one model, to derive one's own from. Override what differs, plain or async:
 
-    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response`;
-    `get_encoding` with `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by
-    a vocabulary of one's own. An own `__init__(self, **kwargs)` may set attributes before it calls
-    this one: they are kept. testing_results: the rows of all cells that have one, resumed ones
-    included.
+    `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response` (or
+    `evaluate_response_gpt4`, `evaluate_response_substring_match`); `get_encoding` with
+    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary of
+    one's own; `read_context_files`, `encode_and_trim`, `insert_needle`, `generate_context` and
+    `logistic` (plain ones) for haystack, places and depths; `result_exists`, `evaluate_and_log`,
+    `bound_evaluate_and_log`, `run_test` for the course of a test. Another method of the originals
+    that would never be called is refused by name. An own `__init__(self, **kwargs)` may set
+    attributes before it calls this one: they are kept. testing_results: the rows of all cells that
+    have one, resumed ones included.
     """
 
     BACKEND: ClassVar[str] = ""
@@ -85,7 +90,9 @@ class LLMNeedleHaystackTester(Parameters):
         given = {name: own[name] for name in ("model_name", *KEYS) if name in own} | options
         super().__init__(**self.checked(given, type(self).__name__))
         vars(self).update({name: value for name, value in own.items() if name not in given})
+        self.check_methods()
         self.check()
+        self.context_lengths, self.document_depth_percents = self.lengths, self.depths
         self.testing_results: list[Row] = []
         self._opened: tuple[Model | None, Scorer | None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,6 +118,25 @@ class LLMNeedleHaystackTester(Parameters):
     def evaluate_response(self, response: str) -> Any:
         """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be
         awaited."""
+        if self.judged:
+            return self.evaluate_response_gpt4(response)
+        return self.evaluate_response_substring_match(response)
+
+    def evaluate_response_gpt4(self, response: str) -> Any:
+        """The judge's score. In an async method it is to be awaited."""
+        return self._scored(response)
+
+    def evaluate_response_substring_match(self, response: str) -> Any:
+        """1 if all words are in the response, else 0; it may be awaited."""
+        scorer = Substring(words=tuple(self.substr_validation_words), anywhere=True)
+        scored = scorer.score(response, self._reference())
+        try:
+            scored.send(None)  # it waits for nothing
+        except StopIteration as done:
+            return Points(done.value.native)
+        raise AssertionError("words are compared without waiting")
+
+    def _scored(self, response: str) -> Any:
         if self._loop is None:
             raise NeedlemapError("evaluate_response works while a test runs. Call start_test().")
         work = self._judged(response)
@@ -139,31 +165,79 @@ class LLMNeedleHaystackTester(Parameters):
         Raises NeedlemapError at the end if cells could not be measured; started again, it asks only
         those.
         """
-        found = self._found()
-        self.testing_results = list(found.values())
-        cells = [cell for cell in self.cells if cell not in found]
         if self.print_ongoing_status:
             self.print_start_test_summary()
+        run_coroutine(self._started())
+
+    async def run_test(self) -> None:
+        """What `start_test` does behind its first lines, as a coroutine. Raises NeedlemapError."""
+        found = self._found()
+        self.testing_results = list(found.values())
+        cells = [cell for cell in self.cells if not self._is_done(cell, found)]
+        if self.print_ongoing_status:
             counted = "own tokens" if self.own_tokens else f"tokens of {self.tokenizer_name}"
-            show(f"- {len(found)} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
-        run_coroutine(self._test(cells))
+            done = len(self.cells) - len(cells)
+            show(f"- {done} cells done before, {len(cells)} to ask; {counted}\n", flush=True)
+        async with self._back_ends_open():
+            await self._test(cells)
+
+    async def bound_evaluate_and_log(self, sem: asyncio.Semaphore, *args: Any) -> None:
+        """`evaluate_and_log`, so many at a time as the semaphore lets pass."""
+        async with sem:
+            await called(self.evaluate_and_log, *args)
+
+    async def evaluate_and_log(self, context_length: int, depth_percent: float) -> None:
+        """Measure a cell and keep its result, where there is none yet. Raises Unmeasured."""
+        cell = int(context_length), float(depth_percent)
+        if self.save_results and self.result_exists(*cell):
+            return
+        async with self._back_ends_open():
+            await self._measure(cell)
+
+    def result_exists(self, context_length: int, depth_percent: float) -> bool:
+        """Whether a cell has a result of this needle, model and version."""
+        return (int(context_length), float(depth_percent)) in self._found()
+
+    async def generate_context(self, context_length: int, depth_percent: float) -> str:
+        """The haystack with the needle."""
+        text = await called(self.read_context_files)
+        text = await called(self.encode_and_trim, text, context_length)
+        made: str = await called(self.insert_needle, text, depth_percent, context_length)
+        return made
 
     def get_results(self) -> list[Row]:
         """The results so far, as they are in the files."""
         return self.testing_results
 
-    async def _test(self, cells: list[Cell]) -> None:
-        """Ask all cells, so many at a time; a failure ends no other."""
+    async def _started(self) -> None:
+        async with self._back_ends_open():
+            await called(self.run_test)
+
+    @asynccontextmanager
+    async def _back_ends_open(self) -> AsyncIterator[None]:
+        """Model and scorer are there until the outermost of these blocks ends."""
+        if self._opened is not None:
+            yield
+            return
         self._opened, self._loop = self._back_ends(), asyncio.get_running_loop()
-        gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
         try:
-            await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
+            yield
         finally:
             model, scorer = self._opened
             self._opened = self._loop = None
             for opened in (model, scorer if isinstance(scorer, Judge) else None):
                 if opened is not None:
                     await opened.close()
+
+    def _is_done(self, cell: Cell, found: Mapping[Cell, Row]) -> bool:
+        if self.save_results and self.defines("result_exists"):
+            return self.result_exists(*cell)
+        return cell in found
+
+    async def _test(self, cells: list[Cell]) -> None:
+        """Ask all cells, so many at a time; a failure ends no other."""
+        gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
+        await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
         if failures:
             first, reason = next(iter(failures.items()))
             raise NeedlemapError(
@@ -177,11 +251,20 @@ class LLMNeedleHaystackTester(Parameters):
     ) -> None:
         """Measure a cell, and pause before another takes its place. After a refused key none is
         asked."""
+        if self.defines("bound_evaluate_and_log"):
+            try:
+                await called(self.bound_evaluate_and_log, gate, *cell)
+            except Unmeasured as failure:
+                failures[cell] = failure
+            return
         async with gate:
             if any(failure.failure is Failure.UNAUTHORISED for failure in failures.values()):
                 return
             try:
-                await self._measure(cell)
+                if self.defines("evaluate_and_log"):
+                    await called(self.evaluate_and_log, *cell)
+                else:
+                    await self._measure(cell)
             except Unmeasured as failure:
                 failures[cell] = failure
             await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
@@ -201,27 +284,29 @@ class LLMNeedleHaystackTester(Parameters):
         return found
 
     async def _measure(self, cell: Cell) -> None:
-        text = self._context(cell)
-        own = self._overridden("generate_prompt") or self._overridden("get_prompt")
+        text = await self._context(cell)
+        own = self.defines("generate_prompt", "get_prompt")
         prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
         (response, duration_s), _ = await attempts(lambda: self._response(prompt), RETRIES)
         score, _ = await attempts(lambda: self._score(response), RETRIES)
         self._keep(cell, text, response, score, duration_s)
 
-    def _context(self, cell: Cell) -> str:
+    async def _context(self, cell: Cell) -> str:
+        if self.own_tokens or self.defines(*PIECES):
+            text = await called(self.generate_context, *cell)
+            if not isinstance(text, str):
+                kind = type(text).__name__
+                raise Unmeasured(Failure.MODEL, f"A context must be a text, it is {kind}.")
+            return text
         length, depth = cell
         buffer = self.final_context_length_buffer
-        if self.own_tokens:
-            return context_by(
-                self.own_tokens, self.haystack_dir, length, depth, self.needle, buffer
-            )
         return context(
             self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name
         )
 
     async def _response(self, prompt: Any) -> tuple[str, float]:
         """What the model said, and the seconds of the request alone."""
-        if not self._overridden("get_response_from_model"):
+        if not self.defines("get_response_from_model"):
             answer = await self._asked(prompt)
             return answer.text, answer.latency_s
         start = perf_counter()
@@ -242,7 +327,7 @@ class LLMNeedleHaystackTester(Parameters):
         return await model.answer(asked, Decoding(temperature=self.temperature))
 
     async def _score(self, response: str) -> float:
-        if not self._overridden("evaluate_response"):
+        if not self._scores_itself:
             return await self._judged(response)
         score = await called(self.evaluate_response, response)
         if (
@@ -259,10 +344,10 @@ class LLMNeedleHaystackTester(Parameters):
     async def _judged(self, response: str) -> int:
         scorer = self._opened[1] if self._opened else None
         assert scorer is not None
-        reference = Reference(
-            self.needle.strip(), needle=self.needle, question=self.retrieval_question
-        )
-        return int((await scorer.score(response, reference)).native)
+        return int((await scorer.score(response, self._reference())).native)
+
+    def _reference(self) -> Reference:
+        return Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
 
     def _keep(self, cell: Cell, text: str, response: str, score: float, duration_s: float) -> None:
         length, depth = cell
@@ -293,7 +378,7 @@ class LLMNeedleHaystackTester(Parameters):
         return self._model(), self._scorer()
 
     def _model(self) -> Model | None:
-        if self._overridden("get_response_from_model") and not self.BACKEND:
+        if self.defines("get_response_from_model") and not self.BACKEND:
             return None
         if not self.BACKEND:
             raise SettingsError(
@@ -310,14 +395,14 @@ class LLMNeedleHaystackTester(Parameters):
         url = self.judge_base_url or (self.base_url if backend == self.BACKEND else None)
         with lent(self._key(backend)) as key:
             judge = Judge(model=self.judge_model, judge_options=_address(url) | key)
-            if not self._overridden(
-                "evaluate_response"
-            ):  # its key is read now: it is gone afterwards
+            if not self._scores_itself:  # its key is read now: it is gone afterwards
                 judge.open()
         return judge
 
-    def _overridden(self, name: str) -> bool:
-        return getattr(type(self), name) is not getattr(LLMNeedleHaystackTester, name)
+    @property
+    def _scores_itself(self) -> bool:
+        by = "gpt4" if self.judged else "substring_match"
+        return self.defines("evaluate_response", f"evaluate_response_{by}")
 
     def _key(self, backend: str) -> str | None:
         return {"openai": self.openai_api_key, "anthropic": self.anthropic_api_key}.get(backend)
@@ -343,6 +428,14 @@ class AnthropicEvaluator(LLMNeedleHaystackTester):
     BACKEND: ClassVar[str] = "anthropic"
 
 
+class Points(int):
+    """A score that is there already, for callers that await it and those that do not."""
+
+    def __await__(self) -> Generator[None, None, int]:
+        yield from ()
+        return int(self)
+
+
 def summary(row: Row) -> str:
     """One test as the originals print it, the whole response included."""
     return (
@@ -362,7 +455,7 @@ def lent(key: str | None) -> Iterator[dict[str, str]]:
     if not key:
         yield {}
         return
-    name = f"NEEDLEMAP_KEY_{uuid4().hex.upper()}"
+    name = f"{LENT}{uuid4().hex.upper()}"
     os.environ[name] = key
     try:
         yield {"key_env": name}
@@ -374,11 +467,11 @@ def _address(url: str | None) -> dict[str, str]:
     return {"base_url": url} if url else {}
 
 
-async def called(method: Callable[[Any], Any], argument: Any) -> Any:
+async def called(method: Callable[..., Any], *arguments: Any) -> Any:
     """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its
     cause."""
     try:
-        return await call_beside(method, argument)
+        return await call_beside(method, *arguments)
     except NeedlemapError:
         raise
     except Exception as error:

@@ -92,29 +92,6 @@ def fill(
     return spread(haystack.span(0, kept), hidden, depth_percent, made.index(b".").ids)
 
 
-def context_by(
-    tokens: tuple[Encode, Decode],
-    haystack_dir: str | Path,
-    context_length: int,
-    depth_percent: float,
-    needle: str,
-    buffer: int,
-) -> str:
-    """`context` by functions to tokens and back, tokenised anew for each cell, as the originals
-    do."""
-    encode, decode = tokens
-    text = repeated(haystack_dir, lambda text: len(encode(text)) >= context_length)
-    whole = list(encode(decode(list(encode(text))[:context_length])))
-    hidden, stops = list(encode(needle)), set(encode("."))
-    kept = whole[: room(len(whole), context_length - buffer, len(hidden))]
-    if depth_percent == 100:
-        return decode(kept + hidden)
-    point = int(len(kept) * (depth_percent / 100))
-    while point and kept[point - 1] not in stops:
-        point -= 1
-    return decode(kept[:point] + hidden + kept[point:])
-
-
 def room(haystack: int, budget: int, needles: int) -> int:
     """Haystack tokens kept, by the rules of Python's slices when the needles need more than the
     budget.

@@ -153,10 +153,17 @@ class Parameters:
     def own_tokens(self) -> tuple[Encode, Decode] | None:
         """To tokens and back, where a derived class has methods for it."""
         for names in _OWN_TOKENS:
-            encode, decode = (getattr(self, name, None) for name in names)
-            if encode and decode:
-                return encode, decode
+            if self.defines(*names):
+                return getattr(self, names[0]), getattr(self, names[1])
         return None
+
+    def defines(self, *names: str) -> bool:
+        """Whether a derived class has one of these methods of its own."""
+        return False
+
+    def logistic(self, x: float) -> float:
+        """The depth of a sigmoid schedule that stands at `x` percent of a linear one."""
+        return sigmoid(x)
 
     @property
     def judged(self) -> bool:
@@ -187,12 +194,14 @@ class Parameters:
             raise SettingsError(
                 "Give document_depth_percents, or an interval type: 'linear' or 'sigmoid'."
             )
-        return depths(
+        spread = (
             self.document_depth_percent_min,
             self.document_depth_percent_max,
             self.document_depth_percent_intervals,
-            self.document_depth_percent_interval_type,
         )
+        if self.document_depth_percent_interval_type == "sigmoid" and self.defines("logistic"):
+            return [float(self.logistic(value)) for value in _spaced(*spread)]
+        return depths(*spread, self.document_depth_percent_interval_type)
 
     @property
     def cells(self) -> list[Cell]:
