@@ -85,9 +85,11 @@ def test_it_holds_a_cliff_and_shows_what_it_asked(folder, command):
         fields["high"] <= 1.3**2 * 2**0.25 * fields["low"] + 1
     )  # as wished, and a spacing either side
     assert found[1].startswith("effective length at 85 %: ")
-    assert found[2].startswith(f"{fields['haystacks']} haystacks, {fields['trials']} trials, ")
+    assert found[2].startswith("as far as a smooth curve between the lengths asked: 500, ")
+    assert fields["assumes"] == found[2]
+    assert found[3].startswith(f"{fields['haystacks']} haystacks, {fields['trials']} trials, ")
     assert fields["trials"] == len(kept) == sum(row["n"] for row in fields["lengths"])
-    assert len(found) == 4 + len(fields["lengths"])
+    assert len(found) == 5 + len(fields["lengths"])
     assert command("report", "cliff").stdout.splitlines() == found
 
 
@@ -162,7 +164,8 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     lines = found.splitlines()
     assert lines[0] == "suite two · baseline/bm25"
     assert [line.split()[0] for line in lines[1:3]] == ["one", "keys"]
-    assert all("effective length at 85 %: >=2k" in line for line in lines[1:3])
+    holds = "effective length at 85 %: >=2k, as far as a smooth curve between the lengths asked: "
+    assert all(holds in line for line in lines[1:3])
     assert command("report", "two").stdout == found
     fields = json.loads(command("report", "two", "--json").stdout)["runs"][0]
     assert (fields["overall"], fields["lengths"], fields["effective_lengths"]) == (None, [], [])
@@ -175,7 +178,7 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
         "sheets"
     ]
     assert [row["cells"][1][0] for row in sheet["table"]["rows"]] == [
-        line.split(": ")[1].split(" · ")[0] for line in lines[1:3]
+        line.partition(": ")[2].split(" · ")[0] for line in lines[1:3]
     ]
     assert (len(sheet["curves"]), sheet["lines"]) == (2, [])
     plan = command("plan", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85").stdout

@@ -107,12 +107,53 @@ def test_lengths_next_to_a_narrow_interval_are_asked_before_it_ends():
     asked."""
     seen = asked((1_000, 8), (4_000, 8), (16_000, 8), (32_000, 0), times=40)
     known = learn(AXIS, seen, 0.85)
-    (low, high), asks = known.interval, next_batch(known, seen, 0.3, np.array(5))
-    near = AXIS.logs[asks > 0]
+    (low, high), asks = known.interval, next_batch(known, seen, 0.3, np.array(5), 0.85)
+    near = AXIS.logs[(asks > 0) & (AXIS.logs > low - 0.126)]
     assert low - 0.126 <= near.min() <= low < high <= near.max() <= high + 0.126
-    holds = asked(*((length, 8) for length in AXIS.lengths[:-8:8]), times=40)
-    asks = next_batch(learn(AXIS, holds, 0.85), holds, 0.3, np.array(5))
+    holds = asked(*((length, 8) for length in AXIS.lengths[:-8:8]), times=12)
+    asks = next_batch(learn(AXIS, holds, 0.85), holds, 0.3, np.array(5), 0.85)
     assert asks[-1] == 1
+
+
+def test_before_it_ends_no_gap_is_left_that_could_hide_half_an_octave():
+    holds = asked(*((length, 8) for length in (1_000, 11_314, 38_055, 128_000)), times=12)
+    asks = next_batch(learn(AXIS, holds, 0.85), holds, 0.3, np.array(5), 0.85)
+    seen = np.flatnonzero(asks + holds.asks)
+    assert np.diff(seen).max() == 3  # eighths of an octave
+    assert set(asks.tolist()) == {0, 1}
+
+
+def test_a_hole_between_lengths_that_hold_ends_the_interval():
+    """A curve too smooth for it said `>=128k` flatly in one of ten."""
+    inside = (AXIS.logs >= np.log2(40_000)) & (AXIS.logs < np.log2(57_000))
+    chance = np.where(inside, 0.3, 0.99)
+    random = np.random.default_rng(5)
+
+    def answer(_, at):
+        return random.binomial(PLACES, chance[at])
+
+    seen, known = rehearse(AXIS, answer, 12, threshold=0.85, within=0.3, most_tokens=1e9)
+    low, high = ends(known, seen, 0.85)
+    assert (high < np.log2(58_000)).all()
+    assert (low > np.log2(20_000)).all()
+    assert (low < np.log2(40_500)).all()
+    one = sought(AXIS, seen.part(np.array(0)), 0.85, 0.3)
+    assert one.low < 40_500 < one.high < 58_000
+
+
+def test_a_score_near_the_threshold_stops_at_four_plain_grids_and_says_so():
+    """A flat 88 % took 26 grids."""
+    random = np.random.default_rng(7)
+
+    def answer(which, _):
+        return random.binomial(PLACES, 0.86, len(which))
+
+    seen, _ = rehearse(AXIS, answer, 6, threshold=0.85, within=0.3, most_tokens=1e12)
+    grid = 15 * np.geomspace(1_000, 128_000, 15).sum()
+    assert (seen.trials * np.array(AXIS.lengths)).sum(axis=1).max() <= 4 * grid
+    found = [sought(AXIS, seen.part(np.array(at)), 0.85, 0.3) for at in range(6)]
+    assert all(each.spent == (0 if each.close else 4.0) for each in found)
+    assert any(each.spent for each in found)
 
 
 def test_batches_grow_by_a_fifth_and_keep_all_lanes_busy():

@@ -278,9 +278,10 @@ class Seeker(Policy):
         counts = self.axis.first()
         if asked.asks.any():
             assert settings.seek is not None  # it seeks
-            known = learn(self.axis, asked, settings.seek / 100)
-            size = batch_size(int(asked.asks.sum()), self._resolved.workers)
-            counts = next_batch(known, asked, settings.within / 100, np.array(size))
+            threshold = settings.seek / 100
+            known = learn(self.axis, asked, threshold)
+            size = np.array(batch_size(int(asked.asks.sum()), self._resolved.workers))
+            counts = next_batch(known, asked, settings.within / 100, size, threshold)
         if not counts.any():
             return None
         lengths = np.repeat(self.axis.lengths, counts).tolist()

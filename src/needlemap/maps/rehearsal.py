@@ -81,7 +81,7 @@ def rehearse(
         for name in ("crossings", "mode", "precision", "effect", "curves"):
             getattr(best, name)[live] = getattr(known, name)
         counts = [batch_size(int(count)) for count in seen.asks.sum(axis=-1)]
-        asks = next_batch(known, seen, within, np.array(counts, dtype=np.int64))
+        asks = next_batch(known, seen, within, np.array(counts, dtype=np.int64), threshold)
         spent = (seen.trials * np.array(axis.lengths)).sum(axis=-1)
         going = asks.any(axis=-1) & (spent <= most_tokens)
         asks, mode, live = asks[going], known.mode[going], live[going]

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from math import ceil, inf, log, log2
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,12 @@ _DRAWS, _SEED = 300, 0
 _STEPS = 6
 _GROWTH, _CHUNKS = 5, 4
 _NEAR = 0.08  # of the threshold: where a score crawls through it
+GRIDS = 4.0  # plain grids of 15 x 15 whose tokens a seek takes at most, within _PLAIN
+_GRID, _PLAIN = 15, 0.3
+_KEPT = 1.0  # of these grids, for a last look between the asked lengths
+_GAP = 3  # spacings between asked lengths at most: no hole of half an octave lies between
+_DOUBTS = 4  # haystacks at a length whose own score contradicts the curve
+_SURE = 3.0  # standard deviations: that length's score is then below, whatever the curve says
 
 
 @dataclass(frozen=True)
@@ -265,29 +272,97 @@ def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
     return np.where(asked.asks > 0, 0, asks)
 
 
+def plain_grid(axis: Axis) -> float:
+    """Tokens of a grid of 15 lengths, spread by logarithm, and 15 depths."""
+    return float(_GRID * np.geomspace(axis.lengths[0], axis.lengths[-1], _GRID).sum())
+
+
+def most_grids(within: float) -> float:
+    """Plain grids whose tokens a seek takes at most: GRIDS within 30 %, and as many more answers as
+    a narrower interval takes.
+
+    >>> round(most_grids(0.3), 1), round(most_grids(0.1), 1)
+    (4.0, 30.3)
+    """
+    return GRIDS * max(1.0, (log2(1 + _PLAIN) / log2(1 + within)) ** 2)
+
+
+def is_spent(axis: Axis, asked: Asked, within: float) -> NDArray[np.bool_]:
+    """Whether what may be asked is, but for a last look between the asked lengths: (...)."""
+    return np.asarray(tokens_of(axis, asked) >= (most_grids(within) - _KEPT) * plain_grid(axis))
+
+
+def tokens_of(axis: Axis, asked: Asked) -> Array:
+    """Prompt tokens that were asked: (...)."""
+    return np.asarray((asked.trials * np.array(axis.lengths)).sum(axis=-1))
+
+
 def next_batch(
-    known: Known, asked: Asked, within: float, counts: NDArray[np.int64]
+    known: Known, asked: Asked, within: float, counts: NDArray[np.int64], threshold: float
 ) -> NDArray[np.int64]:
-    """Haystacks to ask next at each length, so many in all; the ends, where the interval is close;
-    none where they are seen: (..., lengths)."""
-    close = is_close(known, within)[..., None]
-    return np.where(close, unseen_ends(known, asked), next_asks(known, counts))
+    """Haystacks to ask next at each length, so many in all; where the interval is close, or no
+    more may be asked, its ends, between the asked lengths below it, and again where a length's own
+    score contradicts the curve; none where that is done: (..., lengths)."""
+    axis = known.axis
+    over = (is_close(known, within) | is_spent(axis, asked, within))[..., None]
+    last = np.maximum(unseen_ends(known, asked), _unseen(known, asked, threshold))
+    asks = np.where(over, last, next_asks(known, counts))
+    left = most_grids(within) * plain_grid(axis) - tokens_of(axis, asked)
+    cost = PLACES * np.array(axis.lengths)
+    fits = np.cumsum(asks * cost, axis=-1) <= left[..., None]
+    return np.where(fits, asks, 0)
+
+
+def holes(known: Known, asked: Asked, threshold: float) -> NDArray[np.bool_]:
+    """Lengths below the interval whose own score is surely below the threshold, in two haystacks
+    and more: the curve is too smooth for them: (..., lengths).
+
+    The score's upper end is Wilson's, trials divided by the design effect.
+    """
+    n = asked.trials / known.effect[..., None]
+    rate, z = asked.hits / np.maximum(asked.trials, 1), _SURE
+    part = z * z / np.maximum(n, 1e-9)
+    upper = (rate + part / 2 + np.sqrt(part * (rate * (1 - rate) + part / 4))) / (1 + part)
+    below = known.axis.logs < known.interval[0][..., None]
+    return np.asarray((asked.asks > 1) & (upper < threshold) & below)
+
+
+def _unseen(known: Known, asked: Asked, threshold: float) -> NDArray[np.int64]:
+    """One haystack in each gap between asked lengths below the interval, or the first hole; one
+    more where a length's own score is below the threshold, and not surely so: (..., lengths)."""
+    logs, size = known.axis.logs, len(known.axis.lengths)
+    found = holes(known, asked, threshold)
+    first = np.where(found.any(axis=-1), found.argmax(axis=-1), size - 1)
+    held = (logs <= known.interval[0][..., None] + 1e-9).sum(axis=-1) - 1
+    top = np.minimum(first, held)
+    places = np.arange(size)
+    rate = asked.hits / np.maximum(asked.trials, 1)
+    again = (asked.asks > 0) & (asked.asks < _DOUBTS) & (rate < threshold) & ~found
+    asks = (again & (places <= top[..., None])).astype(np.int64)
+    flat, rows = asks.reshape(-1, size), asked.asks.reshape(-1, size)
+    for row, seen, last in zip(flat, rows, top.reshape(-1).tolist(), strict=True):
+        known_at = [-1, *np.flatnonzero(seen[: last + 1]).tolist(), last + 1]
+        for left, right in pairwise(known_at):
+            parts = ceil((right - left) / _GAP)
+            row[[left + (right - left) * at // parts for at in range(1, parts)]] += 1
+    return np.asarray(flat.reshape(asks.shape))
 
 
 def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
     """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest:
     (...).
 
-    Each is moved outward to the next asked length whose own score lies on that side: nobody looked
-    between.
+    Each is moved outward to the next asked length whose own score lies on that side: nothing was
+    asked between. A hole in what the curve holds ends it.
     """
     logs, (low, high) = known.axis.logs, known.interval
     rates = np.where(asked.trials > 0, asked.hits / np.maximum(asked.trials, 1), np.nan)
-    holds = (rates >= threshold) & (logs <= low[..., None] + 1e-9)
+    hole = np.where(holes(known, asked, threshold), logs, inf).min(axis=-1)
+    holds = (rates >= threshold) & (logs <= np.minimum(low + 1e-9, hole)[..., None])
     falls = (rates < threshold) & (logs >= high[..., None] - 1e-9)
     lower = np.where(holds, logs, -inf).max(axis=-1)
-    upper = np.where(falls, logs, inf).min(axis=-1)
-    beyond, below = low > logs[-1] + 1e-9, high < logs[0] - 1e-9
+    upper = np.minimum(np.where(falls, logs, inf).min(axis=-1), hole)
+    beyond, below = (low > logs[-1] + 1e-9) & (hole == inf), high < logs[0] - 1e-9
     return np.where(beyond, inf, lower), np.where(below, -inf, upper)
 
 
@@ -300,7 +375,8 @@ class Sought:
     curve is near the threshold all along such an interval, or it is rough: hits and misses repeat
     cell by cell. close:
     whether the interval is as narrow as wished. effect: the design effect. curve: (3, lengths) the
-    fitted chances, and 95 % of those drawn.
+    fitted chances, and 95 % of those drawn. spent: plain grids whose tokens were asked, where these
+    are all that may be, and the interval is not close; 0 else.
     """
 
     axis: Axis
@@ -314,11 +390,12 @@ class Sought:
     effect: float
     curve: Array
     rough: bool = False
+    spent: float = 0.0
 
     @property
     def tokens(self) -> int:
         """Prompt tokens asked."""
-        return int((self.asked.trials * np.array(self.axis.lengths)).sum())
+        return int(tokens_of(self.axis, self.asked))
 
 
 def sought(
@@ -333,9 +410,24 @@ def sought(
     curve = np.stack([chance, *np.quantile(drawn, [0.025, 0.975], axis=0)])
     along = (axis.logs >= np.log2(inside[0])) & (axis.logs <= np.log2(inside[1]))
     crawls = rough or (wide and bool(np.abs(chance[along] - threshold).max() < _NEAR))
-    point = None if wide or rough else in_tokens(axis, float(known.point))
-    state = crawls, bool(is_close(known, within)), float(known.effect), curve, rough
-    return Sought(axis, asked, threshold, point, low, high, *state)
+    hole = bool(holes(known, asked, threshold).any())
+    point = None if wide or rough or hole else in_tokens(axis, float(known.point))
+    close = hole or bool(is_close(known, within))
+    spent = 0.0 if close or not is_spent(axis, asked, within) else most_grids(within)
+    return Sought(
+        axis,
+        asked,
+        threshold,
+        point,
+        low,
+        high,
+        crawls and not hole,
+        close,
+        float(known.effect),
+        curve,
+        rough,
+        spent,
+    )
 
 
 def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | None:

@@ -36,6 +36,7 @@ from needlemap.text import counted, printable, short
 DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]
 _DEPTHS = ("depth_percent", "realised_depth_percent")
+_LENGTHS_SHOWN = 3  # of the lengths that a seek asked
 
 
 def results(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -224,10 +225,13 @@ def seek_text(run: Loaded) -> str | None:
     found = sought_of(run)
     if found is None:
         return "nothing is scored yet"
-    wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached)"
+    spent = f", stopped at {found.spent:.0f} times a plain grid's tokens" if found.spent else ""
+    wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached{spent})"
+    line = length_line(found)
     lines = [
         f"{settings['model']} · {settings['task']} · sought to {settings['within']:g} %",
-        f"{length_line(found)}{wish}",
+        f"{line}{wish}",
+        *([assumed(found)] if assumed(found) not in line else []),
         f"{asked_line(found)}; design effect {found.effect:.1f}",
         "what was asked, length by length (uneven on purpose, so no mean over all of it):",
         *_counts(found),
@@ -276,8 +280,22 @@ def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -
     return {"says": said, "readings": readings, "table": {"head": head, "rows": rows}, "lines": []}
 
 
+def assumed(found: Sought) -> str:
+    """What the line rests on."""
+    lengths = [tokens_label(length) for length, *_ in asked_by_length(found)]
+    more = ", ..." if len(lengths) > _LENGTHS_SHOWN else ""
+    shown = ", ".join(lengths[:_LENGTHS_SHOWN])
+    return f"as far as a smooth curve between the lengths asked: {shown}{more}"
+
+
 def length_line(found: Sought) -> str:
-    """The effective length, in a line."""
+    """The effective length, in a line; that it holds to the end is said only with what is
+    assumed."""
+    line = _length_words(found)
+    return f"{line}, {assumed(found)}" if ">=" in line else line
+
+
+def _length_words(found: Sought) -> str:
     level = f"{100 * found.threshold:g}"
     low, high = _label(found, found.low), _label(found, found.high)
     if found.rough:
@@ -346,6 +364,8 @@ def seek_fields(run: Loaded) -> dict[str, Any] | None:
         "crawls": found.crawls,
         "rough": found.rough,
         "close": found.close,
+        "assumes": assumed(found),
+        "stopped_at_grids": round(found.spent, 1) or None,
         "haystacks": int(found.asked.asks.sum()),
         "trials": int(found.asked.trials.sum()),
         "tokens": found.tokens,
