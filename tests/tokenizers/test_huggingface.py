@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
-from needlemap.errors import VocabularyMissing
+from needlemap.errors import NeedlemapError, VocabularyMissing
 from needlemap.haystacks.generated import Generated
 from needlemap.tokenizers import huggingface
 from needlemap.tokenizers.huggingface import HuggingFace
@@ -129,3 +130,58 @@ def test_a_pattern_that_never_ends_is_words_and_not_a_wait(vocabularies, tmp_pat
         VocabularyMissing, match=r"cannot tokenise a text: .* characters take it more than 1 s"
     ):
         tokenizer.index(b"The harbour was quiet. " * 300)
+
+
+def bomb(vocabularies: Path, folder: Path, **changed: object) -> Path:
+    """A sound vocabulary with a stranger's normalizer."""
+    data = json.loads((vocabularies / "metaspace.json").read_text())
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps({**data, **changed}))
+    return file
+
+
+def replaced(old: dict[str, str], new: str) -> dict[str, object]:
+    return {"type": "Replace", "pattern": old, "content": new}
+
+
+EIGHT = [replaced({"String": "e"}, "e" * 40)] * 8
+NORMALIZERS = {
+    "eight that replace": {"type": "Sequence", "normalizers": EIGHT},
+    "eight in one another": {
+        "type": "Sequence",
+        "normalizers": [{"type": "Sequence", "normalizers": EIGHT}],
+    },
+    "one by a pattern": {
+        "type": "Sequence",
+        "normalizers": [replaced({"Regex": "."}, "x" * 60)] * 6,
+    },
+    "a long beginning": {"type": "Prepend", "prepend": "e" * 3_000_000},
+}
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS.values(), ids=NORMALIZERS)
+def test_a_normalizer_that_makes_gigabytes_is_refused_in_words(vocabularies, tmp_path, normalizer):
+    """The library ended the process, or never came to an end."""
+    file = bomb(vocabularies, tmp_path, normalizer=normalizer)
+    with pytest.raises(VocabularyMissing, match=r"cannot (be read|normalise a text)"):
+        HuggingFace(file).count(b"The needle is here, everywhere.")
+
+
+def test_a_normalizer_as_vocabularies_have_it_is_followed(vocabularies, tmp_path):
+    usual = [{"type": "Prepend", "prepend": "▁"}, replaced({"String": " "}, "▁")]
+    for several in (usual, [*usual, replaced({"Regex": " {2,}"}, "  ")]):
+        sequence = {"type": "Sequence", "normalizers": several}
+        file = bomb(vocabularies, tmp_path, normalizer=sequence)
+        assert HuggingFace(file).count(b"The needle is here.") > 3
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_vocabulary_that_is_no_file_is_refused(tmp_path, kind):
+    """Reading a pipe that nobody writes to never ends, and /dev/zero takes all memory."""
+    file = tmp_path / "tokenizer.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(NeedlemapError, match="a pipe, a device or a socket"):
+        HuggingFace(file)

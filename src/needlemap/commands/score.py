@@ -23,7 +23,7 @@ from needlemap.asking.session import make_ready
 from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
-from needlemap.files import write_report
+from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
 from needlemap.models.decoding import parted
 from needlemap.records import how_to_score, ruled
@@ -44,6 +44,7 @@ from needlemap.trials.build import Experiment, prepare
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
 _TEXTS, _LISTS = ("needle", "question", "none", "like"), ("decoys", "choices", "owners")
+_MOST = 1 << 30  # bytes of a file of answers
 _RETRIES = 6  # of a judge's connection
 
 
@@ -117,16 +118,16 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    if not file.is_file():
+    if not file.exists():
         raise SettingsError(
             f"No file at '{file}'. Give JSON Lines with 'answer' and 'reference' in each line."
         )
     rows = []
-    for number, line in enumerate(file.read_bytes().split(b"\n"), 1):
+    for number, line in enumerate(read_regular(file, _MOST).split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = read_json(line)
         except ValueError as error:
             raise NeedlemapError(f"{file}, line {number}: not JSON ({error}).") from None
         rows.append(_checked(row, file, number))

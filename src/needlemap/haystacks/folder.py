@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import HaystackError
+from needlemap.files import read_json
 from needlemap.haystacks import Document, Source
 from needlemap.haystacks.readers import (
     Unreadable,
@@ -211,7 +212,7 @@ class JsonLines(Source):
 def line_text(line: str, file: Path, number: int, field: str = "text") -> str:
     """The text of one JSON line. Raises HaystackError naming file and line."""
     try:
-        row = json.loads(line.strip())
+        row = read_json(line.strip())
     except json.JSONDecodeError as error:
         raise HaystackError(
             f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})."

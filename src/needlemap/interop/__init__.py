@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.grid import MOST_TOKENS
 
 Scale = tuple[float, float]
 FACTS = "Fact Retrieval Across Context Lengths "
@@ -102,7 +103,7 @@ class Fields:
     def whole(self, name: str, least: int) -> int:
         """Raises NeedlemapError when the field is no whole number of at least `least`."""
         number = self.number(name)
-        if number != int(number) or number < least:
+        if not least <= number <= MOST_TOKENS or number != int(number):
             raise NeedlemapError(
                 f"{self.place}: field '{name}' must be a whole number from {least}, got {number:g}."
             )

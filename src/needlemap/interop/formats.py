@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from needlemap.errors import NeedlemapError
+from needlemap.files import read_json
 from needlemap.interop import Fields, Row
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
@@ -67,7 +67,7 @@ def from_jsonl(data: bytes, name: str) -> list[Row]:
 
 def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
     try:
-        value = json.loads(line)
+        value = read_json(line)
     except (ValueError, RecursionError) as error:
         if last:
             return None
@@ -156,7 +156,7 @@ def is_result(value: object) -> bool:
 def from_json(data: bytes, name: str) -> list[Row]:
     """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything else."""
     try:
-        value = json.loads(data)
+        value = read_json(data)
     except (ValueError, RecursionError) as error:
         raise NeedlemapError(f"{name}: not readable as JSON ({error}).") from None
     objects = value if isinstance(value, list) else [value]

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
-from needlemap.files import MOST_BYTES, read_regular
+from needlemap.files import MOST_BYTES, read_json, read_regular
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, Row
 
@@ -32,7 +32,9 @@ INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # the field of a sample's metadata, or of a document, that says what it is a trial of
 OURS = "needlemap"
 _SAMPLE = re.compile(r"samples/.+\.json", re.DOTALL)
-_MOST_WHOLE = 8 << 30  # bytes of all samples of a log, unpacked
+# Of all samples of a log, unpacked, and of their answers: bytes, or times what the file has.
+_MOST_WHOLE, _TIMES_WHOLE = 256 << 20, 40
+_MOST_KEPT, _TIMES_KEPT = 64 << 20, 4
 # bytes: zipfile unpacks all that it is asked for at once, and zstd packs a gigabyte into this
 _PIECE = 4096
 _SHOWN = 500  # characters of an input that are kept
@@ -208,12 +210,15 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
     try:
         with zipfile.ZipFile(opened) as packed:
             names = [info for info in packed.infolist() if _SAMPLE.fullmatch(info.filename)]
-            if len(names) > MOST_TRIALS or sum(info.file_size for info in names) > _MOST_WHOLE:
+            size = file.stat().st_size
+            unpacked = sum(info.file_size for info in names)
+            if len(names) > MOST_TRIALS or unpacked > max(_MOST_WHOLE, _TIMES_WHOLE * size):
                 raise NeedlemapError(
                     f"{file.name}: {len(names):,} samples, larger than any log that is read."
                 )
             head = _head(packed, file.name)
-            return _inspect(head, (_member(packed, info, file.name) for info in names), file)
+            samples = (_member(packed, info, file.name) for info in names)
+            return _inspect(head, samples, file, max(_MOST_KEPT, _TIMES_KEPT * size))
     except NotImplementedError:
         raise NeedlemapError(
             f"{file.name} is packed by zstd. Run: pip install 'needlemap[inspect]', or where "
@@ -245,11 +250,22 @@ def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> dict[s
     return _object(data, f"{name}: {info.filename}")
 
 
-def _inspect(head: Mapping[str, Any], samples: Iterable[Any], file: Path) -> Log:
+def _inspect(
+    head: Mapping[str, Any], samples: Iterable[Any], file: Path, most: int = MOST_BYTES * 4
+) -> Log:
+    """most: characters of all answers, which are kept."""
     about = head.get("eval")
     if not isinstance(about, dict):
         raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
-    read = [_inspect_sample(each, f"{file.name}, sample {n}") for n, each in enumerate(samples, 1)]
+    read, kept = list[Row](), 0
+    for number, sample in enumerate(samples, 1):
+        read.append(_inspect_sample(sample, f"{file.name}, sample {number}"))
+        kept += len(read[-1].answer or "")
+        if kept > most:
+            raise NeedlemapError(
+                f"{file.name}: its answers have more than {most >> 20} MB, which is more than a "
+                f"log of its size holds."
+            )
     status = str(head.get("status") or "started")
     notes = (
         () if status == "success" else (f"{file.name}: the evaluation did not finish ({status})",)
@@ -317,7 +333,7 @@ def _score(value: Any) -> float | None:
 
 def _object(data: bytes | bytearray, place: str) -> dict[str, Any]:
     try:
-        value = json.loads(data)
+        value = read_json(data)
     except (ValueError, RecursionError) as error:
         raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
     if not isinstance(value, dict):

@@ -22,8 +22,8 @@ from tokenizers import Tokenizer as Vocabulary
 from needlemap.errors import SettingsError
 from needlemap.models import MARK, Traits
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
-from needlemap.models.rendering import RENDERER, Unbounded
 from needlemap.prompts import TEXT, Prompt
+from needlemap.rendering import RENDERER, Unbounded
 from needlemap.text import printable
 from needlemap.text.tokens import TokenText, join
 from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary

@@ -9,13 +9,13 @@ asked anew. Whatever fails says what to type next.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
+from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, did_you_mean
+from needlemap.files import read_json, read_regular
 from needlemap.models.weights import refuse_partial
 from needlemap.secrets import scrub
 
@@ -89,11 +89,9 @@ class ModelFiles:
         if path is None:
             return None
         try:
-            if path.stat().st_size > _LARGEST_BYTES:
-                raise SettingsError(
-                    f"'{path}' has more than {_LARGEST_BYTES >> 20} MB: it is none of a model's."
-                )
-            return path.read_text(encoding="utf-8")
+            return read_regular(path, _LARGEST_BYTES).decode("utf-8")
+        except NeedlemapError as error:
+            raise SettingsError(str(error)) from None
         except (ValueError, OSError) as error:
             raise SettingsError(f"'{path}' cannot be read as text: {error}") from None
 
@@ -104,7 +102,7 @@ class ModelFiles:
         if text is None:
             return {}
         try:
-            data = json.loads(text)
+            data = read_json(text)
         except (ValueError, RecursionError) as error:
             raise SettingsError(f"'{self.find(file)}' is not readable JSON: {error}") from None
         if not isinstance(data, dict):

@@ -8,7 +8,6 @@ LMDeploy and the providers' prompt caches work, up to their details.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from needlemap.errors import SettingsError
+from needlemap.files import read_json, read_regular
 from needlemap.plan import (
     Lanes,
     in_common,
@@ -46,7 +46,7 @@ class Shape:
     def of_config(cls, path: Path) -> Shape:
         """From a Hugging Face config.json. Raises SettingsError."""
         try:
-            config = json.loads(path.read_text(encoding="utf-8"))
+            config = read_json(read_regular(path))
             hidden, layers = _size(config["hidden_size"]), _size(config["num_hidden_layers"])
             heads = _size(config["num_attention_heads"])
             size = _size(config.get("head_dim") or max(1, hidden // heads))

@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
     MOST_LINE,
     RUN_FILE,
+    check_parts,
     is_regular,
     lines_of,
     make_folder,
     open_regular,
+    read_json,
     read_regular,
     write_whole,
 )
@@ -141,7 +141,7 @@ class RunFolder:
             raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.{hint}")
         text = read_regular(file)
         try:
-            about = dict(json.loads(text))
+            about = dict(read_json(text))
             schema = int(about["schema"])
         except json.JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"
@@ -297,9 +297,10 @@ def _sync(folder: Path) -> None:
 def parsed(line: bytes) -> Record | None:
     """A line's record; None for a torn one. Raises NeedlemapError for one of a newer needlemap."""
     try:
+        check_parts(line)
         record = Record.model_validate_json(line)
         schema = record.schema_version
-    except ValidationError:
+    except ValueError:
         record, schema = None, _schema(line)
     if schema > SCHEMA:
         raise NeedlemapError(
@@ -313,7 +314,7 @@ def parsed(line: bytes) -> Record | None:
 def _schema(line: bytes) -> int:
     """The schema of a line that is no record of ours; 0 where it has none."""
     try:
-        found = json.loads(line)
+        found = read_json(line)
     except (ValueError, RecursionError):
         return 0
     schema = found.get("schema") if isinstance(found, dict) else None

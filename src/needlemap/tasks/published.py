@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
+from needlemap.files import read_json, read_regular
 from needlemap.tasks import Draw, Item, Reference, Task, Whole
 from needlemap.text import whole_characters
 
@@ -120,7 +120,7 @@ def ruler(row: Row, _answers: Sequence[str]) -> Whole:
 def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
     """`prompt` is a conversation as JSON, `answer` begins with `random_string_to_prepend`."""
     told = row["prompt"]
-    messages = json.loads(told) if isinstance(told, str) else told
+    messages = read_json(told) if isinstance(told, str) else told
     turns = tuple((_text(message, "role"), _text(message, "content")) for message in messages)
     code, answer = _text(row, "random_string_to_prepend"), _text(row, "answer")
     if not answer.startswith(code) or not turns or turns[-1][0] != "user":
@@ -278,7 +278,7 @@ def read_rows(path: Path) -> list[Row]:
         raise SettingsError(f"No file at '{path}'.")
     try:
         rows = list(readers[path.suffix.lower()](path))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise SettingsError(f"'{path}' cannot be read: {error}.") from None
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
@@ -288,19 +288,26 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
+_MOST = 1 << 30  # bytes of a file of prompts
+
+
+def _text_of(path: Path) -> str:
+    return read_regular(path, _MOST).decode("utf-8-sig")
+
+
 def _json_lines(path: Path) -> list[Any]:
     found = []
-    for number, line in enumerate(path.read_text("utf-8-sig").split("\n"), 1):
+    for number, line in enumerate(_text_of(path).split("\n"), 1):
         if line.strip():
             try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise SettingsError(f"'{path}', line {number}: not JSON ({error.msg}).") from None
+                found.append(read_json(line))
+            except ValueError as error:
+                raise SettingsError(f"'{path}', line {number}: not JSON ({error}).") from None
     return found
 
 
 def _json(path: Path) -> list[Any]:
-    data = json.loads(path.read_text("utf-8-sig"))
+    data = read_json(_text_of(path))
     if not isinstance(data, list):
         raise SettingsError(f"'{path}' must be a list of rows.")
     return data
@@ -310,7 +317,7 @@ def _csv(path: Path) -> list[Any]:
     """A field may hold a whole prompt."""
     before = csv.field_size_limit(sys.maxsize)
     try:
-        return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
+        return list(csv.DictReader(io.StringIO(_text_of(path), newline="")))
     except csv.Error as error:
         raise SettingsError(f"'{path}' cannot be read: {error}.") from None
     finally:

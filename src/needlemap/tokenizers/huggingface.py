@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.deadline import TimeUp, call_within
-from needlemap.errors import VocabularyMissing
+from needlemap.errors import SettingsError, VocabularyMissing
+from needlemap.files import read_regular
+from needlemap.rendering import RENDERER
 from needlemap.text import printable
 from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
 
@@ -19,6 +23,7 @@ MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
 SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
 # characters, which need no watch: the haystack was tokenised before, by the same patterns
 _SHORT = 1_000
+MOST_BYTES = 256 << 20  # of a vocabulary's file
 _CHUNK_BYTES = (
     65_536  # the library needs 100 times a long string's size in memory; pieces are faster too
 )
@@ -32,10 +37,11 @@ class HuggingFace(Tokenizer):
     """
 
     def __init__(self, path: str | Path, name: str | None = None, *, special: bool = False) -> None:
-        raw = Path(path).read_bytes()
+        raw = read_regular(Path(path), MOST_BYTES)
         self.name = name or str(path)
         self.fingerprint = f"huggingface:{hashlib.sha256(raw).hexdigest()[:16]}"
         self._tokenizer = read_vocabulary(path, raw)
+        self._normalizer = _risky_normalizer(raw)
         self._tokenizer.encode_special_tokens = not special
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -51,6 +57,7 @@ class HuggingFace(Tokenizer):
         """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts
         add up."""
         text = data.decode()
+        self._try_normalizer(text)
         if self._tokenizer.normalizer is not None and self._byte_level:
             text = self._tokenizer.normalizer.normalize_str(text)
         if not self.additive:
@@ -59,7 +66,18 @@ class HuggingFace(Tokenizer):
 
     def count(self, data: bytes) -> int:
         """Number of tokens."""
-        return len(self._encode(data.decode()).ids)
+        text = data.decode()
+        self._try_normalizer(text)
+        return len(self._encode(text).ids)
+
+    def _try_normalizer(self, text: str) -> None:
+        """Raises VocabularyMissing for a stranger's normalizer that makes too much of a text: it is
+        tried where memory and time end, before this process follows it."""
+        if self._normalizer is not None:
+            try:
+                RENDERER.normalize(self._normalizer, text)
+            except SettingsError as error:
+                raise _unusable(self.name, "normalise a text", error) from None
 
     def _encode(self, text: str) -> Any:
         return encoded(self._tokenizer, text, self.name, add_special_tokens=False)
@@ -91,7 +109,13 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
     """The library's tokenizer of a file. Raises VocabularyMissing for one that is torn, or of
     absurd size."""
     try:
-        made = Vocabulary.from_str((Path(path).read_bytes() if raw is None else raw).decode())
+        raw = read_regular(Path(path), MOST_BYTES) if raw is None else raw
+        if (normalizer := _risky_normalizer(raw)) is not None:  # it is applied to added tokens
+            added = json.loads(raw).get("added_tokens") or ()
+            RENDERER.normalize(normalizer, " ".join(["x", *(each["content"] for each in added)]))
+        made = Vocabulary.from_str(raw.decode())
+    except TimeUp:
+        raise
     except BaseException as error:  # the library may panic, which is no Exception
         raise _unusable(str(path), "be read", error) from None
     if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
@@ -130,6 +154,38 @@ def _unusable(name: str, what: str, error: BaseException) -> BaseException:
         f"anew with "
         f"transformers' save_pretrained."
     )
+
+
+# Normalizers that make no more of a text than Unicode's own forms do.
+_MODEST = {
+    *("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Nmt"),
+    *("BertNormalizer", "ByteLevel"),
+}
+_SIGN = 4  # characters that stand for one, or before a text, as in SentencePiece's vocabularies
+
+
+def _risky_normalizer(raw: bytes) -> dict[str, Any] | None:
+    """The normalizer of a tokenizer.json, where it may make a text longer without a bound."""
+    found = json.loads(raw).get("normalizer")
+    return found if found and not all(map(_is_modest, _normalizers(found))) else None
+
+
+def _normalizers(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    inner = found.get("normalizers")
+    if isinstance(inner, list):
+        for each in inner:
+            yield from _normalizers(each)
+    else:
+        yield found
+
+
+def _is_modest(each: dict[str, Any]) -> bool:
+    kind, pattern = each.get("type"), each.get("pattern")
+    if kind == "Prepend":
+        return len(each.get("prepend", "")) <= _SIGN
+    if kind == "Replace" and isinstance(pattern, dict):  # a sign for a sign, or nothing longer
+        return len(each.get("content", "")) <= max(1, len(pattern.get("String", "")))
+    return kind in _MODEST
 
 
 def _pieces(text: str) -> list[str]:
@@ -177,7 +233,7 @@ class SentencePiece(Tokenizer):
                 "Tokenizer 'sentencepiece' needs 'sentencepiece', which is not installed. "
                 "Run: pip install 'needlemap[sentencepiece]'"
             ) from error
-        raw = Path(path).read_bytes()
+        raw = read_regular(Path(path), MOST_BYTES)
         self.name = name or str(path)
         self.fingerprint = f"sentencepiece:{hashlib.sha256(raw).hexdigest()[:16]}"
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)

@@ -9,7 +9,6 @@ version 1. Each file is written beside its place and then moved there.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import warnings
@@ -21,7 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from needlemap.errors import SettingsError, did_you_mean
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import read_json, read_regular
 from needlemap.grid import DEPTH_SCALES, sigmoid
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.registry import checked
@@ -322,8 +322,8 @@ def write(file: Path, text: str) -> None:
 
 def _row(file: Path) -> Row | None:
     try:
-        row = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        row = read_json(read_regular(file))
+    except (OSError, ValueError, NeedlemapError) as error:
         warnings.warn(f"{file} cannot be read and is left out: {error}", stacklevel=5)
         return None
     return row if isinstance(row, dict) and all(key in row for key in _KEYS) else None

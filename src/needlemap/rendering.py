@@ -1,8 +1,9 @@
-"""A stranger's chat template, in a process of its own: at most 5 s and 256 MB, and nothing of ours
-to reach.
+"""A stranger's chat template or normalizer in a process of its own: little time, little memory, and
+nothing of ours to reach.
 
 jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor
-memory. The process is started at the first template (0.07 s) and ends with this one; its
+memory. A tokenizer's normalizer may make gigabytes of a word, and its library then ends the
+process. The process is started at the first of them (0.07 s) and ends with this one; its
 environment holds no keys.
 """
 
@@ -19,9 +20,12 @@ from functools import cache
 from threading import Lock, Timer
 from typing import Any
 
+from needlemap.deadline import seconds_left
 from needlemap.errors import SettingsError
 
 SECONDS, MEGABYTES = 5, 256
+_NORMAL_S, _NORMAL_MB = 20, 512  # for a normalizer; a library's own memory is part of it
+_TIMES, _FEW = 20, 10_000  # characters that may come of one of a text, and of a short one
 _LARGEST = 2**24  # characters of a rendered text
 _SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
 _KEPT = (
@@ -56,12 +60,22 @@ class Renderer:
             "seconds": SECONDS,
             "megabytes": MEGABYTES,
         }
+        return str(self._said(request)["text"])
+
+    def normalize(self, normalizer: dict[str, Any], text: str) -> int:
+        """How many characters a tokenizer's normalizer makes of a text. Raises as `render`."""
+        megabytes = _NORMAL_MB + _TIMES * len(text) // 2**20
+        asked = {"normalizer": normalizer, "text": text, "seconds": _NORMAL_S}
+        return int(self._said({**asked, "megabytes": megabytes})["size"])
+
+    def _said(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
-            said = self._answer(line)
-        if "text" in said:
-            return str(said["text"])
-        raise Unbounded(_MUCH) if said.get("much") else SettingsError(str(said["error"]))
+            said = self._answer(line, seconds_left(_SLOWER * request["seconds"]))
+        if "error" in said or said.get("much"):
+            much = f"it takes more than {request['seconds']} s or {request['megabytes']} MB."
+            raise Unbounded(much) if said.get("much") else SettingsError(str(said["error"]))
+        return said
 
     def close(self) -> None:
         """End the process."""
@@ -70,11 +84,11 @@ class Renderer:
             self._process.communicate()
         self._process = None
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, line: bytes, most_s: float) -> dict[str, Any]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        clock = Timer(_SLOWER * SECONDS, process.kill)
+        clock = Timer(most_s, process.kill)
         clock.start()
         try:
             process.stdin.write(line)
@@ -109,7 +123,6 @@ class Renderer:
         return self._process
 
 
-_MUCH = f"it takes more than {SECONDS} s or {MEGABYTES} MB."
 RENDERER = Renderer()
 atexit.register(RENDERER.close)
 
@@ -120,7 +133,10 @@ def serve() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _bound(request["seconds"], request["megabytes"])
-        said = json.dumps(rendered(request["template"], request["variables"]))
+        if "normalizer" in request:
+            said = json.dumps(normalized(request["normalizer"], request["text"]))
+        else:
+            said = json.dumps(rendered(request["template"], request["variables"]))
         sys.stdout.buffer.write(said.encode() + b"\n")
         sys.stdout.buffer.flush()
 
@@ -147,6 +163,28 @@ def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
                 else f"{type(error).__name__}: {said}"
             }
         return {"error": type(error).__name__}
+
+
+def normalized(normalizer: dict[str, Any], text: str) -> dict[str, Any]:
+    """{"size": characters} of what a tokenizer's normalizer makes of a text, else as `rendered`."""
+    from tokenizers import Tokenizer
+
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    try:
+        whole = Tokenizer.from_str(json.dumps({**_BARE, "normalizer": normalizer, "model": model}))
+        size = len(whole.normalizer.normalize_str(text))
+    except MemoryError:
+        return {"much": True}
+    except BaseException as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+    return {"size": size} if size <= _FEW + _TIMES * len(text) else {"much": True}
+
+
+_BARE: dict[str, Any] = {
+    "version": "1.0",
+    "added_tokens": [],
+    **dict.fromkeys(("truncation", "padding", "pre_tokenizer", "post_processor", "decoder")),
+}
 
 
 def _bound(seconds: int, megabytes: int) -> None:
