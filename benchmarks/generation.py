@@ -55,6 +55,8 @@ FAMILIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("scattered-counts", {}),
     ("trace", {}),
     ("ruler-vt", {}),
+    ("ruler-qa-1", {}),
+    ("ruler-qa-2", {}),
     ("thread", {}),
     ("facts-1", {}),
     ("facts-3", {}),

@@ -42,6 +42,7 @@ LONG = ("--lengths", "2400,3000", "--repeats", "2")
 OWN: Mapping[str, Sequence[str]] = {  # flags of presets that need data, more room, or another grid
     **dict.fromkeys(("scattered-counts", "scattered-counts-corrected"), LONG),
     **dict.fromkeys(("ruler-cwe", "ruler-fwe"), LONG),
+    "suite:ruler": LONG,
     **dict.fromkeys(
         ("cdme-8k", "cdme-32k", "cdme-200k", "cdme-multi-3-8k", "multi-2-zh-8k"), (*GRID, *CDME)
     ),
