@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,9 +73,34 @@ def test_presets_files_and_older_names_are_taken(tmp_path):
 def test_wrong_settings_are_named_and_nothing_is_written(tmp_path):
     with pytest.raises(SettingsError, match="Unknown setting 'modle'"):
         needlemap.run(modle="baseline/bm25", out=tmp_path / "r")
-    with pytest.raises(SettingsError, match="save=False keeps no run"):
+    with pytest.raises(SettingsError, match="save=False keeps no folder"):
         needlemap.run(model="baseline/bm25", out=tmp_path / "r", save=False)
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+def test_a_run_that_is_not_saved_is_returned_and_leaves_only_the_contexts_that_were_wanted(
+    tmp_path, monkeypatch, contexts
+):
+    """As with the older tool's save_results and save_contexts, which know nothing of each other."""
+    monkeypatch.chdir(tmp_path)
+    run = needlemap.run(
+        model="baseline/bm25",
+        lengths=[500],
+        depths=[50],
+        repeats=1,
+        save_results=False,
+        save_contexts=contexts,
+        quiet=True,
+    )
+    assert [record.score for record in run.records()] == [1]
+    folder = run.path
+    assert [file.name for file in tmp_path.iterdir()] == (["contexts"] if contexts else [])
+    if contexts:
+        assert len(list(Path("contexts").glob("len_500_*.txt"))) == 1
+    del run
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_a_run_that_cannot_succeed_says_so(tmp_path, wire, monkeypatch):

@@ -139,7 +139,7 @@ def test_wrong_settings_are_named_and_nothing_is_written(file, tmp_path):
     for settings, said in [
         ({"modle": "baseline/bm25"}, "Unknown setting 'modle'"),
         ({"task": "kv"}, "has its own task"),
-        ({"save": False}, "save=False keeps no run that could be returned"),
+        ({"save": False}, "save=False keeps no folder"),
     ]:
         with pytest.raises(SettingsError, match=said):
             needlemap.run(f"suite:{file}", out=tmp_path / "s", **settings)

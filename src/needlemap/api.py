@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from needlemap.asking import Outcome
 from needlemap.asking.discovery import with_model
@@ -116,16 +119,27 @@ async def _run(
     named = choose_each(preset, settled, trusted=trust_run)
     each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
     first = next(iter(each.values()))
-    if not first.first.save:
-        raise SettingsError("save=False keeps no run that could be returned. Leave it out.")
-    path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
+    kept = first.first.save
+    if not kept and out is not None:
+        raise SettingsError("save=False keeps no folder. Leave out one of save and out.")
+    if not kept:  # it lives as long as the run that is returned
+        path = Path(mkdtemp(prefix="needlemap-"), "run")
+    else:
+        path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
     check_origin(path, trust_run is True)
     if first.told:
         tell(f"note: {first.told}")
     with hold_folder(path):
-        if "" in each:
-            return Run(path, await _ask(first, path, live))
-        return Run(path, await _ask_each(each, path, live))
+        asking = _ask(first, path, live) if "" in each else _ask_each(each, path, live)
+        try:
+            run = Run(path, await asking)
+        except BaseException:
+            if not kept:
+                rmtree(path.parent, ignore_errors=True)
+            raise
+    if not kept:
+        finalize(run, rmtree, path.parent, ignore_errors=True)
+    return run
 
 
 async def _ask_each(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:

@@ -108,10 +108,6 @@ def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
         flag for flag, is_given in given.items() if is_given and not judges and not first.until
     ):
         raise SettingsError(f"{flag} is of a verdict. Ask for one: --fail-under or --until.")
-    if first.save_contexts and not first.save:
-        raise SettingsError(
-            "--save-contexts writes into the run folder, and --no-save keeps none. Give one."
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,9 @@ class ShowingFace(Face, ExitStack):
     def watch(self, name: str, session: Session) -> Iterator[Watcher]:
         """The view, the page and the contexts, together."""
         page = self._page_of(name, session) if self._live and session.todo else None
-        saves = session.experiment.settings.save_contexts
-        saving = SavingContexts(session.folder.path) if saves else None
+        settings = session.experiment.settings
+        folder = session.folder.path if settings.save else Path()
+        saving = SavingContexts(folder) if settings.save_contexts else None
         with self.view(name, session) as view:
             yield Together(*(each for each in (view, page, saving) if each is not None))
 
@@ -98,8 +99,8 @@ class ShowingFace(Face, ExitStack):
 
 
 class SavingContexts(Watcher):
-    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder as prompts go
-    out."""
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder, or where none
+    is kept into the current one, as prompts go out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "contexts"

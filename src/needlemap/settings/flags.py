@@ -8,6 +8,7 @@ docs/coming-from.md.
 from __future__ import annotations
 
 import inspect
+from ast import literal_eval
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
@@ -21,7 +22,8 @@ from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
 
-_LISTS = tuple(row.name for row in TABLE if row.words)
+_TEXTS = ("file_list", "needles", "keyword", "substr_validation_words")  # lists of texts
+_LISTS = tuple({*(row.name for row in TABLE if row.words), *_TEXTS})
 
 
 class GroupedCommand(TyperCommand):
@@ -73,7 +75,8 @@ def flags_of(
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
-    `--save_contexts True` is `--save-contexts`; `--substr_validation_words a b` is that flag twice.
+    `--save_contexts True` and `--save_contexts=True` are `--save-contexts`;
+    `--substr_validation_words a b` is that flag twice.
     A word that may be the preset ends such a list. `--until no-worse-than RUN:2` takes both words.
     """
     owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
@@ -89,13 +92,10 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
         if flag == "--until" and waiting[1:] and waiting[0] == "no-worse-than":
             waiting[:2] = [" ".join(waiting[:2])]
         owner = owners.get(flag)
-        if (
-            owner is not None
-            and owner.secondary_opts
-            and not equals
-            and _truth(waiting[:1]) is not None
-        ):
-            made.append((owner.opts if _truth([waiting.pop(0)]) else owner.secondary_opts)[0])
+        wanted = _truth([value] if equals else waiting[:1])
+        if owner is not None and getattr(owner, "is_flag", False) and wanted is not None:
+            del waiting[: 0 if equals else 1]
+            made += (owner.opts if wanted else owner.secondary_opts)[:1]
             continue
         made.append(f"{flag}{equals}{value}")
         if owner is not None and owner.name in _LISTS and not equals and waiting:
@@ -117,6 +117,11 @@ def parsed(name: str, value: Any) -> Any:
     """A flag's text as the setting's kind of value: KEY=VALUE pairs become a mapping, 'none'
     None."""
     field = Settings.model_fields.get(name)
+    if name in _TEXTS:
+        parts = [part for word in value for part in _texts(word)]
+        return (
+            [name for part in parts for name in part.split(",")] if name == "file_list" else parts
+        )
     if name in _LISTS:
         return _listed(value)
     if name == "model":  # the flag is repeated for several
@@ -131,9 +136,18 @@ def parsed(name: str, value: Any) -> Any:
         and type(None) in get_args(field.annotation)
     ):
         return None
-    if name == "file_list":
-        return [part for text in value for part in text.split(",")]
     return value
+
+
+def _texts(word: str) -> list[str]:
+    """A word, or the texts of a list in Python's spelling or YAML's, such as "['a', 'b']"."""
+    if not word.lstrip().startswith("["):
+        return [word]
+    try:
+        found = literal_eval(word.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = _plain(word)
+    return [str(part) for part in found] if isinstance(found, list) else [word]
 
 
 def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> inspect.Parameter:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.registry import installed
 
 Raw = dict[str, Any]
 
@@ -75,6 +76,8 @@ def _source(kind: str) -> Callable[[Raw, Any], Raw]:
 
 def _model(_raw: Raw, value: Any) -> Raw:
     name = str(value)
+    if name.partition("/")[0] in installed("models"):  # it names its back end, as ours do
+        return {"model": name}
     return {"model": f"anthropic/{name}" if "claude" in name.lower() else f"openai/{name}"}
 
 
@@ -147,6 +150,7 @@ RULES: dict[str, dict[tuple[str, ...], Raw]] = {
         _HAYSTACK: {"order": "cumulative", "joined": "tokens"},
     },
 }
+PRESETS_OF = {_N: "'needlemap run needlehaystack'", _O: "'needlemap run cdme-8k'"}
 _MISTYPED = {"length", "depth"}  # OpenCompass's, but alone they may be ours with a letter missing
 # What stands in OpenCompass's configs and is no setting here: what to write instead.
 ELSEWHERE = {
@@ -202,14 +206,14 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("evaluation_method", _N, "scorer: judge, or substring anywhere=true", _scorer),
     SeedName("substr_validation_words", _N, "keywords", _words, words=True),
     SeedName("path", _O, "haystack=jsonl, haystack_path", _source("jsonl")),
-    SeedName("length", _O, "lengths"),
-    SeedName("depth", _O, "depths"),
+    SeedName("length", _O, "lengths", words=True),
+    SeedName("depth", _O, "depths", words=True),
     SeedName("tokenizer_model", _O, "tokenizer"),
     SeedName("num_repeats_per_file", _O, "repeats"),
     SeedName("num_records_per_file", _O, "repeats"),
     SeedName("length_buffer", _O, "reserve_tokens"),
     SeedName("guided", _O, "guide"),
-    SeedName("keyword", _O, "keywords", lambda _, v: {"keywords": [v]}),
+    SeedName("keyword", _O, "keywords", _words, words=True),
     SeedName("position", _O, "question_position", _position),
     SeedName("use_trim", _O, "scorer_options trim", _trim, True),
     SeedName("max_out_len", _O, "max_answer_tokens"),
@@ -261,7 +265,8 @@ class Implied:
         return (
             f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its "
             f"rules: "
-            f"{shown}. Each can be set; a preset names rules of its own (needlemap list presets)"
+            f"{shown}. Each can be set. What is not given is needlemap's: {self.tool}'s other "
+            f"defaults come with a preset, as {PRESETS_OF[self.tool]}"
         )
 
 
