@@ -35,7 +35,8 @@ from needlemap.asking.run import Face
 from needlemap.maps import Array
 from needlemap.maps.arms import Trio, judge_arms, tripwire
 from needlemap.maps.difference import mcnemar
-from needlemap.maps.sequential import NO_WORSE_ALPHA, WORSE_ALPHA, log_bet, log_growth, of_haystacks
+from needlemap.maps.sequential import BETS, Bets
+from needlemap.maps.verdicts import HIGH_ALPHA, LOW_ALPHA
 from needlemap.models import Logprobs
 from needlemap.records.ab import Arm
 from needlemap.settings.suites import choose_each
@@ -102,12 +103,14 @@ def decided(means: Array) -> tuple[Array, Array]:
     """Haystacks until `worse` and until `no worse` is first above, infinite where never: (runs,)
     each."""
     found = []
-    for values, margin, alpha in ((-means, -MARGIN, WORSE_ALPHA), (means, MARGIN, NO_WORSE_ALPHA)):
+    for sign, alpha in ((-1.0, LOW_ALPHA), (1.0, HIGH_ALPHA)):
+        values, bound = (1 + sign * means) / 2, (1 - sign * MARGIN) / 2
         kinds, codes = np.unique(values, return_inverse=True)
-        growth, wins = log_growth(kinds, margin), np.zeros(values.shape)
+        growth = np.log1p(BETS * ((kinds - bound) / bound)[:, None])
+        wins = np.zeros(values.shape)
         for part in range(0, len(values), CHUNK):
             here = growth[codes.reshape(values.shape)[part : part + CHUNK]].cumsum(axis=1)
-            wins[part : part + CHUNK] = log_bet(here)
+            wins[part : part + CHUNK] = np.logaddexp.reduce(here, axis=-1) - log(len(BETS))
         above = wins >= -log(alpha)
         found.append(np.where(above.any(axis=1), above.argmax(axis=1) + 1, np.inf))
     return found[0], found[1]
@@ -116,12 +119,10 @@ def decided(means: Array) -> tuple[Array, Array]:
 def check_decided(means: Array, times: tuple[Array, Array]) -> None:
     """What is simulated is what `ab` says. Raises RuntimeError."""
     for row, worse, no_worse in zip(means, *times, strict=True):
-        told = of_haystacks(row, MARGIN, beyond=MARGIN)
+        after, word = Bets.of(((-row).tolist(), (-row).tolist()), MARGIN).first
         first = min(worse, no_worse)
-        if (told.after or np.inf) != first:
-            raise RuntimeError(
-                f"ab decides after {told.after} haystacks, the simulation after {first}."
-            )
+        if (np.inf if word == "undecided" else after) != first:
+            raise RuntimeError(f"ab decides after {after} haystacks, the simulation after {first}.")
 
 
 def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
@@ -189,7 +190,7 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
         assert wire is not None
         found += wire.tripped and judged.word == "undecided"
         notes.append(
-            f"{name}: answers {judged.word} ({judged.these.lost} lost of {judged.these.n}); "
+            f"{name}: answers {judged.word} ({judged.judged.lost} lost of {judged.judged.n}); "
             f"{wire.beyond} "
             f"moved, of its own {wire.again_beyond}; median {wire.median:.1e} nats"
         )

@@ -20,9 +20,10 @@ import numpy as np
 
 from machine import machine
 from needlemap.maps import Array, Cube
-from needlemap.maps.difference import paired_difference, verdict
+from needlemap.maps.difference import paired_difference
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.maps.intervals import cluster_mean, tango, wilson
+from needlemap.maps.judging import Judgement, Rows, judge
 from needlemap.maps.means import depth_scores, length_scores, total_score
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths
@@ -183,14 +184,21 @@ def paired(maps: int) -> float:
     return float(np.mean(held))
 
 
+def judged(first: Array, second: Array) -> Judgement:
+    """The verdict on scores (haystacks, prompts) of one length, margin 2."""
+    stack = np.repeat(np.arange(len(first)), first.shape[1])
+    zeros, tried = np.zeros(first.size, dtype=np.int64), np.ones(first.size, dtype=bool)
+    rows = Rows(("",), zeros, stack, zeros, first.ravel(), second.ravel(), tried)
+    return judge(rows, 0.02)
+
+
 def clustered(haystacks: int, maps: int) -> float:
     """How often it is said of all haystacks that no more than 2 points are lost, where exactly 2
     are."""
     random, said = np.random.default_rng(haystacks), 0
     for _ in range(maps):
-        found = paired_difference(*pair(random, haystacks, 0.02, 0.0, STRONG), graded=False)
-        assert found is not None
-        said += verdict(found, 0.02).word in ("no worse", "better") and not found.of_these
+        found = judged(*pair(random, haystacks, 0.02, 0.0, STRONG))
+        said += found.word in ("no worse", "better") and found.scope == "new"
     return said / maps
 
 
@@ -198,9 +206,7 @@ def power(haystacks: int, maps: int) -> float:
     """How often a drop of 10 points is called worse."""
     random, said = np.random.default_rng(7), 0
     for _ in range(maps):
-        found = paired_difference(*pair(random, haystacks, 0.10, 0.02, 0.0), graded=False)
-        assert found is not None
-        said += verdict(found, 0.02).word == "worse"
+        said += judged(*pair(random, haystacks, 0.10, 0.02, 0.0)).word == "worse"
     return said / maps
 
 

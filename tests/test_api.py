@@ -151,13 +151,13 @@ def lossy(tmp_path_factory):
 
 def test_two_runs_are_compared(made, lossy):
     found = needlemap.compare(made, lossy, margin=25)
-    assert (found.verdict, found.n) == ("worse", 12)
+    assert (found.verdict, found.code, found.n) == ("undecided", 5, 12)
     assert found.interval[0] < found.difference < found.interval[1] < 0
     assert found.text == repr(found)
     assert found.text.endswith(
         f"verdict: {found.text.splitlines()[-1].removeprefix('verdict: ')}\n"
     )
-    assert "at the ceiling" in found.warning
+    assert "hardly ever wrong" in found.warning
     assert 0 < found.p < 0.05
 
 
@@ -166,8 +166,8 @@ def test_runs_are_compared_by_their_folders_too(made, lossy):
     assert found.text == needlemap.compare(made, lossy).text
     with pytest.raises(NeedlemapError, match="No run at 'nowhere'"):
         needlemap.compare(made, "nowhere")
-    with pytest.raises(SettingsError, match="A margin is in points above 0"):
-        needlemap.compare(made, lossy, margin=0)
+    with pytest.raises(SettingsError, match="A margin is in points from 0 to 100"):
+        needlemap.compare(made, lossy, margin=-1)
 
 
 def test_a_comparison_is_a_table_a_row_a_length(made, lossy):

@@ -167,7 +167,7 @@ def test_two_suites_are_compared(made, lossy, typed):
     assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5).stdout
     assert found.text == needlemap.compare(str(made.path), lossy.path, margin=5).text
     pytest.importorskip("pandas")
-    assert found.to_pandas()["verdict"].tolist() == ["worse", "worse", "cannot tell"]
+    assert found.to_pandas()["verdict"].tolist() == ["worse", "worse", "undecided"]
 
 
 def test_a_run_with_one_family_is_not_compared_with_one_of_several(made):

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
@@ -202,17 +202,19 @@ def compare(
     margin: float = 2.0,
     labels: Sequence[str] = (),
     metric: str = "",
+    scope: Literal["these", "new"] = "these",
 ) -> Compared:
     """B against A on the same trials, paired: difference, interval, verdict. Each a run, its
     folder, or a log of Inspect or lm-evaluation-harness.
 
     Of several families each is compared, and their mean decides. margin: the loss in points that
     does not matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again.
-    metric: of logs with several. Raises NeedlemapError when the two asked something else.
+    metric: of logs with several. scope: `new` for a verdict about new haystacks too. Raises
+    NeedlemapError when the two asked something else.
     """
     both = families_of(_folder(a)), families_of(_folder(b))
     read = load_any(*both, labels, metric)
-    comparison, names = compare_runs(*both, read, margin)
+    comparison, names = compare_runs(*both, read, margin, wanted=scope)
     return Compared(comparison, names, tuple(run for two in read.values() for run in two))
 
 

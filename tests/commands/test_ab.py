@@ -73,7 +73,7 @@ def test_too_few_pairs_are_undecided_with_4_unless_that_passes(ab, needlemap):
 
 
 def test_both_arms_and_the_second_asking_get_the_same_prompts_once_each(ab, needlemap):
-    ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    ab("baseline/bm25", "baseline/random", "--until", "16", code=1)
     hashes = [
         sorted(each["prompt"]["sha256"] for each in needlemap.records(f"ab/{arm}-passkey"))
         for arm in ("ref", "new", "again")
@@ -83,14 +83,15 @@ def test_both_arms_and_the_second_asking_get_the_same_prompts_once_each(ab, need
 
 
 def test_one_stopped_by_a_limit_goes_on_to_what_one_start_finds(ab, needlemap):
-    ended = ab("baseline/bm25", "baseline/random", "--until", "16", "--limit-tokens", "5k", code=4)
+    ended = ab("baseline/bm25", "baseline/random", "--until", "16", "--limit-tokens", "5k", code=5)
     assert 0 < ended["asked"] < 16
-    gone_on = ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    gone_on = ab("baseline/bm25", "baseline/random", "--until", "16", code=1)
     seed = json.loads((needlemap.folder / "ab" / "ab.json").read_text())["seed"]
     whole = ab(
-        "baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=4
+        "baseline/bm25", "baseline/random", "--until", "16", "--seed", str(seed), "-o", "w", code=1
     )
-    assert {**gone_on, "ab": "", "replay": ""} == {**whole, "ab": "", "replay": ""}
+    own = dict.fromkeys(("ab", "replay", "measured"))
+    assert {**gone_on, **own} == {**whole, **own}
 
 
 def test_a_start_goes_on_behind_whole_haystacks_also_where_depths_come_to_one_prompt(needlemap):
@@ -104,8 +105,8 @@ def test_a_start_goes_on_behind_whole_haystacks_also_where_depths_come_to_one_pr
 
 
 def test_more_pairs_go_on_where_an_earlier_start_ended(ab):
-    first = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
-    more = ab("baseline/bm25", "baseline/random", "--until", "16", code=4)
+    first = ab("baseline/bm25", "baseline/random", "--until", "8", code=5)
+    more = ab("baseline/bm25", "baseline/random", "--until", "16", code=1)
     assert (first["asked"], more["asked"]) == (8, 16)
 
 
@@ -151,10 +152,13 @@ def dead(wires: Any) -> str:
     return str(wire.base_url)
 
 
-def test_an_arm_that_does_not_answer_is_worse_and_its_end_is_told(needlemap, wire, dead):
-    ended = served(needlemap, wire.base_url, dead, 1)
+def test_an_arm_that_does_not_answer_does_not_pass_and_its_end_is_told(needlemap, wire, dead):
+    ended = served(needlemap, wire.base_url, dead, 5)
     assert "'new' answers no more" in ended.stderr
     assert "new failed to answer" in ended.stdout
+    last = ended.stdout.splitlines()[-1]
+    assert "new did not answer 4 prompts that ref answered" in last
+    assert last.endswith("Exit code 5")
 
 
 def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire, dead):
@@ -242,7 +246,7 @@ def test_the_verdict_goes_into_a_junit_file(ab, needlemap, other, flags, tag):
 
 
 def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
-    worst = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)["worst"][0]
+    worst = ab("baseline/bm25", "baseline/random", "--until", "8", code=5)["worst"][0]
     for arm, hit in (("ref", "100"), ("new", "0")):
         said = needlemap("replay", "ab", "--worst", "--arm", arm).stderr
         assert "the same bytes as recorded" in said
@@ -275,7 +279,7 @@ def test_the_references_answers_are_weighed_by_whatever_a_server_offers(needlema
 
 
 def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlemap):
-    found = ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
+    found = ab("baseline/bm25", "baseline/random", "--until", "8", code=5)
     families = families_of(needlemap.folder / "ab")
     read = read_families(families)
     (sheet,) = make_sheets(Cast.of([Subject(families, read)]), [], ("absolute:85",))
@@ -356,7 +360,7 @@ def test_documents_as_listed_are_one_haystack_and_refused(needlemap):
 
 
 def test_a_margin_is_fixed_beforehand(ab, needlemap):
-    ab("baseline/bm25", "baseline/random", "--until", "8", code=4)
+    ab("baseline/bm25", "baseline/random", "--until", "8", code=5)
     arms = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/random")
     ended = needlemap("ab", "passkey", *arms, *FLAGS, "--margin", "5", code=2)
     assert "has a margin of 2 points, fixed beforehand" in ended.stderr

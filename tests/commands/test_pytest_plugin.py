@@ -105,8 +105,9 @@ def test_claims_pass_fail_and_are_undecided(tests):
     outcomes = ["pass", "pass", "failure", "failure", "pass", "failure", "pass", "skipped"]
     assert [outcome for outcome, _ in found] == outcomes
     worse, changed, undecided = found[2][1], found[3][1], found[5][1]
-    assert "needlemap: worse (beside golden/bm25, margin 2 points)" in worse
-    assert "verdict: worse (the whole 95 % interval is a loss" in worse
+    said = "worse by more than 2 points, on these prompts: a loss of"
+    assert f"needlemap: {said}" in worse
+    assert f"verdict: {said}" in worse
     assert re.search(r"^ +500 +900$", worse, re.M)  # the map
     assert re.search(r"^ +50% +\d+ +\d+ *$", worse, re.M)
     (typed,) = re.findall(
@@ -116,7 +117,7 @@ def test_claims_pass_fail_and_are_undecided(tests):
     assert "Traceback" not in worse
     assert re.search(r"needlemap: verdict on answers: fail \(\d+\.\d % differ, 0 % may\)", changed)
     assert "first answers that differ, in the order asked (5 shown):" in changed
-    assert "needlemap: cannot tell (beside golden/bm25, margin 1 points)" in undecided
+    assert "needlemap: undecided at a margin of 1 points, on these prompts" in undecided
 
 
 def test_a_check_passes_or_shows_its_probes(tests):

@@ -205,9 +205,8 @@ def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     assert lines[3].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
     assert lines[4] == "by depth: 100.0 at every depth"
     assert lines[5] == (
-        "power: a loss of 5 points of these haystacks is called worse 80 times in 100 with about "
-        "218 paired "
-        "trials where losses fall singly; you have 12"
+        "pairs: you have 12; that a loss of 5 points of these haystacks is sure takes about 279 "
+        "where losses fall singly (80 % power)"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.maps.arms import Trio, Tripwire, judge_arms, moved, strict, trios, tripwire, worst_of
+from needlemap.maps.arms import Trio, Tripwire, judge_arms, moved, trios, tripwire, worst_of
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
 
@@ -34,10 +34,12 @@ def trio(
     return Trio("single", (number, 100, 0.0), first, second, again)
 
 
-def test_an_answer_that_never_ends_is_wrong_and_one_not_measured_has_no_score():
-    assert strict(record(finish="stop")) == 1.0
-    assert strict(record(finish="length")) == 0.0
-    assert strict(record(None)) is None is strict(None)
+def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
+    stops, runs_on = record(finish="stop"), record(finish="length")
+    assert trio(stops, runs_on).scores == (1.0, 0.0)
+    assert trio(runs_on, stops).scores == (0.0, 1.0)
+    assert trio(runs_on, runs_on).scores == (1.0, 1.0)  # so with a base model
+    assert trio(record(None), None).scores == (None, None)
 
 
 def test_who_fails_to_answer_is_wrong_and_a_prompt_that_both_fail_is_no_pair():
@@ -106,13 +108,14 @@ def judged(losses: list[float], margin: float = 0.02) -> Any:
         trio(record(float(lost >= 0)), record(float(lost <= 0)), number=at)
         for at, lost in enumerate(losses)
     ]
-    return judge_arms(pairs, margin)
+    return judge_arms(pairs, margin, stops=True)
 
 
 def test_equal_answers_are_no_worse_after_as_many_haystacks_as_it_says():
-    least = judged([0.0]).new.least
+    least = 1 + judged([0.0]).judged.new.more
     assert judged([0.0] * (least - 1)).word == "undecided"
-    assert judged([0.0] * least).word == "no worse"
+    found = judged([0.0] * least).judged
+    assert (found.word, found.scope, found.after) == ("no worse", "new", least)
 
 
 def test_losses_beyond_the_margin_are_worse_and_a_few_are_not():
@@ -137,21 +140,28 @@ def test_a_haystack_is_one_bet_however_many_prompts_it_made():
         )
         for depth in range(60)
     ]
-    found = judge_arms(pairs, 0.02)
-    assert (found.these.word, found.word, found.new.n) == ("worse", "undecided", 1)
+    found = judge_arms(pairs, 0.02, stops=True).judged
+    assert (found.word, found.code, found.new.n) == ("undecided", 5, 1)
 
 
-def test_an_arm_that_answers_nothing_is_worse_at_once():
-    assert (
-        judge_arms([trio(record(), record(None), number=at) for at in range(3)], 0.02).word
-        == "worse"
-    )
+def test_an_arm_that_answers_nothing_does_not_pass():
+    lost = [trio(record(), record(None), number=at) for at in range(3)]
+    found = judge_arms(lost, 0.02)
+    assert (found.judged.code, found.judged.missing.second, found.failed) == (5, 3, (3, 0))
+
+
+def test_a_change_between_the_first_and_the_last_third_is_marked():
+    """A server that lost 6 points from haystack 400 on, and nothing in the words said so."""
+    late = [1.0 if at >= 250 and at % 4 == 0 else 0.0 for at in range(300)]
+    drift = judged(late, 0.05).drift
+    assert (drift.first, round(drift.last, 2)) == (0.0, 0.12)
+    assert judged([1.0 if at % 8 == 0 else 0.0 for at in range(300)]).drift is None
 
 
 def test_nothing_is_proved_where_the_reference_is_never_right():
     pairs = [trio(record(0.0), record(0.0), number=at) for at in range(500)]
     found = judge_arms(pairs, 0.02)
-    assert (found.word, found.these.floored) == ("undecided", True)
+    assert (found.word, found.judged.floored) == ("undecided", True)
 
 
 def test_the_tripwire_heeds_a_small_shift_of_all_and_a_large_one_of_few():

@@ -81,8 +81,8 @@ def test_the_verdict_is_that_on_the_mean_and_families_are_corrected_for_their_nu
     found = compare_families(families, 0.02)
     assert list(found.families) == list(families)
     assert [each.verdict.word for each in found.families.values()] == [
-        "cannot tell",
-        "cannot tell",
+        "undecided",
+        "undecided",
         "worse",
     ]
     assert found.verdict.word == "worse"
@@ -137,7 +137,7 @@ def test_missing_scores_are_left_out_and_bounded():
 def test_means_of_nobody_knows_how_many_answers_tell_nothing():
     both = {"a": losing(6, 9, 20), "b": replace(losing(6, 9, 20), counted=False)}
     found = compare_families(both, 0.02)
-    assert (found.verdict.word, found.overall.low, found.overall.high) == ("cannot tell", -1.0, 1.0)
+    assert (found.verdict.word, found.overall.low, found.overall.high) == ("undecided", -1.0, 1.0)
 
 
 def test_families_with_other_repeats_are_put_side_by_side():

@@ -149,7 +149,7 @@ def test_the_number_of_trials_gives_the_power_that_is_promised(drop, share):
     n = trials_needed(drop, share)
     discordant = drop * 7 / 5 if share is None else share
     spread = (discordant - drop**2) ** 0.5
-    z = (n**0.5 * drop - stats.norm.ppf(0.975) * discordant**0.5) / spread
+    z = (n**0.5 * drop - stats.norm.ppf(0.99) * discordant**0.5) / spread
     assert stats.norm.cdf(z) == pytest.approx(0.8, abs=0.01)
 
 

@@ -161,7 +161,7 @@ def test_means_of_nobody_knows_how_many_answers_give_no_verdict():
     means = {"prompt": None, "scorer": ScorerRecord(name="OpenCompass", mean=True)}
     found = compare_pairs(paired(everything(0.9, **means), everything(0.1, **means)), 0.02)
     assert found is not None
-    assert (found.verdict.word, found.verdict.more) == ("cannot tell", None)
+    assert (found.verdict.word, found.verdict.code) == ("undecided", 4)
     assert (found.overall.value, found.overall.low, found.overall.high) == (
         pytest.approx(-0.8),
         -1.0,

@@ -29,7 +29,8 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
 from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
-from needlemap.maps.arms import Judged, Trio, judge_arms, trios
+from needlemap.maps.arms import ArmsVerdict, Trio, judge_arms, trios
+from needlemap.maps.judging import Scope
 from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import RunFolder, write_json
@@ -44,6 +45,7 @@ SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cac
 _PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
 YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
 _GONE = 3  # answers in a row that an arm fails to give
+AGAINS = 3  # times that a lost answer is asked for again, behind one block each
 Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 
@@ -51,8 +53,8 @@ Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 class Asked:
     """What an ab is asked to do. arms: the reference, and the other. settle: what flags choose.
     margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before.
-    weigh:
-    whether the reference's answers are also given to both arms, to be weighed."""
+    weigh: whether the reference's answers are also given to both arms, to be weighed. scope: what
+    the verdict is to hold for."""
 
     arms: tuple[Arm, Arm]
     flags: Mapping[str, Any]
@@ -61,6 +63,7 @@ class Asked:
     pairs: int = PAIRS
     decided: bool = False
     weigh: bool = False
+    scope: Scope = "these"
 
     def __post_init__(self) -> None:
         if not 0 < self.margin <= 100:
@@ -183,6 +186,8 @@ class Ab:
             arms=list(self.asked.arms),
             families=list(self.families),
             grids=self.grids(),
+            until_decided=self.asked.decided,
+            scope=self.asked.scope,
             findings=Findings.model_validate(findings),
         )
         write_json(self.folder.path / FILE, json.loads(file.model_dump_json()))
@@ -196,6 +201,12 @@ class Ab:
             for name in self.families
         }
         return trios(found)
+
+    def judged(self) -> ArmsVerdict:
+        """What is known so far."""
+        asked = self.asked
+        margin = asked.margin / 100
+        return judge_arms(self.trios(), margin, wanted=asked.scope, stops=asked.decided)
 
     def records(self, arm: str, family: str) -> list[Record]:
         """What one arm was asked of one family so far."""
@@ -266,12 +277,13 @@ class Asking:
 
     ab: Ab
     face: Face
-    tell: Callable[[Judged], None]
+    tell: Callable[[ArmsVerdict], None]
     make: Mapping[str, MakeModel] = field(default_factory=dict)
     stopped: str = ""
     _limited: bool = False
     _failing: dict[str, int] = field(default_factory=dict)
     _gone: dict[str, str] = field(default_factory=dict)
+    _again: Counter[tuple[str, str, int]] = field(default_factory=Counter)
 
     async def run(self) -> list[Trio]:
         """Ask block by block until the verdict, a limit, or an arm that answers no more. Raises
@@ -294,11 +306,12 @@ class Asking:
     async def _blocks(self, turns: Mapping[str, Turns]) -> None:
         ab = self.ab
         number = first_open(ab)
-        self.tell(judged := judge_arms(ab.trios(), ab.asked.margin / 100))
+        self.tell(judged := ab.judged())
         while number < ab.haystacks and not self.stopped:
             if ab.asked.decided and judged.word != "undecided":
                 break
             stop = min(ab.haystacks, number + self._size(number))
+            await self._ask_again(turns, range(number))
             for family in ab.families:
                 order = list(turns)
                 Random(f"{ab.seed}:{number}:{family}").shuffle(order)
@@ -307,7 +320,36 @@ class Asking:
                 for arm in order if ab.weighing else ():
                     await self._take(turns[arm], arm, family, range(number, stop), weigh=True)
             number = stop
-            self.tell(judged := judge_arms(ab.trios(), ab.asked.margin / 100))
+            judged = ab.judged()
+            if number == ab.haystacks or (ab.asked.decided and judged.word != "undecided"):
+                while not self.stopped and await self._ask_again(turns, range(number)):
+                    judged = ab.judged()
+            self.tell(judged)
+
+    async def _ask_again(self, turns: Mapping[str, Turns], numbers: range) -> bool:
+        """Ask once more for the answers that one arm lost, AGAINS times each at most; whether there
+        were any. Two arms that answer all else alike are not told apart by time-outs."""
+        ab, found = self.ab, False
+        for family in ab.families:
+            for arm in ab.asked.arms:
+                lost = {each.repeat for each in ab.records(arm.name, family) if not each.scored}
+                wanted = [
+                    number
+                    for number in sorted(lost & set(numbers))
+                    if self._again[arm.name, family, number] < AGAINS
+                ]
+                if not wanted or self._limited or arm.name in self._gone:
+                    continue
+                found = True
+                self._again.update((arm.name, family, number) for number in wanted)
+                name = f"{arm.name}-{family}"
+                made = ab.experiment(arm.name, family, wanted)
+                outcome = await turns[arm.name].take(
+                    name, Session.open(made, ab.folder.folder(name))
+                )
+                if outcome is not None and outcome.stopped:
+                    self._limited, self.stopped = True, str(outcome.stopped)
+        return found
 
     def _size(self, number: int) -> int:
         """Haystacks of a block: a part of those before, and as many as keep all requests busy."""

@@ -6,16 +6,16 @@ number fixes its documents, its needle and its depths, so that the same command 
 another start ended. Records are ordinary ones. What is known follows from them alone.
 
 `run --until no-worse-than REFERENCE:2` ends as soon as its verdict is known. It asks what the
-reference scored, in the order of a gate (`maps/sequential.py`), and hands the pairs to it in that
-very order, however answers come in. So what stopped the run is what `compare --sequential` finds in
-it.
+reference scored, haystack by haystack in a seeded order (`maps/sequential.py`), and judges after
+each in that very order, however answers come in. So what stopped the run is what `compare
+--sequential` finds in it. What failed is asked again three times before it ends.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
@@ -33,13 +33,16 @@ from needlemap.maps import (
     latest_records,
     place_of,
     places_of,
+    prompt_of,
     prompts_of,
 )
+from needlemap.maps.judging import Looks, Row, Rows, judge
+from needlemap.maps.pairs import scores_of
 from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
-from needlemap.maps.sequential import Gate, interleaved, pair_at, scored_places
+from needlemap.maps.sequential import haystack_order, interleaved
 from needlemap.plan import by_length, ordered
-from needlemap.records import phrase, ruled
+from needlemap.records import one_haystack, phrase, ruled
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, lender_of
@@ -53,6 +56,7 @@ class Policy:
 
     goal: Goal | None = None  # what ends it early
     seeks = False  # whether it chooses what comes next by what is known
+    asks_again = False  # whether what failed is asked again
 
     def todo(
         self, experiment: Experiment, left: Sequence[Trial], folder: RunFolder
@@ -107,7 +111,12 @@ class Goal:
         Goal(path='runs/base', margin=2.5)
         """
         found = _SPEC.fullmatch(spec.strip())
-        margin = float(found["margin"] or MARGIN) if found else 0.0
+        margin = float(found["margin"] or MARGIN) if found else MARGIN
+        if margin == 0:
+            raise SettingsError(
+                f"--until '{spec}': without a margin equal engines are never decided. Give a loss "
+                f"in points that does not matter, as {spec.strip().rpartition(':')[0]}:2."
+            )
         if found is None or not 0 < margin <= 100:
             raise SettingsError(
                 f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than "
@@ -116,16 +125,24 @@ class Goal:
         return cls(found["path"], margin)
 
 
+AGAINS = 3  # times that a trial that failed is asked again
+
+
 class Until(Policy):
-    """Ends with the verdict of a gate, which hears of pairs in its own order, as far as all before
-    them are known. reference: its records by their places. Raises NeedlemapError where there is
+    """Ends with a verdict, which is looked for after each whole haystack, in the order of
+    `haystack_order`. reference: its records by their places. Raises NeedlemapError where there is
     none."""
+
+    asks_again = True
 
     def __init__(self, spec: str) -> None:
         self.goal: Goal = Goal.of(spec)
         folder = RunFolder(self.goal.path)
         about = folder.about()
         self.reference = by_place(prompts_of(folder.records(), about["cells"], about.get("shared")))
+        self._one = one_haystack(about)
+        self._experiment: Experiment | None = None
+        self._rounds = 0
 
     def check(self, experiment: Experiment) -> None:
         """Raises SettingsError where the reference asked something else, or scored it otherwise."""
@@ -158,7 +175,7 @@ class Until(Policy):
         known = scored_places(self.reference)
         found = {place: trial for trial in trials for place in _places(trial) if place in known}
         made, seen = list[list[Trial]](), set[str]()
-        for places in interleaved(known).values():
+        for places in interleaved(known):
             here = {found[place].key: found[place] for place in places if place in found}
             made.append([trial for key, trial in here.items() if key not in seen])
             seen |= here.keys()
@@ -170,8 +187,17 @@ class Until(Policy):
         """Nothing where the verdict is known. Raises SettingsError as `check` does."""
         self.check(experiment)
         known = folder.records() if folder.exists and len(left) < len(experiment.trials) else ()
+        self._experiment = experiment
         self._begin(experiment, known, left)
         return () if self.decided else tuple(chain.from_iterable(self.layers(left)))
+
+    def next(self, folder: RunFolder) -> Experiment | None:
+        """The same once more where answers are lost and nothing is decided."""
+        lost = any(not each.scored for each in latest_records(folder.records()))
+        if self.decided or not lost or self._rounds == AGAINS:
+            return None
+        self._rounds += 1
+        return self._experiment
 
     def parts(self, walk: list[Trial], *, limited: bool) -> list[list[Trial]]:
         """Layer by layer."""
@@ -194,14 +220,15 @@ class Until(Policy):
             place: each for each in latest_records(before) for place in self._places(each)
         }
         wanted = set(chain.from_iterable(self._stands.values()))
-        layers = interleaved(scored_places(self.reference)).values()
-        self._order = [
-            place
-            for layer in reversed(list(layers))
-            for place in reversed(layer)
-            if place in wanted
-        ]
-        self._gate, self._seen = Gate(self.goal.margin / 100), set[Hashable]()
+        stacks, seen = defaultdict[int, list[Place]](list), set[Hashable]()
+        for place in sorted(scored_places(self.reference) & wanted):
+            prompt = prompt_of(self.reference[place])
+            if prompt not in seen:
+                seen.add(prompt)
+                stacks[0 if self._one else place[0]].append(place)
+        self._stacks = dict(stacks)
+        self._order = haystack_order(stacks)
+        self._known, self.decided = 0, False
         self._advance()
 
     def hear(self, record: Record) -> bool:
@@ -212,23 +239,39 @@ class Until(Policy):
         self._advance()
         return self.decided
 
-    @property
-    def decided(self) -> bool:
-        """Whether the gate has its verdict."""
-        return self._gate.after is not None
-
     def _places(self, record: Record) -> Sequence[Place]:
         return self._stands.get(record.asked, () if record.second else (place_of(record),))
 
     def _advance(self) -> None:
-        while self._order and self._order[-1] not in self._waiting and not self.decided:
-            pair = pair_at(self._order.pop(), self.reference, self._found, self._seen)
-            if pair is not None:
-                self._gate.add(pair.first, pair.second)
+        """Look again where one more haystack in the order is whole."""
+        known = self._known
+        while known < len(self._order) and not (
+            self._waiting & set(self._stacks[self._order[known]])
+        ):
+            known += 1
+        if known == self._known or self.decided:
+            return
+        self._known = known
+        looks = Looks(self._order, len(self._order))
+        rows = Rows.of(self._rows(self._order[:known]))
+        judged = judge(rows, self.goal.margin / 100, looks=looks)
+        self.decided = judged.word != "undecided"
+
+    def _rows(self, numbers: Iterable[int]) -> Iterator[Row]:
+        for place in chain.from_iterable(self._stacks[number] for number in numbers):
+            if place in self._found:
+                yield Row(
+                    "", place, place[0], *scores_of(self.reference[place], self._found[place])
+                )
+
+
+def scored_places(found: Mapping[Place, Record]) -> set[Place]:
+    """Where a run has a score."""
+    return {place for place, record in found.items() if record.scored}
 
 
 def _places(trial: Trial) -> tuple[Place, ...]:
-    """All that a trial stands for; nothing for one that is asked a second time, which no gate
+    """All that a trial stands for; nothing for one that is asked a second time, which no verdict
     counts."""
     return () if trial.second else places_of(trial)
 

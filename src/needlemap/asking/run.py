@@ -220,7 +220,12 @@ class Turns:
         session = self._budgeted(session)
         self.face.begins(name, session, self.model)
         outcome, scored = await self._asked(name, session), 0
-        while not outcome.over and outcome.scored > scored and (more := session.next()) is not None:
+        again = session.policy.asks_again
+        while (
+            not outcome.over
+            and (again or outcome.scored > scored)
+            and (more := session.next()) is not None
+        ):
             session, scored = self._budgeted(more), outcome.scored
             self.face.goes_on(name, session)
             outcome += await self._asked(name, session)

@@ -98,6 +98,13 @@ def _fail_or_pass(typed: str) -> str:
     return typed
 
 
+def _these_or_new(typed: str) -> str:
+    """Raises SettingsError for anything else."""
+    if typed not in ("these", "new"):
+        raise SettingsError(f"--scope takes these or new, got '{typed}'.")
+    return typed
+
+
 Preset = Annotated[
     str | None,
     typer.Argument(
@@ -124,7 +131,17 @@ TrustRun = Annotated[
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
     str,
-    option("Where nobody can tell: 'fail' exits with 4, 'pass' with 0.", callback=_fail_or_pass),
+    option(
+        "Undecided, and nothing points to a loss: 'fail' exits with 4, 'pass' with 0.",
+        callback=_fail_or_pass,
+    ),
+]
+InScope = Annotated[
+    str,
+    option(
+        "What exit code 0 is for: 'these' prompts, or 'new' haystacks too (72 or more).",
+        callback=_these_or_new,
+    ),
 ]
 JUnit = Annotated[
     Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")
@@ -284,6 +301,7 @@ class AbFlags:
         "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.",
         metavar="decided|PAIRS",
     )
+    scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
     weigh: bool = flag(False, "Also ask both arms how likely they find the reference's answers.")
     difficulty: DifficultyFile = None
@@ -343,8 +361,11 @@ class CompareFlags:
 
     margin: float | None = flag(None, "The loss in points that does not matter (2 if not given).")
     fail_if_worse: float | None = flag(
-        None, "As --margin, and exit with 1 where B is worse, 4 where undecided."
+        None,
+        "As --margin, and exit with 1 where B is worse, 4 where undecided, 5 where undecided and "
+        "something points to a loss.",
     )
+    scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
     answers: bool = flag(False, "Also which answers differ: the first ones, by length, by depth.")
     fail_if_answers_differ: float | None = flag(
@@ -355,7 +376,7 @@ class CompareFlags:
     label: list[str] | None = flag(
         None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
     )
-    sequential: bool = flag(False, "A verdict that holds however often you look.")
+    sequential: bool = flag(False, "A verdict looked for after each whole haystack.")
     metric: Metric = ""
     json: Json = False
     junit: JUnit = None

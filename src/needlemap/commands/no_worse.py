@@ -28,18 +28,19 @@ from needlemap.commands.check import FailuresFace, show_table
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
-from needlemap.maps.arms import Judged, Trio
+from needlemap.maps.arms import ArmsVerdict, Trio
 from needlemap.maps.comparison import Comparison
+from needlemap.maps.judging import Scope
 from needlemap.maps.verdicts import softened, worst_code
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
 from needlemap.records.lock import hold_folder
 from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport
-from needlemap.reports.changes import margin_label
-from needlemap.reports.comparison import answers_text, comparison_json, comparison_text, names_text
-from needlemap.reports.paired import MARGIN, Both, Names, compare_runs
-from needlemap.reports.verdict import Case, State, judge_runs, write_junit
+from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
+from needlemap.reports.judgement import margin_label, verdict_line
+from needlemap.reports.paired import MARGIN, compare_runs
+from needlemap.reports.verdict import Case, State, write_junit
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, printable, short, show, show_data, tell
 
@@ -87,10 +88,10 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
 
 
 def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
-    """Ask until the verdict, and tell it; the exit code: 0 no worse, 1 worse, 4 undecided. settle:
-    what flags choose."""
+    """Ask until the verdict, and tell it; the exit code. settle: what flags choose."""
     arms, commands = typed_arms(typed, flags.get("model", ""))
-    asked = Asked(arms, flags, settle, typed.margin, *parse_until(typed.until), typed.weigh)
+    until = parse_until(typed.until)
+    asked = Asked(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))
     if typed.plan:
         return plan_ab(asked, typed.json)
     if commands and typed.out is None:
@@ -141,11 +142,10 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     with hold_folder(path), FailuresFace(ab.folder) as face:
         asking = Asking(ab, face, Progress(quiet))
         found = ending.finish(asking.run(), path)
+    if found is not None:
+        say_stopped(asking.stopped, path)
     report = told(ab, ab.trios() if found is None else found, typed)
-    if found is None:
-        return ending.code
-    say_stopped(asking.stopped, path)
-    return softened(report.code(), typed.on_undecided)
+    return ending.code if found is None else softened(report.code(), typed.on_undecided)
 
 
 def most_of(ab: Ab) -> tuple[int, float | None]:
@@ -217,12 +217,13 @@ def plan_ab(asked: Asked, as_json: bool) -> int:
 
 def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
     """Print and keep what was found."""
-    names = ab.asked.arms[0].name, ab.asked.arms[1].name
-    report = ArmsReport.of(names, found, ab.asked.margin, ab.most_pairs, stops=ab.asked.decided)
-    ab.keep(report.plain())
-    show_report(
-        report, ab.folder.path, softened(report.code(), typed.on_undecided) if typed.json else None
+    names, asked = (ab.asked.arms[0].name, ab.asked.arms[1].name), ab.asked
+    report = ArmsReport.of(
+        names, found, asked.margin, ab.most_pairs, stops=asked.decided, wanted=asked.scope
     )
+    ab.keep(report.plain())
+    code = softened(report.code(), typed.on_undecided)
+    show_report(report, ab.folder.path, code, as_json=typed.json)
     if typed.junit is not None:
         name, text = (
             " against ".join(report.names[::-1]),
@@ -233,22 +234,25 @@ def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
     return report
 
 
-def show_report(report: ArmsReport, path: Path, code: int | None = None) -> None:
-    """Verdict, tables, worst prompts; with an exit code one JSON document instead."""
-    worst = report.worst_lines()
+def show_report(
+    report: ArmsReport, path: Path, code: int | None = None, *, as_json: bool = False
+) -> None:
+    """Tables, worst prompts, what the verdict rests on, and last the verdict; or one JSON document.
+    code: that the command ends with, the verdict's own if not given."""
+    worst, code = report.worst_lines(), report.code() if code is None else code
     again = f"needlemap replay {path} --worst --arm {report.names[1]}"
-    if code is not None:
-        row = {"ab": str(path), "code": code, **report.plain(), "replay": again if worst else ""}
+    if as_json:
+        row = {"ab": str(path), **report.plain(), "code": code, "replay": again if worst else ""}
         show_json(row)
         return
-    show("\n".join(report.lines()))
-    if report.judged.these.n:
+    if report.judged.n:
         for head, rows in ((FAMILY_HEAD, report.family_rows()), (CELL_HEAD, report.cell_rows())):
-            show()
             show_table(head, rows)
+            show()
     if worst:
-        show("\n".join(["", "the worst prompts:", *worst, f"see the first: {again}"]))
-    tell(f"\nab: {path}\npage: needlemap report {path} -o ab.html")
+        show("\n".join(["the worst prompts:", *worst, f"see the first: {again}", ""]))
+    tell(f"ab: {path}\npage: needlemap report {path} -o ab.html\n")
+    show("\n".join([*report.facts(), report.last_line(code)]))
 
 
 class Progress:
@@ -257,12 +261,17 @@ class Progress:
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._told_s = quiet, monotonic()
 
-    def __call__(self, judged: Judged) -> None:
+    def __call__(self, arms: ArmsVerdict) -> None:
         if self._quiet or monotonic() - self._told_s < EVERY_S:
             return
         self._told_s = monotonic()
-        gate = judged.these
-        tell(f"{counted(gate.n, 'pair')}: {gate.lost} lost, {gate.gained} gained, {judged.word}")
+        found = arms.judged
+        tell(f"{counted(found.n, 'pair')}: {found.lost} lost, {found.gained} gained, {found.word}")
+
+
+def scope_of(typed: str) -> Scope:
+    """The scope that was typed."""
+    return "new" if typed == "new" else "these"
 
 
 def points_of(typed: CompareFlags) -> float:
@@ -287,47 +296,31 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     for run in (run for two in read.values() for run in two):
         for note in run.notes:
             tell(f"note: {printable(run.path)}: {printable(note)}")
-    comparison, names = compare_runs(*both, read, points)
-    code, text, plain = (_gate if typed.sequential else _once)(read, comparison, names, typed)
-    cases = [
-        case_of(
-            f"no worse than {margin_label(points / 100)} points", code, text, typed.on_undecided
-        )
-    ]
-    codes = [0 if typed.fail_if_worse is None else softened(code, typed.on_undecided)]
+    comparison, names = compare_runs(
+        *both, read, points, wanted=scope_of(typed.scope), sequential=typed.sequential
+    )
+    verdict, gates = comparison.verdict, typed.fail_if_worse is not None
+    own = softened(verdict.code, typed.on_undecided)
+    codes, lines, cases = [own if gates else 0], list[str](), list[Case]()
+    plain = comparison_json(comparison, names, typed.answers)
     if typed.fail_if_answers_differ is not None:
         case = same_answers(comparison, typed.fail_if_answers_differ)
-        cases.append(case)
+        cases, lines = [case], [case.said]
         codes.append(int(case.state == "fail"))
-        text, plain = f"{text}{case.said}\n", plain | {"answers_verdict": case.state}
+        plain["answers_verdict"] = case.state
+    code = worst_code(codes)
+    gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
+    text = comparison_text(comparison, names, typed.answers, code, gated, lines)
     if typed.json:
-        show_json(plain)
+        show_json(plain | {"exit_code": code})
     else:
         show_data(text)
     if typed.junit is not None:
+        name = f"no worse than {margin_label(points / 100)} points"
+        said = verdict_line(verdict, verdict.code)
+        cases.insert(0, case_of(name, verdict.code, text, typed.on_undecided, said))
         write_junit(typed.junit, "compare", cases)
-    return worst_code(codes)
-
-
-Verdict = tuple[
-    int, str, dict[str, Any]
-]  # its exit code, as text that ends with it, and for programs
-
-
-def _once(_: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> Verdict:
-    """The verdict of one look."""
-    text = comparison_text(comparison, names, typed.answers)
-    return comparison.verdict.code(), text, comparison_json(comparison, names, typed.answers)
-
-
-def _gate(read: Both, comparison: Comparison, names: Names, typed: CompareFlags) -> Verdict:
-    """The verdict that may be looked at any time."""
-    found = judge_runs(list(read.values()), comparison.margin)
-    plain = {"a": names.first, "b": names.second, "differ": names.differ, **found.plain()}
-    whole = comparison_json(comparison, names, typed.answers)
-    lines = [names_text(names), *answers_text(comparison, typed.answers), found.text]
-    text = printable("\n".join(lines)) + "\n"
-    return found.code, text, plain | {"answers": whole["answers"]}
+    return code
 
 
 def same_answers(comparison: Comparison, most: float) -> Case:

@@ -116,10 +116,8 @@ class NeedleServer:
         """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these
         of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
-        head = f"{compared.verdict} (beside {golden}, margin {margin:g} points)"
-        _settle(
-            compared.comparison.verdict.code(), on_undecided, lambda: _told(head, run, compared)
-        )
+        head = f"{compared.said} (beside {golden})"
+        _settle(compared.code, on_undecided, lambda: _told(head, run, compared))
 
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None

@@ -55,10 +55,10 @@ from needlemap.reports.results import asked_line, fields_of, length_line, result
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import (
     Judged,
-    Sequential,
+    UntilVerdict,
     check_threshold,
     judge,
-    judge_runs,
+    judge_goal,
     write_junit,
 )
 from needlemap.settings import Settings
@@ -210,22 +210,23 @@ class _Command:
             show_json(results(runs) | {"exit_code": code})
         if self.typed.junit is not None:
             cases = [
-                case_of(f"{path.name}: {found.asked}", found.code, found.text, passing)
+                case_of(f"{path.name}: {found.asked}", found.code, found.text(code), passing)
                 for path, found in known.items()
             ]
             write_junit(self.typed.junit, "run", cases)
         for path, found in known.items() if not self.typed.json else ():
-            show(found.text if len(codes) == 1 else f"{path.name}: {found.text}")
+            text = found.text(code)
+            show(text if len(codes) == 1 else f"{path.name}: {text}")
         return code
 
-    def _judged(self, path: Path, code: int) -> Judged | Sequential | None:
+    def _judged(self, path: Path, code: int) -> Judged | UntilVerdict | None:
         """The verdict that was asked for, if any; none where settings are wrong, and of what was
         cut."""
         if code in (2, *INTERRUPTED) or not is_run_folder(path):
             return None
         if self.settings.until:
             goal = Goal.of(self.settings.until)
-            return judge_runs([(load_run(goal.path), load_run(path))], goal.margin / 100)
+            return judge_goal(load_run(goal.path), load_run(path), goal.margin)
         return None if self.typed.fail_under is None else judge(path, self.typed.fail_under)
 
 

@@ -1,9 +1,8 @@
 """Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities moved,
 the worst.
 
-The verdict is about new haystacks: each is one bet on its mean difference, however many prompts it
-made. It is `worse` where more than the margin is lost, and `no worse` where less is, so that a loss
-of exactly the margin is neither. Log-probabilities are a tripwire: they say where to look.
+The verdict is that of `judging.py`: one look at what was asked, or where a verdict ends the asking,
+looks after each haystack. Log-probabilities are a tripwire: they say where to look.
 """
 
 from __future__ import annotations
@@ -18,20 +17,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from needlemap.maps import Place, latest_records, place_of
-from needlemap.maps.difference import CEILING, mcnemar
-from needlemap.maps.pairs import FirstDifference, first_difference, shared, tokens_of
-from needlemap.maps.sequential import Gate, Haystacks, Word, of_haystacks
+from needlemap.maps.difference import mcnemar
+from needlemap.maps.intervals import t_quantile
+from needlemap.maps.judging import Judgement, Looks, Row, Rows, Scope, judge
+from needlemap.maps.pairs import (
+    FirstDifference,
+    first_difference,
+    scores_of,
+    shared,
+    tokens_of,
+)
+from needlemap.maps.verdicts import Word
 
 if TYPE_CHECKING:
     from needlemap.models import Way
     from needlemap.records.record import Record
 
-RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 USUAL = 0.95  # share of the reference's own differences that are usual
 LEAST_NATS = 1e-5  # nats a token: less is rounding
 TRIP_ALPHA = 1e-4  # of each of the tripwire's two tests
 WORST = 10
-HOPELESS = 3  # answers that one arm gave and the other failed to, all of them: it is worse
+THIRDS = 6  # haystacks of a third, at least, to be compared with another
+DRIFT_ALPHA = 0.01
 BLOCKS = (16, 64, 128)
 
 
@@ -51,8 +58,9 @@ class Trio:
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
-        """The strict scores of the reference and of the other arm."""
-        return strict(self.first), strict(self.second)
+        """The scores of the reference and of the other arm. An answer that does not stop where the
+        other's does is wrong."""
+        return scores_of(self.first, self.second)
 
     @property
     def is_pair(self) -> bool:
@@ -104,13 +112,6 @@ class Trio:
         if found is None or found.token is None or not told or told.start is None:
             return None
         return told.start + found.token
-
-
-def strict(record: Record | None) -> float | None:
-    """A score, 0 of an answer that did not stop; None of what was not measured."""
-    if record is None or record.score is None:
-        return None
-    return 0.0 if record.finish in RUNAWAY else record.score
 
 
 def moved(first: Record | None, second: Record | None) -> float | None:
@@ -169,57 +170,74 @@ class FamilyChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What two arms' answers come to. margin: a share. these: the gate of the very prompts, pair by
-    pair. new: what whole haystacks say of new ones. missing: pairs that the other arm failed to
-    answer, and that the reference did. prompts: asked of both, also those that both failed."""
+class Drift:
+    """The mean losses of the first and the last third of the haystacks, shares, where these differ
+    by more than chance."""
 
-    margin: float
-    these: Gate
-    new: Haystacks
-    missing: tuple[int, int]
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsVerdict:
+    """What two arms' answers come to. failed: pairs that the other arm failed to answer, and that
+    the reference did. prompts: asked of both, also those that both failed."""
+
+    judged: Judgement
+    failed: tuple[int, int]
     prompts: int
+    drift: Drift | None = None
 
     @property
     def word(self) -> Word:
-        """The verdict about new haystacks."""
-        if self.missing[0] == self.these.n >= HOPELESS:
-            return "worse"
-        return "undecided" if self.new.word == "no worse" and self.these.floored else self.new.word
-
-    @property
-    def saturated(self) -> bool:
-        """Whether the reference errs too rarely for its answers to show a quiet fault."""
-        return bool(self.these.n) and self.these.total >= CEILING * self.these.n
+        """The verdict's word."""
+        return self.judged.word
 
 
-def judge_arms(found: Iterable[Trio], margin: float) -> Judged:
-    """The verdict of the pairs, in their order. margin: a share."""
+def judge_arms(
+    found: Iterable[Trio], margin: float, *, wanted: Scope = "these", stops: bool = False
+) -> ArmsVerdict:
+    """The verdict. margin: a share. wanted: the scope that it is to hold for. stops: whether a
+    verdict ends the asking, so that there were looks after each haystack."""
     found = list(found)
-    gate, means = Gate(margin), defaultdict[tuple[str, int], list[Trio]](list)
-    missing = [0, 0]
+    ranks = {name: at for at, name in enumerate(dict.fromkeys(each.family for each in found))}
+    rows = []
+    moments = sorted(
+        record.finished_at
+        for each in found
+        for record in (each.first, each.second)
+        if record is not None and record.finished_at
+    )
     for each in found:
-        means[each.family, each.place[0]].append(each)
-        if each.is_pair:
-            first, second = each.scores
-            gate.add(first or 0.0, second)
-            missing[0] += second is None
-            missing[1] += first is None
-    whole = [-_mean_lost(each) for each in means.values() if _is_whole(each)]
+        both = each.first is not None and each.second is not None
+        number = each.place[0] * len(ranks) + ranks[each.family]  # a text of its own
+        if both or stops:
+            rows.append(Row(each.family, each.place, number, *each.scores, both))
+    flat = Rows.of(rows)
+    looks = Looks(sorted(set(flat.haystack.tolist()))) if stops else None
+    measured = (moments[0], moments[-1]) if moments else ("", "")
+    judged = judge(flat, margin, wanted=wanted, looks=looks, measured=measured)
+    pairs = [each.scores for each in found if each.is_pair]
+    failed = sum(other is None for _, other in pairs), sum(one is None for one, _ in pairs)
     tried = sum(each.first is not None and each.second is not None for each in found)
-    new = of_haystacks(whole, margin, beyond=margin)
-    return Judged(margin, gate, new, (missing[0], missing[1]), tried)
+    return ArmsVerdict(judged, failed, tried, _drift(flat))
 
 
-def _is_whole(haystack: Sequence[Trio]) -> bool:
-    """Whether both arms tried all prompts of a haystack, and one answered some."""
-    tried = all(each.first is not None and each.second is not None for each in haystack)
-    return tried and any(each.is_pair for each in haystack)
-
-
-def _mean_lost(haystack: Sequence[Trio]) -> float:
-    lost = [each.lost for each in haystack if each.is_pair]
-    return sum(lost) / len(lost)
+def _drift(rows: Rows) -> Drift | None:
+    """A change of the loss between the first and the last third of the haystacks, in the order in
+    which they were asked: Welch's test of their means, two-sided."""
+    known = rows.where(~np.isnan(rows.losses))
+    numbers, at, n = np.unique(known.haystack, return_inverse=True, return_counts=True)
+    size = len(numbers) // 3
+    if size < THIRDS:
+        return None
+    means = np.bincount(at, known.losses, minlength=len(numbers)) / n
+    first, last = means[:size], means[-size:]
+    apart = float(last.mean() - first.mean())
+    error = float(np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / size))
+    if abs(apart) <= 1e-9 + t_quantile(1 - DRIFT_ALPHA / 2, size - 1) * error:
+        return None
+    return Drift(float(first.mean()), float(last.mean()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,15 @@ import numpy as np
 
 from needlemap.maps import Array, Cube
 from needlemap.maps.difference import (
-    UNCOUNTED,
     Difference,
-    Unanswered,
-    Verdict,
     difference_bounds,
     holm,
     mcnemar,
     paired_difference,
-    verdict,
 )
 from needlemap.maps.intervals import NoiseFloor, noise_floor, trials_needed
+from needlemap.maps.judging import Judgement, Scope, judge
+from needlemap.maps.pairs import planned_looks, rows_of
 
 if TYPE_CHECKING:
     from needlemap.maps.pairs import AnswerPairs, Pairs
@@ -61,41 +59,43 @@ class CellChange:
 @dataclass(frozen=True, slots=True)
 class Compared:
     """overall: second - first in shares; its n counts pairs, each of which counts the same. margin:
-    a share.
-
-    bounds: of the overall difference if missing scores were anything; None when none is missing.
-    unanswered:
-    what second has no score of, None where it has all. counted: False where scores are means of
-    nobody knows how many answers; then intervals hold everything and tests tell nothing.
+    a share. bounds: of the overall difference if missing scores were anything; None when none is
+    missing. verdict: at the margin. counted: False where scores are means of an unknown number of
+    answers; then intervals hold everything and tests tell nothing.
     """
 
     overall: Difference
     margin: float
     graded: bool
     bounds: tuple[float, float] | None
-    unanswered: Unanswered | None
+    verdict: Judgement
     counted: bool
 
-    @property
-    def verdict(self) -> Verdict:
-        """At the margin."""
-        return verdict(self.overall, self.margin, self.unanswered) if self.counted else UNCOUNTED
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Pairs at which, with 80 % power, a loss of the margin is sure to be a loss, and one of twice
+    the margin is worse by more than it; None where that is over 100 points."""
+
+    sure: int
+    worse: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(Compared):
-    """Of pairs that both runs scored. noise: when both runs are the same experiment. needed: pairs
-    at which a loss of the margin is called worse. answers: which of them differ, where somebody
-    looked."""
+    """Of pairs that both runs scored. noise: when both runs are the same experiment. power: pairs
+    that it takes to see a loss. answers: which of them differ, where somebody looked. ran_on: as
+    `Pairs` has it."""
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
     noise: NoiseFloor | None
-    needed: int
+    power: Power
     dropped: int
     only_first: int
     only_second: int
     answers: AnswerPairs | None = None
+    ran_on: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +117,16 @@ class Comparison(Compared):
         return tuple(each.answers for each in self.families.values() if each.answers is not None)
 
 
-def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
+def compare_families(
+    pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope = "these", sequential: bool = False
+) -> Comparison:
     """Compare families, each of which has a pair with both scores. margin: a share that does not
-    matter."""
-    each = {name: compare_pairs(found, margin) for name, found in pairs.items()}
+    matter. wanted: the scope that the verdict is to hold for. sequential: whether it was looked at
+    after each haystack."""
+    each = {
+        name: compare_pairs(found, margin, wanted=wanted, sequential=sequential)
+        for name, found in pairs.items()
+    }
     compared = {name: found for name, found in each.items() if found is not None}
     counted = all(found.counted for found in pairs.values())
     alone = next(iter(compared.values())) if len(compared) == 1 else None
@@ -129,32 +135,48 @@ def compare_families(pairs: Mapping[str, Pairs], margin: float) -> Comparison:
         if alone
         else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
     )
-    missing = alone.unanswered if alone else _mean_unanswered(list(pairs.values()))
+    verdict = alone.verdict if alone else _judged(pairs, margin, wanted, sequential)
     if not counted:
+        verdict = replace(verdict, word="undecided", counted=False, suspect=False)
         overall = replace(overall, low=-1.0, high=1.0, p=1.0)
     return Comparison(
         overall,
         margin,
         any(found.graded for found in pairs.values()),
         _mean_bounds(list(compared.values())),
-        missing,
+        verdict,
         counted,
         compared,
         dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
     )
 
 
-def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
+def _judged(
+    pairs: Mapping[str, Pairs], margin: float, wanted: Scope, sequential: bool
+) -> Judgement:
+    """The verdict on the mean over families."""
+    rows = rows_of(pairs)
+    moments = [each.measured for each in pairs.values() if each.measured[0]]
+    measured = (min(m[0] for m in moments), max(m[1] for m in moments)) if moments else ("", "")
+    looks = planned_looks(rows) if sequential else None
+    return judge(rows, margin, wanted=wanted, looks=looks, measured=measured)
+
+
+def compare_pairs(
+    pairs: Pairs, margin: float, *, wanted: Scope = "these", sequential: bool = False
+) -> FamilyComparison | None:
     """Compare; None when no pair has both scores, and second left none out that first answered.
 
     margin: the loss, a share, that does not matter. A second that answered none has lost them all.
     """
-    missing = _unanswered(pairs)
     overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
-    if overall is None and missing is not None:
-        overall = missing.lost
+    if overall is None and pairs.unanswered:
+        overall = _difference(pairs, pairs.first.scores, pairs.lost)
     if overall is None:
         return None
+    verdict = _judged({"": pairs}, margin, wanted, sequential)
+    if not pairs.counted:
+        verdict = replace(verdict, word="undecided", counted=False, suspect=False)
     asked = pairs.first.asked
     bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
     return FamilyComparison(
@@ -162,16 +184,17 @@ def compare_pairs(pairs: Pairs, margin: float) -> FamilyComparison | None:
         margin,
         pairs.graded,
         bounds if pairs.dropped else None,
-        missing,
+        verdict,
         pairs.counted,
         _lengths(pairs),
         _cells(pairs),
         noise_floor(_scored(pairs)) if pairs.same else None,
-        _needed(pairs, overall, margin),
+        _power(pairs, overall, margin),
         pairs.dropped,
         pairs.only_first,
         pairs.only_second,
         pairs.answers,
+        pairs.ran_on,
     )
 
 
@@ -182,24 +205,9 @@ def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
     return found if found is None or pairs.counted else replace(found, low=-1.0, high=1.0, p=1.0)
 
 
-def _unanswered(pairs: Pairs) -> Unanswered | None:
-    """What second has no score of; None where it has all."""
-    lost = _difference(pairs, pairs.first.scores, pairs.lost) if pairs.unanswered else None
-    return None if lost is None else Unanswered(lost, pairs.excess, pairs.unanswered)
-
-
 def _answered(pairs: Pairs) -> Cube:
     """What second scored; where it answered nothing, all is lost."""
     return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
-
-
-def _mean_unanswered(pairs: Sequence[Pairs]) -> Unanswered | None:
-    """Of the mean over families."""
-    missing = sum(found.unanswered for found in pairs)
-    if not missing:
-        return None
-    lost = _mean(pairs, [replace(found.second, scores=found.lost) for found in pairs])
-    return Unanswered(lost, sum(found.excess for found in pairs) / len(pairs), missing)
 
 
 def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
@@ -235,14 +243,17 @@ def _scored(pairs: Pairs) -> list[tuple[float, float]]:
     return list(zip(first, second, strict=True))
 
 
-def _needed(pairs: Pairs, overall: Difference, margin: float) -> int:
-    """Pairs at which a drop of the margin is called worse, by how differences spread and cluster
-    here."""
+def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
+    """By how differences spread and cluster here."""
     squares = float(np.nansum(pairs.differences**2)) / overall.n
     clusters = None if overall.of_these else overall.clusters
-    return trials_needed(
-        margin, squares if squares > margin else None, overall.design_effect, clusters
-    )
+    seen = overall.design_effect, clusters
+    least = margin or 0.01  # without a margin: a loss of one point
+    sure = trials_needed(least, squares if squares > least else None, *seen)
+    if 2 * least > 1:
+        return Power(sure, None)
+    spread = squares if squares > 2 * least else None
+    return Power(sure, trials_needed(2 * least, spread, *seen, beyond=least))
 
 
 def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:

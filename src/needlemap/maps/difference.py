@@ -1,27 +1,25 @@
-"""The paired difference of two runs on the same trials: its interval, its tests, the verdict at a
-margin.
+"""The paired difference of two runs on the same trials: its interval and its tests.
 
-No other module computes a p-value. The margin is given beforehand; where it is undecided, the
-verdict says what it would take to tell. What is missing gives bounds: all of it wrong, and all of
-it right.
+No other module computes a p-value. What is missing gives bounds: all of it wrong, and all of it
+right. The verdict on a difference is in `judging.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from needlemap.maps.intervals import (
     FEWEST,
+    NORMAL,
     SEED,
-    Z,
-    assumed_effect,
+    TAILS,
+    Tails,
     expanded_interval,
-    least_pairs,
     robust_error,
     t_quantile,
     tango,
@@ -49,6 +47,20 @@ def mcnemar(lost: int, gained: int) -> float:
         tail += ways
         ways = ways * (n - k) // (k + 1)  # of k + 1 out of n
     return min(1.0, float(2 * tail / 2**n))
+
+
+def lost_by_chance(lost: int, gained: int) -> float:
+    """Exact one-sided p that so many of all pairs or haystacks that changed are lost, where each is
+    lost or gained with one half.
+
+    >>> lost_by_chance(6, 0), lost_by_chance(0, 6), lost_by_chance(0, 0)
+    (0.015625, 1.0, 1.0)
+    """
+    n, tail, ways = lost + gained, 0, 1
+    for k in range(gained + 1):
+        tail += ways
+        ways = ways * (n - k) // (k + 1)
+    return float(tail / 2**n)
 
 
 def sign_flip(totals: Array) -> float:
@@ -144,15 +156,17 @@ class Difference:
         return self.clusters < FEWEST
 
 
-ASSUMED_APART = (
-    0.01  # least correlation of a haystack's differences: few show a loss that only some have
-)
 SKEWED = 1.5  # few haystacks show too little of how skewed their losses are (by simulation)
 FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never below 0.05
 
 
 def paired_difference(
-    first: Array, second: Array, *, graded: bool, weights: Array | None = None
+    first: Array,
+    second: Array,
+    *,
+    graded: bool,
+    weights: Array | None = None,
+    tails: Tails = TAILS,
 ) -> Difference | None:
     """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left
     out.
@@ -160,9 +174,8 @@ def paired_difference(
     None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST
     clusters on that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a
     bootstrap. weights:
-    of each pair, same shape; all the same if not given. The counts take no heed of them. From
-    FEWEST clusters on pairs of one are taken to correlate by ASSUMED_APART at least: where a loss
-    clusters, few clusters may show none of it.
+    of each pair, same shape; all the same if not given. The counts take no heed of them. tails: of
+    the interval.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -175,15 +188,13 @@ def paired_difference(
     weights = np.where(known, weights, 0.0)
     sums, counts = (weights * apart).sum(axis=1), weights.sum(axis=1)
     each = apart[known], weights[known]
-    whole = len(sums) >= FEWEST
-    assumed = assumed_effect(known.sum(axis=1).astype(np.float64), ASSUMED_APART) if whole else 1.0
-    low, high, size = pair_interval(*each, assumed, graded=graded)
+    low, high, size = pair_interval(*each, graded=graded, tails=tails)
     effect = 1.0
-    if whole:
+    if len(sums) >= FEWEST:
         bootstrapped = graded and bool(apart.any())
-        ends = _bootstrap(sums, counts) if bootstrapped else _of_clusters(sums, counts)
+        ends = (_bootstrap if bootstrapped else _of_clusters)(sums, counts, tails)
         low, high = min(low, ends[0]), max(high, ends[1])
-        effect = max(assumed, _design_effect(*each, robust_error(sums, counts)))
+        effect = _design_effect(*each, robust_error(sums, counts))
     means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
     lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
     alike = bool(np.ptp(each[1]) < 1e-12)
@@ -212,12 +223,12 @@ def _test(
 
 
 def pair_interval(
-    apart: Array, weights: Array, effect: float = 1.0, *, graded: bool
+    apart: Array, weights: Array, *, graded: bool, tails: Tails = TAILS
 ) -> tuple[float, float, float]:
     """Interval of a mean difference of pairs, and how many pairs alike and independent tell as
     much.
 
-    effect: the design effect by which there are fewer. Pass and fail: `tango`. With weights as of
+    Pass and fail: `tango`. With weights as of
     so many pairs as the heaviest would make the whole: all that is lost may be lost there. Graded:
     adjusted Wald. Half a pair is added to each of the four outcomes, n + 2 pairs, sum d, sum d^2 +
     1
@@ -225,17 +236,18 @@ def pair_interval(
     n is Kish's effective size (1965, Survey Sampling), and what is added has the largest weight.
     """
     shares = weights / weights.sum()
-    parts, size = shares * apart, 1 / float(shares.max()) / effect
+    parts, size = shares * apart, 1 / float(shares.max())
     if not graded:
         ends = tango(
-            -size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size
+            -size * float(parts[parts < 0].sum()), size * float(parts[parts > 0].sum()), size, tails
         )
         return (*ends, size)
     n = 1 / float((shares**2).sum())
     centre = float(parts.sum()) * n / (n + 2)
     squares = float((parts**2).sum() + shares.max() ** 2) * (n / (n + 2)) ** 2
-    half = Z * sqrt(effect * max(0.0, squares - centre**2 / (n + 2)))
-    return max(-1.0, centre - half), min(1.0, centre + half), size
+    error = sqrt(max(0.0, squares - centre**2 / (n + 2)))
+    below, above = (NORMAL.inv_cdf(1 - tail) for tail in tails)
+    return max(-1.0, centre - below * error), min(1.0, centre + above * error), size
 
 
 def _design_effect(apart: Array, weights: Array, error: float) -> float:
@@ -245,7 +257,7 @@ def _design_effect(apart: Array, weights: Array, error: float) -> float:
     return max(1.0, error**2 / plain) if plain > 1e-15 else 1.0
 
 
-def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
+def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
     """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness / (6
     sqrt(G)).
 
@@ -256,121 +268,21 @@ def _of_clusters(sums: Array, counts: Array) -> tuple[float, float]:
     """
     value, clusters = float(sums.sum() / counts.sum()), len(sums)
     telling = max(FEWEST, int((sums != 0).sum()))
-    error, t = robust_error(sums, counts), t_quantile(0.975, min(telling, clusters) - 1)
+    error, freedom = robust_error(sums, counts), min(telling, clusters) - 1
+    below, above = (t_quantile(1 - tail, freedom) for tail in tails)
     left = sums - value * counts
     spread = float((left**2).mean())
     skewness = (
         float((left**3).mean()) / spread**1.5 if spread > 1e-12 and clusters >= FEWEST else 0.0
     )
-    shift = SKEWED * skewness / (6 * sqrt(clusters)) * (1 + 2 * t * t)
-    return value + error * min(shift - t, -t), value + error * max(shift + t, t)
+    bend = SKEWED * skewness / (6 * sqrt(clusters))
+    low = min(bend * (1 + 2 * below * below) - below, -below)
+    high = max(bend * (1 + 2 * above * above) + above, above)
+    return value + error * low, value + error * high
 
 
-def _bootstrap(sums: Array, counts: Array) -> tuple[float, float]:
+def _bootstrap(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
     drawn = draws(len(sums))
-    interval = expanded_interval((drawn @ sums) / (drawn @ counts), len(sums))
+    interval = expanded_interval((drawn @ sums) / (drawn @ counts), len(sums), tails)
     assert interval is not None  # there are FEWEST clusters
     return interval
-
-
-Word = Literal["better", "no worse", "worse", "cannot tell"]
-CEILING = 0.99
-FLOOR = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    """What second failed to answer. lost: the difference with pairs that it has no score of taken
-    as lost.
-
-    excess: the share of prompts that it failed and first did not, less the reverse; n: those
-    without a score.
-    """
-
-    lost: Difference
-    excess: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """word; more: further pairs that would tell if the difference stays, None when told or no
-    number would.
-
-    warning: why the reference proves little or nothing here; empty when it does. unanswered:
-    whether missing answers of second decided it, or kept it from `no worse`.
-    """
-
-    word: Word
-    more: int | None
-    warning: str
-    unanswered: bool = False
-
-    def code(self) -> int:
-        """The exit code where a verdict is asked for: 0 no worse, 1 worse, 4 undecided."""
-        return {"worse": 1, "cannot tell": 4}.get(self.word, 0)
-
-
-UNCOUNTED = Verdict(
-    "cannot tell",
-    None,
-    "each score is a mean, and the files do not say of how many answers: no n, no interval",
-)
-
-
-def verdict(difference: Difference, margin: float, missing: Unanswered | None = None) -> Verdict:
-    """Judge a difference against a margin, a share (Piaggio et al. 2012, JAMA 308:2594, figure 1).
-
-    better: the whole 95 % interval lies above 0, which is no worse too. no worse: it lies above
-    -margin, be it below 0 or not. worse: it lies below 0, and reaches -margin or beyond: a loss, of
-    which Piaggio et al. would say that it matters only where the whole interval lies beyond
-    -margin. cannot tell: else, or where the reference scores so little that it could not lose the
-    margin. What second did not answer counts against it: better and no worse hold with these pairs
-    lost too, and who fails more prompts than first by over the margin is worse.
-    """
-    warning = _warning(difference, margin)
-    low = min(difference.low, missing.lost.low) if missing else difference.low
-    if low > 0:  # also where the reference is at the floor: there is much to gain
-        return Verdict("better", None, "")
-    if missing and missing.excess > margin:
-        return Verdict("worse", None, "", unanswered=True)
-    if difference.first <= max(margin, FLOOR):
-        return Verdict("cannot tell", None, warning)
-    if low > -margin:
-        return Verdict("no worse", None, warning)
-    if difference.high < 0 and difference.low <= -margin:
-        return Verdict("worse", None, warning)
-    if difference.low > -margin:
-        return Verdict("cannot tell", None, warning, unanswered=True)
-    return Verdict("cannot tell", more_pairs(difference, margin), warning)
-
-
-def more_pairs(difference: Difference, margin: float) -> int | None:
-    """Further pairs after which the interval, narrowed by the root of n, clears -margin or 0; None
-    if never.
-
-    Takes the observed difference to be the true one, so that it tells with even odds.
-    """
-    if not difference.lost + difference.gained and difference.size:
-        return (
-            max(0, ceil(least_pairs(margin) * difference.n / difference.size) - difference.n)
-            or None
-        )
-    half = (difference.high - difference.low) / 2
-    gap = max(difference.value + margin, -difference.value)
-    needed = difference.n * (half / gap) ** 2 if gap > 1e-9 else inf
-    return ceil(needed) - difference.n if needed > difference.n and needed < inf else None
-
-
-def _warning(difference: Difference, margin: float) -> str:
-    if difference.first <= max(margin, FLOOR):
-        return (
-            "the reference is at the floor: there is nothing that could be lost, so this proves "
-            "nothing"
-        )
-    if difference.first >= CEILING:
-        return (
-            "the reference is at the ceiling: trials as easy as these show only gross losses; "
-            "use longer lengths or a harder task"
-        )
-    return ""

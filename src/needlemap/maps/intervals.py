@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from needlemap.maps.verdicts import LOW_ALPHA
+
 if TYPE_CHECKING:
     from needlemap.maps import Array
 
@@ -91,7 +93,11 @@ def t_quantile(share: float, dof: int) -> float:
     return (low + high) / 2
 
 
-def tango(lost: float, gained: float, n: float) -> tuple[float, float]:
+Tails = tuple[float, float]  # how often the truth may lie below an interval, and above
+TAILS = (0.025, 0.025)
+
+
+def tango(lost: float, gained: float, n: float, tails: Tails = TAILS) -> tuple[float, float]:
     """Score interval of (gained - lost) / n over n pairs (Tango 1998, Statistics in Medicine
     17:891).
 
@@ -102,15 +108,16 @@ def tango(lost: float, gained: float, n: float) -> tuple[float, float]:
     >>> [round(x, 4) for x in tango(0, 0, 189)]
     [-0.0199, 0.0199]
     """
-    return -_most_lost(lost, gained, n), _most_lost(gained, lost, n)
+    below, above = (NORMAL.inv_cdf(1 - tail) for tail in tails)
+    return -_most_lost(lost, gained, n, below), _most_lost(gained, lost, n, above)
 
 
-def _most_lost(lost: float, gained: float, n: float) -> float:
+def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
     """The largest share of net losses that the score test does not reject, by bisection."""
     low, high = (lost - gained) / n, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if _score(lost, gained, n, middle) > -Z else (low, middle)
+        low, high = (middle, high) if _score(lost, gained, n, middle) > -z else (low, middle)
     return high
 
 
@@ -142,27 +149,30 @@ def trials_needed(
     discordant: float | None = None,
     design_effect: float = 1.0,
     clusters: int | None = None,
+    beyond: float = 0.0,
 ) -> int:
-    """Paired trials at which a drop (a share) is called worse with so much POWER, at the two-sided
-    5 % level.
+    """Paired trials at which a drop (a share) is surely a loss of more than `beyond`, with so much
+    POWER, at the one-sided 1 % level of a verdict.
 
-    n = deff (t_a sqrt(D) + t_b sqrt(D - drop^2))^2 / drop^2, D being the share of pairs that differ
-    (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen 1968). D is at least the drop; not
-    given, six answers are lost for each one gained. clusters: haystacks that the interval of the
-    verdict is of, whence Student's t, and 0.8 / clusters more since the wider of two intervals
-    decides (by simulation); None where it is of pairs. design_effect: of differences.
+    n = deff (t_a sqrt(D - beyond^2) + t_b sqrt(D - drop^2))^2 / (drop - beyond)^2, D being the
+    share of pairs that differ (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen 1968). D
+    is at least the drop; not given, six answers are lost for each one gained. clusters: haystacks
+    that the interval of the verdict is of, whence Student's t, and 1.5 / clusters more since the
+    wider of two intervals decides (by simulation); None where it is of pairs. design_effect: of
+    differences.
 
-    >>> trials_needed(0.05), trials_needed(0.05, clusters=5)
-    (218, 445)
+    >>> trials_needed(0.05), trials_needed(0.05, clusters=5), trials_needed(0.1, beyond=0.05)
+    (279, 795, 544)
     """
-    if not 0 < drop <= 1:
-        raise ValueError(f"drop must lie in (0, 1], got {drop}")
+    if not 0 <= beyond < drop <= 1:
+        raise ValueError(f"drop must lie in (0, 1] and above beyond, got {drop} and {beyond}")
     share = drop * (LOST_TO_GAINED + 1) / (LOST_TO_GAINED - 1) if discordant is None else discordant
     share = min(1.0, max(share, drop))
     freedom = clusters - 1 if clusters else MANY + 1
-    level, chance = t_quantile(0.975, freedom), t_quantile(POWER, freedom)
-    root = level * sqrt(share) + chance * sqrt(max(0.0, share - drop**2))
-    return ceil(design_effect * (1 + 0.8 / clusters if clusters else 1.0) * (root / drop) ** 2)
+    level, chance = t_quantile(1 - LOW_ALPHA, freedom), t_quantile(POWER, freedom)
+    root = level * sqrt(share - beyond**2) + chance * sqrt(max(0.0, share - drop**2))
+    wider = 1 + 1.5 / clusters if clusters else 1.0
+    return ceil(design_effect * wider * (root / (drop - beyond)) ** 2)
 
 
 DRAWS = 2_000
@@ -183,8 +193,10 @@ def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
     return np.random.default_rng(seed).multinomial(clusters, share, size=draws).astype(np.float64)
 
 
-def expanded_interval(values: Array, clusters: int) -> tuple[float, float] | None:
-    """95 % percentile interval of bootstrapped values, widened for few clusters; None for fewer
+def expanded_interval(
+    values: Array, clusters: int, tails: Tails = TAILS
+) -> tuple[float, float] | None:
+    """Percentile interval of bootstrapped values, widened for few clusters; None for fewer
     than FEWEST.
 
     The tails are cut at Phi(-sqrt(G/(G-1)) t), t being Student's quantile with G-1 degrees of
@@ -195,9 +207,9 @@ def expanded_interval(values: Array, clusters: int) -> tuple[float, float] | Non
     values = values[~np.isnan(values)]
     if clusters < FEWEST or not len(values):
         return None
-    wide = sqrt(clusters / (clusters - 1)) * t_quantile(0.975, clusters - 1)
-    tail = NORMAL.cdf(-wide)
-    low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
+    root = sqrt(clusters / (clusters - 1))
+    below, above = (NORMAL.cdf(-root * t_quantile(1 - tail, clusters - 1)) for tail in tails)
+    low, high = np.quantile(values, [below, 1 - above], method="inverted_cdf")
     return float(low), float(high)
 
 

@@ -11,14 +11,17 @@ tokens only say more of the place, where both runs kept them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.maps import Array, AskedPrompt, Cube, Place, asks_same, make_cube
+from needlemap.maps.judging import Looks, Row, Rows
+from needlemap.maps.sequential import haystack_order
 
 if TYPE_CHECKING:
     from needlemap.models import Logprobs
@@ -28,6 +31,7 @@ T = TypeVar("T", int, float)
 CUT = 50  # changed answers that are cut into tokens where none were kept: a millisecond a long one
 AROUND = 40  # characters shown on either side of a difference
 WEIGHS = "logprob"  # the scorer that gives a model its answer: nothing is said then
+RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,10 @@ class Pairs:
     again. graded:
     whether any answer scored between wrong and right. counted: False where scores are means of
     nobody knows how many answers. failed: prompts that first and second asked, of which no answer
-    could be measured. answers: which of them differ, where somebody looked.
+    could be measured. answers: which of them differ, where somebody looked. tried: (repeats,
+    lengths, depths), what second was asked; None for all. measured: when the first and the last
+    answer of both came. ran_on: answers of first and second that did not stop where the other's
+    did, and so count as wrong.
     """
 
     first: Cube
@@ -275,6 +282,9 @@ class Pairs:
     counted: bool
     failed: tuple[int, int] = (0, 0)
     answers: AnswerPairs | None = None
+    tried: NDArray[np.bool_] | None = None
+    measured: tuple[str, str] = ("", "")
+    ran_on: tuple[int, int] = (0, 0)
 
     @property
     def unanswered(self) -> int:
@@ -285,12 +295,6 @@ class Pairs:
     def lost(self) -> Array:
         """The scores of second, with 0 where it has none and first has."""
         return np.where(self.first.known & ~self.second.known, 0.0, self.second.scores)
-
-    @property
-    def excess(self) -> float:
-        """The share of prompts that second failed more often than first; below 0 where it failed
-        fewer."""
-        return (self.failed[1] - self.failed[0]) / max(1, int(self.first.asked.sum()))
 
     @property
     def differences(self) -> Array:
@@ -318,7 +322,9 @@ def pair_up(
     first: Sequence[AskedPrompt], second: Sequence[AskedPrompt], *, one_haystack: bool = False
 ) -> Pairs:
     """Pair the prompts of two runs, asked or still to be asked."""
-    met = _met(first, second)
+    found = [stopped(*both) for both in _met(first, second)]
+    ran_on = sum(ran[0] for _, _, ran in found), sum(ran[1] for _, _, ran in found)
+    met = [(one, other) for one, other, _ in found]
     tried = [both for both in met if all(prompt.records for prompt in both)]
     same = bool(tried) and all(_keys(one) == _keys(other) for one, other in tried)
     unlike = (one.places for one, other in tried if not is_same(one.records[0], other.records[0]))
@@ -336,7 +342,82 @@ def pair_up(
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
     told = tuple(sorted(chain.from_iterable(unlike))), same, graded, counted, failed
-    return Pairs(left, right, alone[0], alone[1], *told)
+    asked = np.zeros(left.asked.shape, dtype=bool)
+    for one, other in met:
+        repeat, length, depth = one.places[0]
+        at = left.repeats.index(repeat), left.lengths.index(length), left.depths.index(depth)
+        asked[at] = bool(other.records)
+    moments = sorted(record.finished_at for record in records if record.finished_at)
+    measured = (moments[0], moments[-1]) if moments else ("", "")
+    pairs = Pairs(left, right, alone[0], alone[1], *told)
+    return replace(pairs, tried=asked, measured=measured, ran_on=ran_on)
+
+
+def stopped(
+    first: AskedPrompt, second: AskedPrompt
+) -> tuple[AskedPrompt, AskedPrompt, tuple[bool, bool]]:
+    """Both prompts, and which answer did not stop where the other's did: that one is wrong."""
+    one, other = (_runs_on(each.record) for each in (first, second))
+    if one == other or first.score is None or second.score is None:
+        return first, second, (False, False)
+    if one:
+        return _wrong(first), second, (True, False)
+    return first, _wrong(second), (False, True)
+
+
+def scores_of(first: Record | None, second: Record | None) -> tuple[float | None, float | None]:
+    """The scores of two answers to one prompt, None of one that is missing. An answer that does not
+    stop where the other does is wrong."""
+    one, other = (None if each is None else each.score for each in (first, second))
+    if one is None or other is None:
+        return one, other
+    ran = _runs_on(first), _runs_on(second)
+    return (0.0 if ran == (True, False) else one), (0.0 if ran == (False, True) else other)
+
+
+def _runs_on(record: Record | None) -> bool:
+    return record is not None and record.finish in RUNAWAY
+
+
+def _wrong(prompt: AskedPrompt) -> AskedPrompt:
+    return replace(
+        prompt,
+        records=tuple(
+            each.model_copy(update={"score": 0.0}) if _runs_on(each) and each.scored else each
+            for each in prompt.records
+        ),
+    )
+
+
+def rows_of(families: Mapping[str, Pairs]) -> Rows:
+    """The pairs of several families as a verdict takes them: what first scored or second was
+    asked. Repeats of one number are one haystack in all families; samples of a log are one each."""
+    found = list[Row]()
+    for name, pairs in families.items():
+        for place, one, other, tried in _scores(pairs):
+            if one is None and not tried:
+                continue
+            alone = pairs.first.lengths == (0,)
+            shared = pairs.first.repeats[0] if pairs.first.one_haystack else place[0]
+            found.append(Row(name, place, len(found) if alone else shared, one, other, tried))
+    return Rows.of(found)
+
+
+def _scores(pairs: Pairs) -> Iterator[tuple[Place, float | None, float | None, bool]]:
+    cube = pairs.first
+    tried = cube.asked if pairs.tried is None else pairs.tried
+    for at in np.argwhere(cube.asked).tolist():
+        place = cube.repeats[at[0]], cube.lengths[at[1]], cube.depths[at[2]]
+        one, other = (float(each.scores[tuple(at)]) for each in (cube, pairs.second))
+        known = bool(tried[tuple(at)])
+        yield place, None if one != one else one, None if other != other else other, known
+
+
+def planned_looks(rows: Rows) -> Looks:
+    """Looks after each haystack that first scored, in the order in which `run --until` asks
+    them."""
+    order = haystack_order(rows.haystack[~np.isnan(rows.first)].tolist())
+    return Looks(order, len(order))
 
 
 def _met(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -75,6 +76,8 @@ class AbFile(BaseModel):
     grids: list[
         tuple[list[int], list[float]]
     ] = []  # by family: lengths in tokens, depths as shares
+    until_decided: bool = False  # whether a verdict ends the asking
+    scope: Literal["these", "new"] = "these"  # what the verdict is to hold for
     findings: Findings = Findings()
 
 

@@ -11,23 +11,28 @@ from typing import TYPE_CHECKING, Any
 from needlemap.grid import percent
 from needlemap.maps.arms import (
     BLOCKS,
+    ArmsVerdict,
     FamilyChange,
-    Judged,
     Trio,
     Tripwire,
     changes_by_cell,
     judge_arms,
-    strict,
     trios,
     tripwire,
     worst_of,
 )
 from needlemap.maps.difference import holm
+from needlemap.maps.judging import Judgement, Scope
 from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.models import Way
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
+from needlemap.reports.judgement import (
+    judgement_json,
+    verdict_line,
+    verdict_sentence,
+    warnings_of,
+)
 from needlemap.reports.labels import length_labels, p_label, points, score_label
-from needlemap.reports.verdict import CODES, FLOORED
 from needlemap.secrets import hidden
 from needlemap.text import counted
 
@@ -53,7 +58,7 @@ class ArmsReport:
 
     names: tuple[str, str]
     found: Sequence[Trio]
-    judged: Judged
+    arms: ArmsVerdict
     tripwire: Tripwire | None
     most: int
     stops: bool = False
@@ -67,91 +72,89 @@ class ArmsReport:
         most: int = 0,
         *,
         stops: bool = False,
+        wanted: Scope = "these",
     ) -> ArmsReport:
-        """From what was asked. margin: in points."""
-        return cls(names, found, judge_arms(found, margin / 100), tripwire(found), most, stops)
+        """From what was asked. margin: in points. wanted: the scope that the verdict is to hold
+        for."""
+        arms = judge_arms(found, margin / 100, wanted=wanted, stops=stops)
+        return cls(names, found, arms, tripwire(found), most, stops)
+
+    @property
+    def judged(self) -> Judgement:
+        """The verdict."""
+        return self.arms.judged
 
     @property
     def verdict(self) -> str:
-        """'fp8 is no worse than bf16 by 2 points (margin fixed beforehand; ...)', in one line."""
+        """'fp8 against bf16: no worse than 2 points, on these prompts: ...', in one line."""
         first, second = self.names
-        judged, margin = self.judged, f"{100 * self.judged.margin:g} points"
-        word = judged.word
-        if word == "no worse":
-            return f"{second} is no worse than {first} by {margin} (margin), also on new haystacks"
-        if word == "worse":
-            return (
-                f"{second} is worse than {first} by more than {margin} (margin), also on new "
-                f"haystacks"
-            )
-        these = judged.these.word
-        here = f"; on these prompts only: {these if these == 'worse' else f'{these} by {margin}'}"
-        return f"undecided at a margin of {margin}{'' if these == 'undecided' else here}"
+        return f"{second} against {first}: {verdict_sentence(self.judged, self.names)}"
 
     @property
     def saved(self) -> int:
         """Pairs that a verdict made needless, where it ends the asking."""
         ended = self.stops and self.judged.word != "undecided"
-        return max(0, self.most - self.judged.prompts) if ended else 0
+        return max(0, self.most - self.arms.prompts) if ended else 0
 
     def code(self) -> int:
-        """The exit code: 0 no worse, 1 worse, 4 undecided."""
-        return CODES[self.judged.word]
+        """The exit code."""
+        return self.judged.code
+
+    def last_line(self, code: int) -> str:
+        """The verdict and the exit code that the command ends with."""
+        return verdict_line(self.judged, code, self.names)
 
     def lines(self) -> list[str]:
-        """What stands above the tables."""
-        judged, gate = self.judged, self.judged.these
+        """The verdict, and what it rests on."""
+        return [f"verdict: {self.verdict}", *self.facts()]
+
+    def facts(self) -> list[str]:
+        """What the verdict rests on."""
+        arms, judged = self.arms, self.judged
         first, second = self.names
-        if not gate.n:
-            return [f"verdict: {self.verdict}", "nothing was answered"]
-        totals = FamilyChange.of([each for each in self.found if each.is_pair])
+        pairs = [each for each in self.found if each.is_pair]
+        if not pairs:
+            return ["nothing was answered"]
+        totals = FamilyChange.of(pairs)
         failed = [
-            f"{name} failed to answer {count} (counted as wrong)"
-            for name, count in zip((second, first), judged.missing, strict=True)
+            f"{name} failed to answer {count} (counted as wrong in this line and the tables)"
+            for name, count in zip((second, first), arms.failed, strict=True)
             if count
         ]
+        seen = counted(judged.new.n if judged.new else 0, "haystack")
         return [
-            f"verdict: {self.verdict}",
             "; ".join(
                 [
-                    f"{counted(gate.n, 'pair')} of {counted(judged.new.n, 'haystack')}: {first} "
+                    f"{counted(len(pairs), 'pair')} of {seen}: {first} "
                     f"{score_label(totals.first)} %, {second} {score_label(totals.second)} %, "
                     f"{totals.lost} lost, {totals.gained} gained",
                     *failed,
                 ]
             ),
             *self._saved_line(),
-            *self._warnings(),
+            *self._drift_line(),
+            *warnings_of(judged),
             *self._nats_lines(),
+        ]
+
+    def _drift_line(self) -> list[str]:
+        """A change while it was asked."""
+        drift = self.arms.drift
+        if drift is None:
+            return []
+        first, last = (f"{100 * loss + 0.0:.1f}" for loss in (drift.first, drift.last))
+        return [
+            f"warning: changed while it was asked: the first third of the haystacks lost {first} "
+            f"points, the last third {last}"
         ]
 
     def _saved_line(self) -> list[str]:
         saved = f", {self.saved:,} saved by the verdict" if self.stops else ""
         return (
-            [f"asked {self.judged.prompts:,} of at most {self.most:,} pairs{saved}"]
+            [f"asked {self.arms.prompts:,} of at most {self.most:,} pairs{saved}"]
             if self.most
             else []
         )
-
-    def _warnings(self) -> list[str]:
-        judged, found = self.judged, list[str]()
-        if judged.word == "undecided":
-            more = judged.new.more
-            told = (
-                f"about {more:,} more haystacks, if they go on so"
-                if more
-                else "more than 20,000 haystacks"
-            )
-            found.append(f"to decide: {told}; 'no worse' takes {judged.new.least:,} at least")
-        if judged.these.floored:
-            found.append(FLOORED)
-        elif judged.saturated and judged.word != "worse":
-            found.append(
-                "warning: the reference is hardly ever wrong, so answers show gross losses only: "
-                "heed the "
-                "log-probabilities, or ask harder tasks"
-            )
-        return found
 
     def _nats_lines(self) -> list[str]:
         wire = self.tripwire
@@ -228,7 +231,8 @@ class ArmsReport:
     def _parting(self, trio: Trio, found: FirstDifference) -> str:
         first, second = self.names
         if found.token is None:
-            return f"behind {found.before!r}: {first} {found.first!r}, {second} {found.second!r}"
+            where = f"behind {found.before!r}" if found.before else "from the first character on"
+            return f"{where}: {first} {found.first!r}, {second} {found.second!r}"
         said = f"{first} {_choices(found.first_token)}, {second} {_choices(found.second_token)}"
         place = trio.position
         blocks = "" if place is None else ", ".join(f"{place % size} mod {size}" for size in BLOCKS)
@@ -237,23 +241,22 @@ class ArmsReport:
 
     def plain(self) -> dict[str, Any]:
         """The same for programs; scores and differences in points."""
-        judged, gate, wire = self.judged, self.judged.these, self.tripwire
+        judged, wire = self.judged, self.tripwire
+        drift = self.arms.drift
+        lost = [each.lost for each in self.found if each.is_pair]
         return {
-            "verdict": judged.word,
+            **judgement_json(judged, self.names),
             "said": self.verdict,
-            "margin": round(100 * judged.margin, 6),
             "arms": list(self.names),
-            "pairs": gate.n,
-            "asked": judged.prompts,
+            "pairs": len(lost),
+            "asked": self.arms.prompts,
             "saved": self.saved,
-            "lost": gate.lost,
-            "gained": gate.gained,
-            "missing": dict(zip(reversed(self.names), judged.missing, strict=True)),
-            "haystacks": judged.new.n,
-            "decided_after_haystacks": judged.new.after,
-            "more_haystacks": judged.new.more,
-            "these_prompts": {"verdict": gate.word, "decided_after": gate.after},
+            "lost": sum(each > 0 for each in lost),
+            "gained": sum(each < 0 for each in lost),
+            "failed": dict(zip(reversed(self.names), self.arms.failed, strict=True)),
+            "haystacks": judged.new.n if judged.new else 0,
             "saturated": judged.saturated,
+            "drift": drift and {"first_third": drift.first, "last_third": drift.last},
             "log_probabilities": None
             if wire is None
             else _wire_plain(wire) | {"ways": self._ways()},
@@ -273,7 +276,10 @@ def arms_report(path: Path, read: Mapping[str, Loaded | None]) -> ArmsReport:
         family: [records.get(f"{arm}-{family}{kind}", ()) for arm, kind in kinds]
         for family in file.families
     }
-    return ArmsReport.of((first, second), trios(families), file.margin)
+    decided, wanted = file.until_decided, file.scope
+    return ArmsReport.of(
+        (first, second), trios(families), file.margin, stops=decided, wanted=wanted
+    )
 
 
 def arms_sheet(
@@ -353,7 +359,7 @@ def _worst_plain(names: tuple[str, str], trio: Trio) -> dict[str, Any]:
     repeat, length, depth = trio.place
     found, position = trio.difference, trio.position
     at = {"family": trio.family, "length": length, "depth": percent(depth), "repeat": repeat}
-    row = at | {"scores": [strict(trio.first), strict(trio.second)], "nats": _rounded(trio.nats)}
+    row = at | {"scores": list(trio.scores), "nats": _rounded(trio.nats)}
     if found is None:
         return row
     said = {

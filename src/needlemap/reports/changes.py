@@ -1,23 +1,21 @@
-"""What a comparison says besides its numbers: its verdict, why, what would tell, and which answers
-differ."""
+"""What a comparison says besides its numbers: of how many haystacks, by which test, and which
+answers differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
-from needlemap.maps.intervals import FEWEST, least_pairs
+from needlemap.maps.intervals import FEWEST
 from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.reports.labels import depth_labels, length_labels, p_label, score_label
 from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.maps import Place
-    from needlemap.maps.comparison import Comparison
-    from needlemap.maps.difference import Difference, Unanswered, Verdict
+    from needlemap.maps.difference import Difference
     from needlemap.maps.pairs import AnswerPairs, ChangedAnswer, NatsChange
 
 _ASKED = 60  # characters of a sample's input
@@ -25,87 +23,10 @@ SHOWN = 5  # changed answers
 _TIE_NATS = 0.05  # two tokens so close are as good as equally likely: rounding decides
 
 
-def verdict_word(verdict: Verdict, margin: float) -> str:
-    """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
-    return (
-        f"no worse than {margin_label(margin)} points"
-        if verdict.word == "no worse"
-        else verdict.word
-    )
-
-
-def verdict_label(comparison: Comparison) -> str:
-    """The verdict, of which haystacks where they are few, and why or what would tell."""
-    verdict, margin = comparison.verdict, margin_label(comparison.margin)
-    word = verdict_word(verdict, comparison.margin)
-    if comparison.overall.of_these and comparison.counted:
-        word = f"{word}, of {_these(comparison.overall.clusters)} only"
-    why = _why(comparison, margin)
-    return f"{word} ({why})" if why else word
-
-
-def _why(comparison: Comparison, margin: str) -> str:
-    verdict, overall = comparison.verdict, comparison.overall
-    if verdict.unanswered and comparison.unanswered is not None:
-        return _unanswered(verdict, comparison.unanswered, margin)
-    if verdict.word == "better":
-        return "the whole 95 % interval is a gain"
-    if verdict.word == "worse":
-        beyond = overall.high < -comparison.margin
-        how = (
-            f" of more than {margin} points"
-            if beyond
-            else f", and it reaches {margin} points or more"
-        )
-        return f"the whole 95 % interval is a loss{how}"
-    if verdict.more is not None:
-        more = (
-            f"about {verdict.more:,} more trials would tell, with even odds, if the difference "
-            f"stays"
-        )
-        return f"margin {margin} points; {more}"
-    return "" if verdict.word == "no worse" else f"margin {margin} points"
-
-
-def _unanswered(verdict: Verdict, missing: Unanswered, margin: str) -> str:
-    if verdict.word == "worse":
-        more = f"B failed to answer {score_label(missing.excess)} % of the prompts more than A"
-        return f"{more}, over the margin of {margin} points"
-    answers = f"{missing.n} answer{'s' * (missing.n != 1)} that B did not give"
-    return f"margin {margin} points; no worse only without the {answers}: ask again, needlemap run"
-
-
-def _these(clusters: int) -> str:
-    return "this haystack" if clusters == 1 else f"these {clusters} haystacks"
-
-
-def out_of_reach(comparison: Comparison) -> list[str]:
-    """Where so few pairs could never be no worse, whatever was answered."""
-    overall, least = comparison.overall, least_pairs(comparison.margin, graded=comparison.graded)
-    if (
-        comparison.verdict.word != "cannot tell"
-        or not comparison.counted
-        or overall.size >= least - 1e-6
-    ):
-        return []
-    needed = ceil(least * overall.n / overall.size - 1e-6)
-    return [
-        f"warning: {overall.n:,} pairs are never no worse than {margin_label(comparison.margin)} "
-        f"points, "
-        f"even if all answers are equal: that takes about {needed:,}"
-    ]
-
-
 def haystacks_label(clusters: int) -> str:
     """Of how many haystacks the pairs are."""
-    if clusters == 1:
-        return "1 haystack: what follows is about this one only"
-    few = (
-        f": what follows is about these only, {FEWEST} tell about others"
-        if clusters < FEWEST
-        else ""
-    )
-    return f"{clusters} haystacks{few}"
+    few = f": too few to see how losses cluster, {FEWEST} show it" if clusters < FEWEST else ""
+    return f"{counted(clusters, 'haystack')}{few}"
 
 
 def p_text(overall: Difference) -> str:
@@ -125,10 +46,6 @@ def tested_by(overall: Difference) -> str:
     if overall.flipped == "prompts":
         return "sign flips of prompts, which takes them as independent"
     return "sign flips of whole haystacks"
-
-
-def margin_label(margin: float) -> str:
-    return f"{100 * margin:.6g}"
 
 
 def answers_line(found: Sequence[AnswerPairs]) -> str:

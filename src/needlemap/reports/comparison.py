@@ -16,12 +16,16 @@ from needlemap.reports.changes import (
     answers_line,
     answers_lines,
     haystacks_label,
-    margin_label,
     nats_lines,
-    out_of_reach,
     p_text,
-    verdict_label,
-    verdict_word,
+)
+from needlemap.reports.judgement import (
+    judgement_json,
+    least_label,
+    margin_label,
+    verdict_line,
+    warnings_of,
+    word_label,
 )
 from needlemap.reports.labels import (
     depth_labels,
@@ -32,33 +36,55 @@ from needlemap.reports.labels import (
     points,
     score_label,
 )
-from needlemap.text import printable
+from needlemap.text import counted, printable
 
 if TYPE_CHECKING:
     from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
     from needlemap.maps.difference import Difference
+    from needlemap.maps.judging import Judgement
     from needlemap.reports.paired import Names
 
 EXPLORED = 5  # cells shown
 
 
-def comparison_text(comparison: Comparison, names: Names, answers: bool = False) -> str:
-    """All lines; the verdict last. answers: also which of them differ first, and where."""
+def comparison_text(
+    comparison: Comparison,
+    names: Names,
+    answers: bool = False,
+    code: int | None = None,
+    gated: str = "",
+    more: Sequence[str] = (),
+) -> str:
+    """All lines; the verdict and the exit code last. answers: also which of them differ first, and
+    where. code: that the command ends with; 0 if not given, as where no verdict was asked for.
+    gated: as `verdict_line` takes it. more: lines before the last."""
     lines = [names_text(names)]
     if comparison.only is None:
         lines += _families(comparison)
     else:
         lines += _tested(comparison.only) if comparison.counted else _untested(comparison.only)
     lines += answers_text(comparison, answers)
-    warning, count = comparison.verdict.warning, len(comparison.families)
-    lines += [f"warning: {warning}"] if warning else []
+    judged, count = comparison.verdict, len(comparison.families)
+    lines += looks_line(judged) if judged.sequential else []
+    lines += warnings_of(judged)
     if count > 1:
         lines.append(
             f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
         )
-    lines += out_of_reach(comparison)
-    lines.append(f"verdict: {verdict_label(comparison)}")
+    if code is None:
+        margin = margin_label(judged.margin)
+        code, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
+    lines += [*more, verdict_line(judged, code, gated=gated)]
     return printable("\n".join(lines)) + "\n"
+
+
+def looks_line(found: Judgement) -> list[str]:
+    """What a verdict of several looks rests on."""
+    seen = found.new.n if found.new else 0
+    after = "" if found.after is None else f"; decided after {counted(found.after, 'haystack')}"
+    return [
+        f"{counted(seen, 'whole haystack')} of {found.planned:,} planned, judged after each{after}"
+    ]
 
 
 def answers_text(comparison: Comparison, whole: bool) -> list[str]:
@@ -122,7 +148,7 @@ def _family_rows(comparison: Comparison) -> list[str]:
     across = max(map(len, tests.values()))
     return [
         f"  {name:<{wide}}  {_row(each.overall)}  {tests[name]:<{across}}  "
-        f"{verdict_word(each.verdict, comparison.margin)}"
+        f"{word_label(each.verdict)}"
         for name, each in comparison.families.items()
     ]
 
@@ -143,9 +169,28 @@ def _tested(comparison: FamilyComparison) -> list[str]:
         *bounds_lines(comparison),
         *_noise(comparison),
         *(() if unplaced else (*_lengths(comparison.lengths), *_cells(comparison))),
-        f"power: a loss of {margin_label(comparison.margin)} points is called worse 80 times in "
-        f"100 with "
-        f"about {comparison.needed:,} pairs; you have {overall.n:,}",
+        *_ran_on(comparison.ran_on),
+        _power_line(comparison),
+    ]
+
+
+def _power_line(comparison: FamilyComparison) -> str:
+    """How many pairs each verdict takes; one number for each meaning."""
+    margin, power = comparison.margin or 0.01, comparison.power
+    parts = [least_label(comparison.verdict, graded=comparison.graded)]
+    if power.worse is not None:
+        parts.append(f"worse, if {margin_label(2 * margin)} points are lost, about {power.worse:,}")
+    parts.append(f"that a loss of {margin_label(margin)} is sure, about {power.sure:,}")
+    return f"pairs: you have {comparison.overall.n:,}; {'; '.join(filter(None, parts))}"
+
+
+def _ran_on(counts: tuple[int, int]) -> list[str]:
+    """Answers that count as wrong since they did not stop."""
+    return [
+        f"note: {counted(count, 'answer')} of {one} ran on to the end of the budget where {other} "
+        f"stopped: counted as wrong"
+        for one, other, count in (("A", "B", counts[0]), ("B", "A", counts[1]))
+        if count
     ]
 
 
@@ -201,7 +246,7 @@ def _family_json(comparison: FamilyComparison, names: Names, answers: bool) -> d
         "dropped": comparison.dropped,
         "only_a": comparison.only_first,
         "only_b": comparison.only_second,
-        "needed": comparison.needed,
+        "power": {"sure_loss": comparison.power.sure, "worse": comparison.power.worse},
         "noise": _noise_fields(comparison),
         "lengths": [
             {
@@ -276,15 +321,7 @@ def bounds_lines(comparison: Comparison | FamilyComparison) -> list[str]:
     if comparison.bounds is None:
         return []
     low, high = map(points, comparison.bounds)
-    lines = [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
-    if comparison.unanswered is not None and comparison.counted:
-        lost = comparison.unanswered.lost
-        lines.append(
-            f"with the {comparison.unanswered.n} that B did not answer lost: {points(lost.value)} "
-            f"points "
-            f"{interval(lost)}"
-        )
-    return lines
+    return [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
 
 
 def _noise(comparison: FamilyComparison) -> list[str]:
@@ -309,23 +346,14 @@ def _left_out(comparison: FamilyComparison) -> str:
 def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> dict[str, Any]:
     """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
     bounds = comparison.bounds and [percent(bound) for bound in comparison.bounds]
-    missing = comparison.unanswered
+    judged = comparison.verdict
     return {
         "a": names.first,
         "b": names.second,
         "differ": names.differ,
         "notes": list(names.notes),
-        "margin": percent(comparison.margin),
-        "verdict": verdict_word(comparison.verdict, comparison.margin),
-        "more_trials": comparison.verdict.more,
-        "warning": comparison.verdict.warning,
-        "of_these_haystacks": comparison.overall.of_these,
-        "unanswered": missing
-        and {
-            "n": missing.n,
-            "excess": percent(missing.excess),
-            "lost": difference_fields(missing.lost),
-        },
+        **judgement_json(judged),
+        "warnings": warnings_of(judged),
         "overall": difference_fields(comparison.overall),
         "bounds": bounds,
         "graded": comparison.graded,

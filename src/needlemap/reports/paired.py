@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
 from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_families
+from needlemap.maps.judging import Scope
 from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
 from needlemap.records import (
     contrast,
@@ -80,9 +81,16 @@ def _labelled(run: Loaded, label: str) -> Loaded:
 
 
 def compare_runs(
-    first: Families, second: Families, read: Both, margin: float = MARGIN
+    first: Families,
+    second: Families,
+    read: Both,
+    margin: float = MARGIN,
+    *,
+    wanted: Scope = "these",
+    sequential: bool = False,
 ) -> tuple[Comparison, Names]:
-    """The comparison of two runs on the families that both have begun. margin: in points.
+    """The comparison of two runs on the families that both have begun. margin: in points. wanted,
+    sequential: as `compare_families` takes them.
 
     Raises NeedlemapError when trials or scorers of a family are not the same, and says in what they
     differ; SettingsError for a margin that means nothing.
@@ -96,7 +104,7 @@ def compare_runs(
             if not name:
                 raise
             raise NeedlemapError(f"Family '{name}': {error}") from None
-    comparison = compare_families(pairs, share)
+    comparison = compare_families(pairs, share, wanted=wanted, sequential=sequential)
     return comparison, names[""] if "" in names else _joined(first, second, read, names)
 
 
@@ -153,7 +161,7 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
 
 
 def compare_loaded(
-    first: Loaded, second: Loaded, margin: float = MARGIN
+    first: Loaded, second: Loaded, margin: float = MARGIN, *, sequential: bool = False
 ) -> tuple[Comparison, Names]:
     """The comparison of two families that were read, as of runs that have no other. Raises as
     `compare_runs`."""
@@ -161,13 +169,13 @@ def compare_loaded(
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     pairs, names = pair_loaded(first, second)
-    return compare_families({"": pairs}, share), names
+    return compare_families({"": pairs}, share, sequential=sequential), names
 
 
 def margin_share(margin: float) -> float:
     """A margin in points as a share. Raises SettingsError."""
-    if not 0 < margin <= 100:
-        raise SettingsError(f"A margin is in points above 0 and up to 100, got {margin:g}.")
+    if not 0 <= margin <= 100:
+        raise SettingsError(f"A margin is in points from 0 to 100, got {margin:g}.")
     return margin / 100
 
 

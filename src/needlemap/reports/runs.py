@@ -22,18 +22,19 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports import points_wide
-from needlemap.reports.changes import answers_counts, verdict_word
+from needlemap.reports.changes import answers_counts
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
 from needlemap.reports.figures.figure import draw, figure_of
+from needlemap.reports.judgement import verdict_sentence, warnings_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.page import write_page
 from needlemap.reports.paired import Names
 from needlemap.reports.results import families_text, length_line, runs_below, seeks, sought_of
 from needlemap.reports.summary import model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.verdict import Sequential, judge_runs
+from needlemap.reports.verdict import UntilVerdict, judge_goal
 from needlemap.text import printable
 
 
@@ -92,14 +93,14 @@ class Run:
         return sought_of(load_run(self._only()))
 
     @property
-    def verdict(self) -> Sequential | None:
-        """What a run's `until` found beside its reference: word, text, plain(); None without one.
-        Raises NeedlemapError for several families, and where the reference is gone."""
+    def verdict(self) -> UntilVerdict | None:
+        """What a run's `until` found beside its reference: word, code, text(), plain(); None
+        without one. Raises NeedlemapError for several families, and where the reference is gone."""
         run = load_run(self._only())
         if not run.about["settings"].get("until"):
             return None
         goal = Goal.of(run.about["settings"]["until"])
-        return judge_runs([(load_run(goal.path), run)], goal.margin / 100)
+        return judge_goal(load_run(goal.path), run, goal.margin)
 
     def scores(self) -> dict[str, dict[int, float | None]]:
         """Per family the score by length in tokens; None where nothing was measured."""
@@ -255,13 +256,24 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """One of 'better', 'no worse than 2 points', 'worse', 'cannot tell'."""
-        return verdict_word(self.comparison.verdict, self.comparison.margin)
+        """One of 'better', 'no worse', 'worse', 'undecided'."""
+        return self.comparison.verdict.word
+
+    @property
+    def code(self) -> int:
+        """The exit code of the verdict: 0 no worse, 1 worse, 4 undecided, 5 undecided where
+        something points to a loss."""
+        return self.comparison.verdict.code
+
+    @property
+    def said(self) -> str:
+        """The verdict in a sentence: for what it holds, and why."""
+        return verdict_sentence(self.comparison.verdict)
 
     @property
     def warning(self) -> str:
         """Why the comparison proves little; empty when it does."""
-        return self.comparison.verdict.warning
+        return " ".join(warnings_of(self.comparison.verdict)).removeprefix("warning: ")
 
     @property
     def difference(self) -> float:

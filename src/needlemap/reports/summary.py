@@ -224,7 +224,8 @@ def _where_seen(cube: Cube) -> str:
 
 
 def _power_line(mean: ClusterMean) -> str:
-    """For a comparison's verdict, where losses fall singly, and where they cluster as scores do."""
+    """Pairs at which a comparison is sure of a loss: where losses fall singly, and where they
+    cluster as scores do."""
     clusters = mean.clusters if mean.clusters >= FEWEST else None
     effect = mean.design_effect or 1.0
     singly, together = (
@@ -237,9 +238,8 @@ def _power_line(mean: ClusterMean) -> str:
     )
     only = "" if clusters else " of these haystacks"
     return (
-        f"power: a loss of {100 * DROP:g} points{only} is called worse 80 times in 100 with about "
-        f"{singly:,} "
-        f"paired trials where losses fall singly{to}; you have {mean.n:,}"
+        f"pairs: you have {mean.n:,}; that a loss of {100 * DROP:g} points{only} is sure takes "
+        f"about {singly:,} where losses fall singly{to} (80 % power)"
     )
 
 

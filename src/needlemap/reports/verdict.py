@@ -1,186 +1,79 @@
 """Verdicts that end in an exit code, as text, as JSON and as JUnit.
 
-A gate that may be looked at any time (`needlemap compare --sequential` and, at its end, `run
---until`), and a mean against a threshold (`--fail-under`). A JUnit file, which CI systems show, has
-a test case a verdict:
-what fails is a failure; what is undecided is an error of type 'undecided', since nobody knows, and
-skipped where undecided is to pass.
+What `run --until` found, and a mean against a threshold (`--fail-under`). A JUnit file, which CI
+systems show, has a test case a verdict: what fails is a failure; what is undecided is an error of
+type 'undecided', and skipped where it is to pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import exp
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
 from needlemap.errors import SettingsError
 from needlemap.files import write_report
-from needlemap.maps import by_place
-from needlemap.maps.difference import CEILING
 from needlemap.maps.effective import Mean
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.sequential import (
-    FARTHEST,
-    NO_WORSE_ALPHA,
-    WORSE_ALPHA,
-    Gate,
-    Haystacks,
-    gate_pairs,
-    of_haystacks,
-    whole_haystacks,
-)
-from needlemap.records import one_haystack
+from needlemap.maps.judging import Judgement
+from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.changes import margin_label
+from needlemap.reports.comparison import looks_line
+from needlemap.reports.judgement import (
+    judgement_json,
+    margin_label,
+    verdict_line,
+    warnings_of,
+)
 from needlemap.reports.labels import interval_label, percent_of, score_label
+from needlemap.reports.paired import compare_loaded
 from needlemap.reports.summary import read_families, scores_of
 from needlemap.text import counted, printable
 
-CODES = {"no worse": 0, "at least": 0, "worse": 1, "below": 1, "undecided": 4}  # exit codes by word
-FLOORED = "warning: the reference is at the floor: nothing could be lost, so nothing is proved"
-_MOST_ODDS = 1e6
-
 
 @dataclass(frozen=True, slots=True)
-class Sequential:
-    """gate: of the pairs. second: B's mean, a missing answer being wrong. haystacks: what the whole
-    ones say of new ones; None of samples of a log, each of which is its own."""
+class UntilVerdict:
+    """What a run's `until` found beside its reference."""
 
-    gate: Gate
-    second: float
-    haystacks: Haystacks | None
+    judged: Judgement
 
     @property
     def asked(self) -> str:
         """What is to be shown: 'no worse than 2 points'."""
-        return f"no worse than {self._margin}"
+        return f"no worse than {margin_label(self.judged.margin)} points"
 
     @property
     def word(self) -> str:
-        """'no worse than 2 points', 'worse' or 'undecided'."""
-        return self.asked if self.gate.word == "no worse" else self.gate.word
-
-    @property
-    def text(self) -> str:
-        """All lines; the verdict last."""
-        gate, found = self.gate, self.haystacks
-        missing = (
-            f" ({gate.missing} of them not measured, counted as wrong)" if gate.missing else ""
-        )
-        passed, failed = self.asked, "worse"
-        wide = len(passed)
-        lines = [
-            f"{counted(gate.n, 'pair')} in the order of the plan, judged after each",
-            f"A {score_label(gate.total / max(1, gate.n))}, B {score_label(self.second)}; "
-            f"B lost {gate.lost}, gained {gate.gained}{missing}",
-            f"{failed:<{wide}}  {_odds(gate.worse)} to 1; said from {1 / WORSE_ALPHA:.0f} to 1 on",
-            f"{passed}  {_odds(gate.no_worse)} to 1; said from {1 / NO_WORSE_ALPHA:.0f} to 1 on",
-        ]
-        if found is not None:
-            whole = counted(found.n, "whole haystack")
-            lines.append(f"of new haystacks: {found.word} after {whole}{_cost(found)}")
-        if gate.floored:
-            lines.append(FLOORED)
-        elif gate.total >= CEILING * gate.n:
-            lines.append(
-                "warning: the reference is at the ceiling: trials so easy show only gross losses"
-            )
-        return "\n".join([*lines, f"verdict: {self.verdict}"])
-
-    @property
-    def verdict(self) -> str:
-        """The word, and when it was decided or what it would take."""
-        gate = self.gate
-        if gate.after is not None:
-            after = counted(gate.after, "pair")
-            return f"{self.word} (decided after {after}; holds however often it was looked at)"
-        more = gate.more()
-        often = (
-            f"about {more:,} more pairs decide with even odds"
-            if more
-            else f"{FARTHEST:,} more pairs may not decide"
-        )
-        return f"undecided (margin {self._margin}; {often})"
+        """The verdict's word."""
+        return self.judged.word
 
     @property
     def code(self) -> int:
-        """The exit code of who asked for a verdict: 0 no worse, 1 worse, 4 undecided."""
-        return CODES[self.gate.word]
+        """The exit code."""
+        return self.judged.code
+
+    def text(self, code: int | None = None) -> str:
+        """All lines; the verdict last. code: that the command ends with, the verdict's own if not
+        given."""
+        last = verdict_line(self.judged, self.code if code is None else code)
+        found = self.judged
+        means = f"A {score_label(found.first)}, B {score_label(found.second)}"
+        pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"
+        return "\n".join([pairs, *looks_line(found), *warnings_of(found), last])
 
     def plain(self) -> dict[str, Any]:
-        """The same for programs; bets as what they turned 1 into."""
-        gate, found = self.gate, self.haystacks
-        return {
-            "verdict": self.word,
-            "margin": round(100 * gate.margin, 6),
-            "pairs": gate.n,
-            "decided_after": gate.after,
-            "more_pairs": gate.more() if gate.after is None else None,
-            "lost": gate.lost,
-            "gained": gate.gained,
-            "missing": gate.missing,
-            "bet_worse": _won(gate.worse),
-            "bet_no_worse": _won(gate.no_worse),
-            "new_haystacks": found
-            and {
-                "verdict": found.word,
-                "haystacks": found.n,
-                "bet_no_worse": _won(found.bet),
-                "more_haystacks": found.more,
-            },
-        }
-
-    @property
-    def _margin(self) -> str:
-        return f"{margin_label(self.gate.margin)} points"
+        """The same for programs."""
+        return judgement_json(self.judged)
 
 
-def judge_runs(runs: Sequence[tuple[Loaded, Loaded]], margin: float) -> Sequential:
-    """What the pairs of two runs' families say, in the order of a gate. margin: a share."""
-    families = [(by_place(first.prompts), by_place(second.prompts)) for first, second in runs]
-    pairs, gate = gate_pairs(families), Gate(margin)
-    for pair in pairs:
-        gate.add(pair.first, pair.second)
-    second = sum(pair.second or 0.0 for pair in pairs) / max(1, len(pairs))
-    lengths = {place[1] for first, _ in families for place in first}
-    if lengths == {0}:  # samples of a log
-        return Sequential(gate, second, None)
-    unknown = any(record.prompt is None for first, _ in runs for record in first.records[:1])
-    one = unknown or any(one_haystack(first.about) for first, _ in runs)
-    return Sequential(
-        gate, second, of_haystacks([] if one else whole_haystacks(families, pairs), margin)
-    )
-
-
-def _cost(found: Haystacks) -> str:
-    """What it takes to tell of new haystacks."""
-    if found.word != "undecided":
-        return ""
-    more = (
-        f"about {found.more:,} more if these go on so"
-        if found.more
-        else f"{FARTHEST:,} more may not tell"
-    )
-    return f" ({more}; `no worse` takes {found.least:,} at least, as each is one bet)"
-
-
-def _won(log: float) -> float:
-    return round(exp(min(log, 600)), 6)
-
-
-def _odds(log: float) -> str:
-    won = exp(min(log, 600))
-    return (
-        f"over {_MOST_ODDS:,.0f}"
-        if won > _MOST_ODDS
-        else f"{won:,.0f}"
-        if won >= 10
-        else f"{won:.2g}"
-    )
+def judge_goal(first: Loaded, second: Loaded, margin: float) -> UntilVerdict:
+    """What a run found beside the reference that its `until` names. margin: in points. Raises
+    NeedlemapError where they cannot be paired."""
+    comparison, _ = compare_loaded(first, second, margin, sequential=True)
+    return UntilVerdict(comparison.verdict)
 
 
 State = Literal["pass", "fail", "undecided", "skipped"]
@@ -259,12 +152,11 @@ class Judged:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 at least, 1 below, 4 undecided."""
-        return CODES[self.word]
+        """The exit code."""
+        return {"at least": NO_WORSE, "below": WORSE}.get(self.word, UNDECIDED)
 
-    @property
-    def text(self) -> str:
-        """The verdict in a line."""
+    def text(self, code: int | None = None) -> str:
+        """The verdict in a line. code: that the command ends with."""
         shares = [
             None if each is None else each / 100 for each in (self.score, self.low, self.high)
         ]

@@ -163,7 +163,7 @@ function differenceReadings({ difference }) {
   const { json } = difference;
   const all = json.overall;
   return [
-    ["Verdict", verdictOf(json), json.warning, json.warning ? "main warned" : "main"],
+    ["Verdict", verdictOf(json), json.warnings.join(" "), json.warnings.length ? "main warned" : "main"],
     [
       "Difference",
       `${points(all.difference / 100)} points`,
@@ -178,9 +178,8 @@ function differenceReadings({ difference }) {
   ].filter(Boolean);
 }
 
-// Fewer than five haystacks tell about themselves only.
-function verdictOf({ verdict, counted: known, of_these_haystacks: ofThese }) {
-  return known && ofThese ? `${verdict}, of these haystacks only` : verdict;
+function verdictOf({ verdict, counted: known, scope }) {
+  return known ? `${verdict}, ${scope}` : verdict;
 }
 
 // '[-7.3, -1.2] n=54', or how many means over an unknown number of answers.
