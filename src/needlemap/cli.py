@@ -20,7 +20,7 @@ from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
 from needlemap.settings.flags import GroupedCommand
-from needlemap.text import show, tell
+from needlemap.text import show, sound_streams, tell
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen
@@ -326,6 +326,7 @@ def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143
     signals."""
     _limit_blas_threads()
+    sound_streams()
     debug = [
         word for word in sys.argv[1:] if word == "--debug"
     ]  # one for all commands, wherever it is typed

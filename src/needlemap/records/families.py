@@ -210,8 +210,8 @@ def _signature(part: Any, *, make: bool) -> str:
 
 def _key(make: bool) -> bytes:
     """This user's key; b'' where there is none, or where a home keeps no files."""
-    file = _state() / "run-key"
-    with suppress(OSError, RuntimeError, NeedlemapError):
+    with suppress(OSError, RuntimeError, NeedlemapError):  # also nobody's home, in a container
+        file = _state() / "run-key"
         if make and not file.exists():
             _make_key(file)
         return read_regular(file) if file.stat().st_uid == os.getuid() else b""

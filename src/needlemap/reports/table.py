@@ -20,6 +20,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,6 +57,12 @@ _DEPTHS = ("depth_percent", "realised_depth_percent")
 SUFFIXES, MARKDOWN = (".csv", ".parquet"), ".md"
 OPENCOMPASS = "opencompass"
 SECTION = "csv format"  # of the TXT, whose table is the CSV's
+_LINKED = re.compile(r"(?<=www)(?=\.)|(?<=\S)(?=@)", re.IGNORECASE)  # what viewers make links of
+_WORD_JOINER = "\u2060"  # shows nothing
+# Where ';' or a tab parts lists, or a line ends: a formula begins there, if not a plain number.
+_INNER_FORMULA = re.compile(
+    rf"(?<=[;\t{LINE_BREAKS}])([ \"]*)(?![+-]?[\d.]+\s*(?:[;\t]|\Z))(?=[=+\-@＝＋－＠])"
+)
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#+-!|&~:$"})
 _UNFIT = set(',"\r\n/\\:*?<>|')  # in a name: nothing is quoted, and a figure's file is named so
 _DIVIDER = f"\n{'-' * 128} THIS IS A DIVIDER {'-' * 128}\n"
@@ -122,10 +129,13 @@ def safe(value: Value) -> Value:
 
     >>> safe("=1+1"), safe("-5"), safe("plain")
     ("'=1+1", '-5', 'plain')
+    >>> safe("42;=cmd"), safe("1;-5")  # to a spreadsheet whose lists are parted by ';'
+    ("42;'=cmd", '1;-5')
     """
-    if not isinstance(value, str) or not value.startswith(FORMULA_STARTS) or _is_number(value):
+    if not isinstance(value, str) or _is_number(value):
         return value
-    return f"'{value}"
+    inside = _INNER_FORMULA.sub(r"\1'", value)
+    return f"'{inside}" if inside.startswith(FORMULA_STARTS) else inside
 
 
 def _is_number(text: str) -> bool:
@@ -390,4 +400,5 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str
 def plain_markdown(text: str) -> str:
     """A text, which may be a stranger's, as one line of Markdown that means nothing else: no link,
     no picture, no HTML."""
-    return printable(" ".join(text.split()), line=True).translate(_MARKS)
+    plain = printable(" ".join(text.split()), line=True)
+    return _LINKED.sub(_WORD_JOINER, plain).translate(_MARKS)

@@ -14,11 +14,14 @@ is another number (12 is not in 12.5), a longer compound another word (red-fox i
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from io import TextIOWrapper
 from typing import IO
 from unicodedata import normalize
 
@@ -99,7 +102,34 @@ def tell(*texts: object) -> None:
 def show_data(text: str) -> None:
     """Write data (JSON, lines) to standard output: as it is for a program, printable for a
     terminal."""
-    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else _encodable(text))
+
+
+def sound_streams() -> None:
+    """Let output go on where a stream is closed or cannot hold a character: what is asked is kept
+    in files."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _encodable(text: str) -> str:
+    """JSON as standard output can hold it: with escapes, which mean the same. Other data as it
+    is."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        if text[:1] in ("{", "["):
+            return _BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text
+
+
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
 _HYPHENS = re.compile("[\u2010-\u2013\u2212]")  # longer dashes part words, and stay

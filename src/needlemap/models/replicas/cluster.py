@@ -6,15 +6,17 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import time
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from needlemap.errors import NeedlemapError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_inside, write_whole
 from needlemap.models.replicas import Jobs, JobState, Phase
 from needlemap.models.replicas.replica import without_http
@@ -73,6 +75,7 @@ class OwnCluster(Cluster):
         self._jobs, self._folder, self._dashboard = jobs, folder.absolute(), dashboard
         self._file = self._folder / f"connect-{os.getpid()}.json"
         self._scheduler: Any = None
+        self._scratch: TemporaryDirectory[str] | None = None
         self._live: list[str] = []
         self._loaded, self._vain = set[str](), 0
         self._line, self._due_s = "", 0.0
@@ -91,12 +94,17 @@ class OwnCluster(Cluster):
         distributed = dask_distributed()
         import dask
 
-        dask.config.set(_SCHEDULER)
+        self._scratch = TemporaryDirectory(prefix="needlemap-", ignore_cleanup_errors=True)
+        # of its own: the folder that all of a machine share may be another user's, or a link
+        dask.config.set({**_SCHEDULER, "temporary-directory": self._scratch.name})
         security = distributed.Security.temporary()
         self._scheduler = await self._serve(distributed, security)
         self.address = self._scheduler.address
         make_inside(self._folder)
+        for left in self._folder.glob("connect-*.json"):  # of a start that was killed
+            left.unlink()
         told = {
+            "owner": [socket.gethostname(), os.getpid()],
             "address": self.address,
             "host": self._jobs.host,
             "security": {
@@ -131,6 +139,8 @@ class OwnCluster(Cluster):
             await asyncio.to_thread(self._jobs.end, self._live)
         if self._scheduler is not None:
             await self._scheduler.close()
+        if self._scratch is not None:
+            self._scratch.cleanup()
         if self._file.parent.is_symlink():  # it was refused, and nothing in it is ours
             return
         empty = [file for file in self._folder.glob("*.log") if not file.stat().st_size]
@@ -163,6 +173,11 @@ class OwnCluster(Cluster):
 
 async def connected(address: str, security: Any = None) -> Client:
     """A client of a scheduler. Raises NeedlemapError where none answers."""
+    if "@" in address:
+        raise SettingsError(
+            "--cluster takes a scheduler's address, without a user or a password. Type: "
+            f"--cluster {address.partition('://')[0]}://{address.rpartition('@')[2]}"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions that differ: needlemap's own is compared

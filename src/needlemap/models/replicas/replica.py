@@ -18,10 +18,13 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from needlemap import __version__
@@ -182,13 +185,28 @@ class _Unpacking(pickle.Unpickler):
 def main(file: str) -> None:
     """Serve until told to end, or until the scheduler is gone; no answer is waited for."""
     told = json.loads(read_regular(Path(file)))
-    code = asyncio.run(_serve(told))
+    with TemporaryDirectory(prefix="needlemap-", ignore_cleanup_errors=True) as scratch:
+        code = asyncio.run(_serve(told, scratch))
+    if _is_orphan(*told["owner"]):  # killed, it could not take its key away
+        Path(file).unlink(missing_ok=True)
     sys.stderr.flush()
     os._exit(code)
 
 
-async def _serve(told: Mapping[str, Any]) -> int:
-    worker = _worker(told)
+def _is_orphan(host: str, process: int) -> bool:
+    """Whether who started it ran on this machine and is gone."""
+    if host != socket.gethostname():
+        return False
+    with suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+    return False
+
+
+async def _serve(told: Mapping[str, Any], scratch: str) -> int:
+    worker = _worker(told, scratch)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -209,7 +227,8 @@ async def _serve(told: Mapping[str, Any]) -> int:
     return 0
 
 
-def _worker(told: Mapping[str, Any]) -> Worker:
+def _worker(told: Mapping[str, Any], scratch: str) -> Worker:
+    """scratch: a folder of its own: the one that all of a machine share may be another user's."""
     import dask
     import distributed
 
@@ -223,6 +242,7 @@ def _worker(told: Mapping[str, Any]) -> Worker:
         host=told["host"],
         security=distributed.Security(**told["security"]),
         death_timeout=_PATIENCE_S,
+        local_directory=scratch,
     )
     return made
 

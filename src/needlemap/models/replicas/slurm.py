@@ -94,6 +94,12 @@ class Slurm(Jobs):
     def script(self, count: int, file: Path) -> str:
         """The batch script."""
         options = {"array": f"0-{count - 1}", **self._options()}
+        for name, value in options.items():
+            if len(f"{name}{value}".splitlines()) > 1:
+                raise SettingsError(
+                    f"sbatch's option --{name} would hold a line break, and what is behind it "
+                    f"would run: {value!r}. Use a folder or a value without one."
+                )
         lines = [
             f"#SBATCH --{name}{'' if value is None else f'={value}'}"
             for name, value in options.items()

@@ -1,0 +1,150 @@
+"""Streams, homes and scratch folders that are not as usual: nothing ends in a traceback, and what
+could work does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from needlemap.errors import SettingsError
+from needlemap.models.replicas.slurm import Slurm
+from needlemap.reports.table import plain_markdown, safe
+
+NEEDLEMAP = str(Path(sys.executable).with_name("needlemap"))
+RUN = ("run", "--task", "passkey", "--model", "demo/retriever", "--lengths", "400", "-o", "r")
+HOMELESS = "import pwd, sys\nfrom needlemap.cli import main\ndef gone(*_): raise KeyError('uid')\n"
+
+
+def test_ascii_output_shows_a_question_mark_and_json_keeps_all(needlemap):
+    """`LC_ALL=C PYTHONUTF8=0`: a traceback for the middle dot of plan's first line."""
+    needlemap.environment |= {"PYTHONIOENCODING": "ascii"}
+    assert "demo/retriever ? passkey" in needlemap.process("plan", *RUN[1:-2]).stdout
+    needlemap.process(*RUN, "--label", "模型", "--depths", "0,50")
+    assert "??" in needlemap.process("report", "r").stdout
+    shown = needlemap.process("report", "r", "--json").stdout
+    assert shown.isascii()
+    assert "模型" in json.dumps(json.loads(shown), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_stops_nothing(needlemap, closed):
+    """`'NoneType' object has no attribute 'isatty'`; and files got the streams' numbers."""
+    line = f'exec "$@" {closed}'
+    command = ["sh", "-c", line, "sh", NEEDLEMAP, *RUN, "--depths", "50"]
+    ended = subprocess.run(
+        command,
+        cwd=needlemap.folder,
+        env=needlemap.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode == 0
+    assert len(needlemap.records()) == 1
+
+
+def test_without_a_home_and_an_entry_of_the_user_a_run_goes_on(needlemap):
+    """`docker run --user 12345`: `RuntimeError: Could not determine home directory.`"""
+    known = {**needlemap.environment}
+    for name in ("HOME", "XDG_STATE_HOME"):
+        known.pop(name, None)
+    words = ["needlemap", *RUN, "--depths", "50"]
+    code = f"{HOMELESS}pwd.getpwuid = gone\nsys.argv = {words!r}\nmain()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=needlemap.folder,
+        env=known,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert len(needlemap.records()) == 1
+
+
+@pytest.mark.parametrize("kind", ["dangling", "a file"])
+def test_workers_need_no_scratch_folder_that_all_users_share(needlemap, tmp_path, kind):
+    """/tmp/dask-scratch-space as another user's, or a link, stopped all runs with --workers."""
+    for name in ("dask-scratch-space", f"dask-scratch-space-{os.getuid()}"):
+        shared = tmp_path / name
+        if kind == "dangling":
+            shared.symlink_to(tmp_path / "nowhere")
+        else:
+            shared.touch()
+    needlemap.environment |= {"TMPDIR": str(tmp_path)}
+    needlemap.process(*RUN, "--depths", "50", "--workers", "1")
+    assert needlemap.records()[0]["score"] is not None
+    assert not (tmp_path / "nowhere").exists()
+    assert sorted(file.name for file in tmp_path.glob("needlemap-*")) == []
+
+
+def test_a_line_break_in_a_path_reaches_no_batch_script(tmp_path, monkeypatch):
+    """A line of the folder's name became a line of the script, which bash ran."""
+    odd = tmp_path / "a\ntouch hacked"
+    odd.mkdir()
+    with pytest.raises(SettingsError, match="option --output would hold a line break"):
+        Slurm(odd).script(1, odd / "connect.json")
+    monkeypatch.chdir(odd)
+    with pytest.raises(SettingsError, match="option --chdir would hold a line break"):
+        Slurm(tmp_path).script(1, tmp_path / "connect.json")
+
+
+def test_a_password_in_a_schedulers_address_is_not_shown(needlemap):
+    ended = needlemap.process(*RUN, "--cluster", "tls://me:hunter2@127.0.0.1:9", code=2)
+    assert "--cluster tls://127.0.0.1:9" in ended.stderr
+    assert "hunter2" not in ended.stderr + ended.stdout
+    assert "Warning" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("42;=cmd|' /C calc'!A0", "42;'=cmd|' /C calc'!A0"),
+        ("a\t+1+cmd", "a\t'+1+cmd"),
+        ('a;"@SUM(A1)', "a;\"'@SUM(A1)"),
+        ("=1;=2", "'=1;'=2"),
+        ("x\n-cmd", "x\n'-cmd"),
+        ("3; -5; +0.5", "3; -5; +0.5"),
+        ("a;b-c; d=e", "a;b-c; d=e"),
+        ("-5", "-5"),
+    ],
+)
+def test_no_cell_is_a_formula_where_semicolons_or_tabs_part_lists(text, cell):
+    """German and French spreadsheets cut the line at ';': what stood behind it was run."""
+    assert safe(text) == cell
+
+
+@pytest.mark.parametrize("text", ["www.evil.example", "WWW.evil.example", "see a@b.c", "x@y@z.com"])
+def test_markdown_makes_no_link_of_an_answers_address(text):
+    shown = plain_markdown(text)
+    assert "www." not in shown.replace("\\", "").lower()
+    assert all(
+        before in "\u2060" for before in shown.replace("\\", "").split("@")[0][-1:] if "@" in shown
+    )
+    assert shown.replace("\u2060", "").replace("\\", "") == text
+
+
+def test_the_key_of_workers_is_gone_after_a_kill(needlemap):
+    """RUN/replicas/connect-PID.json stayed, with the private key in it."""
+    slow = "import time\ndef slow(messages):\n    time.sleep(0.1)\n    return '?'\n"
+    (needlemap.folder / "slow.py").write_text(slow)
+    asked = ("--model", "python/slow:slow", "--tokenizer", "cl100k_base", "--depths", "0:100:20")
+    lengths = ("--lengths", "400:900:20", "--workers", "1", "--no-canary")
+    started = needlemap.start("run", "--task", "passkey", *asked, *lengths, "-o", "r")
+    until = time.monotonic() + 90
+    while not needlemap.records():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert list((needlemap.folder / "r" / "replicas").glob("connect-*.json"))
+    started.kill()
+    started.communicate()
+    while list((needlemap.folder / "r" / "replicas").glob("connect-*.json")):
+        assert time.monotonic() < until + 60
+        time.sleep(0.1)
