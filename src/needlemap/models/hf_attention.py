@@ -68,8 +68,8 @@ def _sees(given: dict[str, Any]) -> int | None:
     padding, window = given.get("attention_mask"), given.get("local_size")
     if not all(isinstance(size, int) for size in sizes) or not given.get("allow_is_causal_skip"):
         return None
-    if queries < 2 or offset or start + queries != keys:
-        return None
+    if queries < 2 or start < 1 or offset or start + queries != keys:
+        return None  # torch's function ends the process where there are no keys before
     if padding is not None and not bool(padding.all()):
         return None
     return 0 if window is None or keys < window else int(window)
