@@ -1,8 +1,8 @@
 """Whatever stands in a file that a user gives us, no exception but our own gets out: its text is
 for people.
 
-NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200). `fuzz_readers.py` lets a
-coverage-guided fuzzer look on.
+NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200), by a fixed seed: the same each time.
+NEEDLEMAP_FUZZ_SEED=random draws others. `benchmarks/fuzz.py` lets a coverage-guided fuzzer look on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ from rich.console import Console
 
 from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
+from needlemap.http import Door, Reply
+from needlemap.http.faults import allowance, from_status, retry_after_s
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
+from needlemap.models import anthropic, openai
+from needlemap.models.servers import understood
 from needlemap.prompts.templates import fill, load_template
+from needlemap.records.families import check_origin
 from needlemap.records.loaded import load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import cache_lines, ended_lines
@@ -32,6 +37,7 @@ from needlemap.reports.page import make_page
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.reports.terminal import plain_summary, terminal_map
+from needlemap.secrets import Secrets
 from needlemap.settings import Settings
 from needlemap.settings.older_names import BY_NAME
 from needlemap.settings.reading import configure
@@ -39,6 +45,7 @@ from needlemap.settings.reading import configure
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 READERS = settings(
     max_examples=int(os.environ.get("NEEDLEMAP_FUZZ", "20")),
+    derandomize=os.environ.get("NEEDLEMAP_FUZZ_SEED") != "random",
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -293,3 +300,104 @@ def test_other_tools_files_of_any_bytes(tmp_path, suffix, data):
     file = tmp_path / f"results{suffix}"
     file.write_bytes(data.draw(IMPORTS[suffix]))
     only_ours(lambda: imported(read([file]).sources, Said()))
+
+
+ANSWER = {
+    "id": "x",
+    "model": "m",
+    "choices": [
+        {
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "42", "reasoning_content": "so"},
+            "logprobs": {
+                "content": [
+                    {
+                        "token": "4",
+                        "logprob": -0.1,
+                        "bytes": [52],
+                        "top_logprobs": [{"token": "5", "logprob": -2.0}],
+                    }
+                ]
+            },
+        }
+    ],
+    "content": [{"type": "text", "text": "42"}, {"type": "thinking", "thinking": "so"}],
+    "stop_reason": "end_turn",
+    "usage": {"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 9}},
+}
+ERROR = {"error": {"message": "no", "code": 400, "type": "x"}, "detail": ["no"]}
+DOOR = Door("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
+
+
+@READERS
+@given(
+    st.sampled_from([openai.read, anthropic.read]),
+    st.integers(100, 599) | st.just(200),
+    altered(ANSWER, times=3).map(json.dumps)
+    | altered(ERROR).map(json.dumps)
+    | altered(ANSWER).map(written).flatmap(torn).map(lambda data: data.decode("utf-8", "replace")),
+)
+def test_replies_of_any_status_and_contents(read_reply, status, text):
+    only_ours(
+        lambda: understood(read_reply, DOOR.object_in(Reply(status, {}, text), "The server"), 0.1)
+    )
+
+
+LIMITS = [
+    f"{vendor}{what}"
+    for vendor in ("x-ratelimit-", "anthropic-ratelimit-")
+    for what in ("limit-tokens", "remaining-tokens", "reset-tokens", "tokens-reset", "tokens-limit")
+]
+TIMES = st.sampled_from(
+    ["1", "1h2m", "9" * 400, "-1", "nan", "inf", "Thu, 01 Jan 1970 00:01:40 GMT"]
+)
+
+
+@READERS
+@given(
+    st.dictionaries(
+        st.sampled_from([*LIMITS, "retry-after", "retry-after-ms", "location"]) | TEXTS,
+        TIMES | TEXTS | NUMBERS.map(str),
+        max_size=6,
+    ),
+    st.integers(100, 599),
+)
+def test_headers_of_any_names_and_values(headers, status):
+    def look() -> None:
+        allowed = allowance(headers, 0.0)
+        for quota in (allowed.requests, allowed.tokens) if allowed else ():
+            assert quota is None or quota.limit > 0
+        assert (retry_after_s(headers, 0.0) or 1) > 0
+        raise from_status(status, "no", headers)
+
+    only_ours(look)
+
+
+@READERS
+@given(st.text(max_size=60), VALUES)
+def test_secrets_are_hidden_in_any_text_and_value(text, value):
+    key = "sk-planted/0123456789+ABCdef"
+    secrets = Secrets([key])
+    assert key not in secrets.hide(text + key + text)
+    kept = json.loads(json.dumps(value, default=str))
+    assert key not in json.dumps(secrets.hide_in([kept, f"{text}{key}"]), ensure_ascii=False)
+
+
+@READERS
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["run.json", "suite.json", "ab.json", "records-1.jsonl", "closed-book.jsonl"]
+        ),
+        st.binary(max_size=60)
+        | altered(ABOUT).map(written)
+        | altered(json.loads(RECORD.line())).map(written),
+        min_size=1,
+    )
+)
+def test_folders_of_any_files(tmp_path_factory, files):
+    folder = tmp_path_factory.mktemp("any")
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    only_ours(lambda: load_run(folder).map)
+    only_ours(lambda: check_origin(folder))

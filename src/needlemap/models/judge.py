@@ -60,6 +60,7 @@ Reply with one line and nothing else:
 Score: N"""  # noqa: E501
 
 _NUMBER = r"(-?\d+(?:[.,]\d+)?)"
+_DIGITS = 4  # of a number that is read; Python reads none of thousands
 _SCORE = re.compile(
     rf"\[\[\s*{_NUMBER}\s*\]\]|(?:score|rating|评分|得分|分数)[\s*_]*[:：][\s*_\[]*{_NUMBER}(\s*[-–~]\s*\d)?",
     re.IGNORECASE,
@@ -219,7 +220,9 @@ def verdict(text: str) -> int | None:
     else:
         given = {"a range" if match[3] else match[1] or match[2] for match in _SCORE.finditer(text)}
     number = given.pop() if len(given) == 1 else ""
-    return int(number) if number.isdigit() and LOWEST <= int(number) <= HIGHEST else None
+    if not number.isdigit() or len(number) > _DIGITS:
+        return None
+    return int(number) if LOWEST <= int(number) <= HIGHEST else None
 
 
 LEAST_NATS = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
