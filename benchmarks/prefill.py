@@ -32,6 +32,7 @@ from needlemap.settings.reading import configure
 from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
 from sides.cold import measure_cold
+from sides.slots import cached_of_planned
 from sides.walls import MODES as WALLS
 from sides.walls import Cost, Wall, measure
 from table import rounded, show
@@ -82,7 +83,8 @@ def main() -> None:
     counted |= {} if options.smoke else {name: plan_alone(*grid) for name, grid in LARGE.items()}
     reason = "--skip-wall" if options.skip_wall else _missing()
     walls = [] if reason else measure(options.smoke)
-    _report(counted, walls, {} if reason else measure_cold(options.smoke), reason)
+    slots = None if options.skip_wall else cached_of_planned(options.smoke)
+    _report(counted, walls, {} if reason else measure_cold(options.smoke), slots, reason)
 
 
 def count(lengths: str, depths: str) -> Counted:
@@ -156,6 +158,7 @@ def _report(
     counted: dict[str, Counted],
     walls: Sequence[Wall],
     cold: Mapping[str, tuple[float, float]],
+    slots: float | None,
     reason: str | None,
 ) -> None:
     notes = [f"Wall time not measured: {reason}."] if reason else _wall_lines(walls)
@@ -176,6 +179,7 @@ def _report(
     result |= {f"shared_{name}": _least_fewer(walls, name) for name in ("windows", "recurrent")}
     for at, name in enumerate(("hf_cold_over_generate", "hf_cold_memory_over_generate")):
         result[name] = rounded(max(each[at] for each in cold.values())) if cold else None
+    result |= {"llama_cpp_four_slots": None if slots is None else rounded(slots)}
     result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
     show(
         "Prompt tokens, times fewer than without a cache",
