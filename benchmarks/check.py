@@ -37,7 +37,7 @@ from faults import NOISE
 from mutants import MUTANTS, SOUND, asking, examined
 
 from conftest import Served, Servers  # of tests/real_servers
-from needlemap.probes import PROBES
+from needlemap.check import probes as all_probes
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT / "tests" / "real_servers"
@@ -76,7 +76,9 @@ def main() -> None:
             took = process_time() - began
             slowest, found = max(slowest, took), found + (mutant.probe in failing)
             rows.append((mutant.name, mutant.probe, ", ".join(failing) or "-", f"{took:.1f}"))
-        runs, alarms = clean(*(1, FEW) if options.smoke else (options.clean, PROBES), Path(folder))
+        runs, alarms = clean(
+            *(1, FEW) if options.smoke else (options.clean, tuple(all_probes())), Path(folder)
+        )
     result = {
         "benchmark": "check",
         "mutants": len(rows),
@@ -117,7 +119,7 @@ def blamed(
     """What a check of a sound server blames it for. flags: of a real one."""
     NOISE.seed(number)
     own, make = SOUND.get(name, (flags, None))
-    findings = asyncio.run(asking(own, folder, probes, make=make).run())
+    findings = asyncio.run(asking(own, folder, probes, make=make).run()).findings
     return [f"{each.probe}: {each.said}" for each in findings if each.state == "fail"]
 
 

@@ -17,27 +17,51 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS, SIDE, STEP, LEFT, MOST = ROOT / "docs", 9, 11, 100, 48
 RIGHT, WRONG, INK = "#cfe3d4", "#b3261e", "#444444"
 ROWS = {  # ways of asking that show what a probe tests
-    "comb": ("comb",),
+    "length": ("short", "ask"),
+    "comb": ("ask",),
     "edges": ("edges",),
-    "cache": ("cold", "comb"),
-    "nats": ("empty", "warm"),
-    "same": ("grid", "again-1", "again-2", "short-1"),
-    "load": ("alone", "loaded"),
-    "mates": ("grid", "again-1"),
-    "cut": ("grid",),
-    "stop": ("short-1", "grid"),
-    "window": ("comb", "window", "beyond"),
-    "reference": ("reference-grid", "grid"),
+    "cache": ("cold", "warm", "tail"),
+    "onset": ("stepped", "warm", "cold"),
+    "nats": ("cold", "warm"),
+    "same": ("warm", "again", "short"),
+    "load": ("ask", "loaded"),
+    "mates": ("ask", "loaded"),
+    "replies": ("cold", "ask"),
+    "cut": ("ask",),
+    "stop": ("short", "ask"),
+    "window": ("ask", "window", "beyond"),
+    "reference": ("reference-cold", "cold"),
 }
 FULL_NATS = 0.5  # a token: margins that move so much are drawn darkest
 
 sys.path.insert(0, str(ROOT / "tests" / "gallery"))
 from mutants import MUTANTS, Mutant  # noqa: E402
 
-from needlemap.probes.base import Finding, hit, prompt, read_check  # noqa: E402
-from needlemap.probes.within import margin_apart  # noqa: E402
+from needlemap.check import Finding, read_check  # noqa: E402
 from needlemap.records.folder import RunFolder  # noqa: E402
 from needlemap.records.record import Record  # noqa: E402
+
+
+def hit(record: Record) -> bool:
+    """Whether an answer is right."""
+    return record.score == 1.0
+
+
+def prompt(record: Record) -> str:
+    """What was asked, byte for byte."""
+    return record.prompt.sha256 if record.prompt else record.key
+
+
+def margin_apart(one: Record, other: Record) -> float | None:
+    """By how many nats a token the margins of two answers differ."""
+    if one.logprobs is None or other.logprobs is None:
+        return None
+    rows = [
+        [nats - (second or 0.0) for nats, second in zip(each.nats, each.other_nats, strict=True)]
+        for each in (one.logprobs, other.logprobs)
+    ]
+    apart = [abs(left - right) for left, right in zip(*rows, strict=False)]
+    return sum(apart) / len(apart) if apart else None
 
 
 def picture(rows: Sequence[tuple[str, Sequence[str]]], title: str) -> str:

@@ -127,12 +127,12 @@ def test_a_check_passes_or_shows_its_probes(tests):
     )
     found = tests(
         asked.format("'demo/retriever', ", 250, "stop"),
-        asked.format("", 900, "distance"),
+        asked.format("", 900, "stop"),
         flags=("--needle-model", "python/nothing:answers"),
     )
     assert [outcome for outcome, _ in found] == ["pass", "failure"]
     assert "needlemap: check undecided: " in found[1][1]
-    assert re.search(r"^cut +undecided +n=\d+", found[1][1], re.M)
+    assert re.search(r"^cut +undecided +none of \d+ found in either way", found[1][1], re.M)
 
 
 @pytest.fixture(autouse=True, scope="module")

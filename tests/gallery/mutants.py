@@ -40,20 +40,19 @@ from faults import (
     WindowOnAllLayers,
 )
 
-from needlemap.asking.check import Asked, Asking, Check
-from needlemap.asking.run import Face
 from needlemap.asking.session import make_model
+from needlemap.check import Finding, Options, probes
+from needlemap.check.asking import Asked, Asking, Check
 from needlemap.commands.check import show_findings
 from needlemap.models.demo import DATA, DemoModel
 from needlemap.models.walk import Walk
-from needlemap.probes import PROBES
-from needlemap.probes.base import Finding
 from needlemap.text import show
 
 BOX = {"model": "demo/retriever"}
 IN_THE_BOX = {"tokenizer": str(DATA / "tokenizer.json"), "template": "text-en"}
 NOISY = {"model": "python/faults:noisy", **IN_THE_BOX}
 LONGEST = 256  # tokens that the model in the box was trained on
+PROBES = tuple(probes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,26 +233,28 @@ SOUND = {  # servers that nothing is wrong with: flags, and what makes the model
 
 
 def examined(
-    mutant: Mutant | None, folder: Path, probes: Collection[str] = tuple(PROBES)
+    mutant: Mutant | None, folder: Path, probes: Collection[str] = PROBES
 ) -> list[Finding]:
     """What a check of a mutant finds; of the sound model without one."""
     if mutant is None:
-        return asyncio.run(asking(BOX, folder, probes).run())
+        return list(asyncio.run(asking(BOX, folder, probes).run()).findings)
     reference = "demo/retriever" if mutant.reference else ""
-    return asyncio.run(asking(mutant.flags, folder, probes, reference, mutant.make).run())
+    begun = asking(mutant.flags, folder, probes, reference, mutant.make)
+    return list(asyncio.run(begun.run()).findings)
 
 
 def asking(
     flags: Mapping[str, Any],
     folder: Path,
-    probes: Collection[str] = tuple(PROBES),
+    probes: Collection[str] = PROBES,
     reference: str = "",
     make: Callable[[], DemoModel] | None = None,
 ) -> Asking:
     """A check of a model, about to be asked."""
     settings = {"max_answer_tokens": 24, **flags}
-    check = Check.of(Asked(settings, LONGEST, 8, reference, tuple(probes)), folder)
-    return Asking(check, Face(), lambda _: None, (lambda _: make()) if make else make_model)
+    options = Options(LONGEST, 8, probes=tuple(probes))
+    check = Check.of(Asked(settings, options, reference), folder)
+    return Asking(check, make=(lambda _: make()) if make else make_model)
 
 
 def main(name: str) -> None:
@@ -261,8 +262,10 @@ def main(name: str) -> None:
     mutant = next(each for each in MUTANTS if each.name == name)
     show(f"{mutant.about}\n{mutant.like}\n")
     reference = "demo/retriever" if mutant.reference else ""
-    begun = asking(mutant.flags, Path(name), tuple(PROBES), reference, mutant.make)
-    show_findings(begun.check, asyncio.run(begun.run()), as_json=False)
+    begun = asking(mutant.flags, Path(name), PROBES, reference, mutant.make)
+    verdict = asyncio.run(begun.run())
+    show(verdict.line)
+    show_findings(Path(name), verdict)
 
 
 if __name__ == "__main__":

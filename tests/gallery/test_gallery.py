@@ -11,11 +11,9 @@ import asyncio
 import pytest
 from mutants import BOX, LONGEST, MUTANTS, examined
 
-from needlemap.asking.check import Asked, Asking, Check
-from needlemap.asking.run import Face
-from needlemap.probes import PROBES, level
-from needlemap.probes.base import ALPHA, lost_tail, strata_tail, upper_tail
-from needlemap.probes.known import Known
+from needlemap.check import Known, Options, probes
+from needlemap.check.asking import Asked, Asking, Check
+from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
 
 @pytest.mark.parametrize("name", ["last-block-of-a-hit", "off-by-one-after-a-hit", "never-ends"])
@@ -30,9 +28,10 @@ def test_a_fault_is_found_by_its_own_probe_and_shown_with_a_link(tmp_path, name)
 
 def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_path):
     """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
-    told = Asked({"max_answer_tokens": 24, **BOX}, LONGEST, probes=("window",), context=LONGEST)
-    asking = Asking(Check.of(told, tmp_path / "c"), Face(), lambda _: None)
-    (found,) = asyncio.run(asking.run())
+    options = Options(LONGEST, probes=("window", "length"), context=LONGEST)
+    told = Asked({"max_answer_tokens": 24, **BOX}, options)
+    asking = Asking(Check.of(told, tmp_path / "c"))
+    (found,) = [each for each in asyncio.run(asking.run()).findings if each.probe == "window"]
     assert (found.probe, found.state, found.worst.length_tokens) == (
         "window",
         "fail",
@@ -42,14 +41,26 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
 
 
 def test_every_mutant_is_meant_for_a_probe_that_there_is():
-    assert {mutant.probe for mutant in MUTANTS} <= set(PROBES)
+    assert {mutant.probe for mutant in MUTANTS} <= set(probes())
     assert len(MUTANTS) >= 16
 
 
 def test_all_probes_and_all_looks_that_there_may_ever_be_share_one_alpha():
-    assert sum(level(look) for look in range(1, 100_000)) * len(PROBES) == pytest.approx(
-        ALPHA, rel=1e-4
+    spent = sum(
+        sum(probe.level(look, 3) for look in range(1, 20_000)) * 3 for probe in probes().values()
     )
+    assert spent <= ALPHA
+
+
+def test_another_probe_changes_no_level():
+    """Each has a share of its own, and a tenth of all is left to plug-ins."""
+    assert sum(probe.share for probe in probes().values()) == pytest.approx(0.9)
+
+
+def test_all_of_24_pairs_lost_is_a_fail_at_each_of_the_first_20_looks():
+    for name in ("cache", "load", "onset", "reference", "cut"):
+        level = probes()[name].level(20, 3)
+        assert lost_tail(24, 0) <= (level / 2 if name == "reference" else level), name
 
 
 def test_tails_are_exact():

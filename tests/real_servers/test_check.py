@@ -24,7 +24,7 @@ def states(found):
 @pytest.mark.parametrize("slots", [1, 4])
 def test_an_honest_server_passes_every_probe(llama, asking, slots):
     found = verdicts(asking, llama(slots))
-    assert set(states(found).values()) == {"pass"}, found
+    assert set(states(found).values()) <= {"pass", "not applicable"}, found
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,14 @@ def test_an_honest_server_passes_every_probe(llama, asking, slots):
 )
 def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, asking, wrong):
     pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-    beside = ("--reference", f"hf/{asking.checkpoint}", "--probe", "reference")
+    beside = (
+        "--reference",
+        f"hf/{asking.checkpoint}",
+        "--probe",
+        "reference",
+        "--require",
+        "reference",
+    )
     found = verdicts(asking, llama(1, 2048, *wrong), *beside, code=1)
     assert states(found) == {"reference": "fail"}
     print(found["reference"]["said"])
@@ -45,7 +52,14 @@ def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, askin
 
 def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
     pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-    beside = ("--reference", f"hf/{asking.checkpoint}", "--probe", "reference")
+    beside = (
+        "--reference",
+        f"hf/{asking.checkpoint}",
+        "--probe",
+        "reference",
+        "--require",
+        "reference",
+    )
     found = verdicts(asking, llama(), *beside)
     assert states(found) == {"reference": "pass"}
     print(found["reference"]["said"])
@@ -55,20 +69,19 @@ def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
     transformers_serve, asking
 ):
     found = verdicts(asking, transformers_serve)
-    assert set(states(found).values()) == {"pass"}, found
-    assert "nats" not in found
+    assert set(states(found).values()) <= {"pass", "not applicable"}, found
+    assert found["nats"]["state"] == "not applicable"
 
 
 def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):
-    found = verdicts(asking, llama(1, TRAINED), "--max-length", "512", "--probe", "window", code=1)
-    assert states(found) == {"window": "fail"}
-    assert found["window"]["said"].endswith("are refused: the context is smaller than promised")
+    found = verdicts(asking, llama(1, TRAINED), "--max-length", "512", code=1)
+    assert states(found)["window"] == "fail"
+    assert "are refused: less than promised" in found["window"]["said"]
 
 
 def test_the_last_tokens_of_a_context_are_asked_and_one_beyond_is_refused(llama, asking, needlemap):
-    found = verdicts(asking, llama(1, TRAINED), "--probe", "window")
-    assert states(found) == {"window": "pass"}
-    assert found["window"]["said"].endswith(", and a longer prompt is refused")
+    found = verdicts(asking, llama(1, TRAINED))
+    assert states(found)["window"] == "pass"
     last = needlemap.records(f"c/window-{TRAINED}")
     assert {row["prompt_tokens"] for row in last} == {TRAINED - 20 - n for n in range(8)}
     (beyond,) = needlemap.records(f"c/beyond-{TRAINED}")

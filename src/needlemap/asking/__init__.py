@@ -119,8 +119,7 @@ class Runner:
     """One run over a list of trials. model: None where `answers` has all. already: trials that were
     scored before this start. answers: by `asked`, records of answers that are still to be scored:
     their trials are not asked again. decides: whether nothing more need be asked after a record.
-    outcome:
-    how it went so far."""
+    outcome: how it went so far. pacer: of several runners that share a server's limits."""
 
     model: Model | None
     scorer: Scorer
@@ -131,6 +130,7 @@ class Runner:
     already: int = 0
     answers: Mapping[str, Record] = field(default_factory=dict)
     decides: Callable[[Record], bool] | None = None
+    pacer: Pacer | None = None
 
     def __post_init__(self) -> None:
         model, scorer, settings, budget = self.model, self.scorer, self.settings, self.budget
@@ -138,7 +138,7 @@ class Runner:
         self._decoding = decoding_of(settings)
         self.outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
-        self._pacer = Pacer(
+        self._pacer = self.pacer or Pacer(
             settings.concurrency * (model.replicas if model else 1),
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,

@@ -21,10 +21,11 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.check import SEED_BITS, keeping_logprobs
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.run import Face, MakeModel, Turns
 from needlemap.asking.session import Session, make_model
+from needlemap.check.asking import SEED_BITS
+from needlemap.check.families import keeping_logprobs
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
 from needlemap.grid import Grid

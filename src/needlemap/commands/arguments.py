@@ -278,6 +278,15 @@ class CheckFlags:
     load: int = flag(8, "Prompts at a time where there is load.", min=2)
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
+    require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
+    accept: list[str] | None = flag(
+        None, "A size taken out by name, as length@128k; repeat the flag.", metavar="PROBE@SIZE"
+    )
+    on_undecided: OnUndecided = "fail"
+    baseline: Path | None = flag(None, "A check of before: ask its prompts, judge the change.")
+    tokens_per_second: float | None = flag(
+        None, "With --plan: what the server computes, for minutes.", min=1
+    )
     out: Out = None
     plan: PlanOnly = False
     json: Json = False

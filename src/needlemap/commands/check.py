@@ -1,4 +1,4 @@
-"""`needlemap check`: is this server right at length? A table of probes, as text or JSON, and an
+"""`needlemap check`: is this server right at length? What is found by length, a table of probes, an
 exit code."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,71 +13,66 @@ from rich.console import Console
 from rich.table import Table
 
 from needlemap.asking import Outcome
-from needlemap.asking.check import Asked, Asking, Check, built, spent
 from needlemap.asking.discovery import ADDRESS, seconds_of
 from needlemap.asking.session import Session
+from needlemap.check.ask import Ask
+from needlemap.check.asking import Asked, Asking, Check, Face
+from needlemap.check.finding import UNITS, Finding
+from needlemap.check.judge import Verdict
+from needlemap.check.probe import probes, short_size
+from needlemap.check.schedule import Options
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.grid import duration_label, tokens
 from needlemap.http.served import context_of, wait_for
-from needlemap.models import Model
-from needlemap.plan import shared_tokens, walk_order
-from needlemap.probes import PROBES
-from needlemap.probes.base import UNITS, Finding
-from needlemap.prompts import Prompt
+from needlemap.maps.verdicts import NO_WORSE, WORSE, softened
 from needlemap.records.lock import hold_folder
 from needlemap.reports.live import ShowingFace
-from needlemap.reports.verdict import Case, write_junit
-from needlemap.text import short, show, tell
+from needlemap.reports.verdict import OF_CODE, Case, write_junit
+from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY
 
-PASSED, FAILED, UNDECIDED = 0, 1, 4
+_EVERY = 50  # answers between two lines of progress
 
 
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, tell what each probe found; the exit code: 0 all pass, 1 one fails, 4 undecided."""
-    limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
-    most, probes = int(tokens(typed.max_length or "128k")), tuple(typed.probe or PROBES)
-    promised = typed.max_length is not None
-    asked = Asked({**flags, **limited}, most, typed.load, typed.reference, probes, promised)
-    if typed.plan:
-        return plan_check(asked, typed.json)
-    asked = _with_context(asked)
+    """Ask, report what each probe found; the exit code: 0 all that applies passes, 1 one fails, 4
+    too little was asked, 5 undecided and something points to a loss."""
+    asked = asked_of(typed, flags)
+    asked = asked if typed.plan else _with_context(asked)
     check = Check.of(asked, typed.out)
-    path = check.folder.path
-    if check.asked.flags.get("tokenizer") != asked.flags.get("tokenizer"):
+    if check.tokenizer_assumed:
         tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
-    with terminable() as ending, hold_folder(path), CheckFace(check.folder) as face:
-        asking = Asking(check, face, tell_finding)
-        found = ending.finish(asking.run(), path)
-    findings = check.findings() if found is None else found
-    told(check, findings, typed)
+    if typed.plan:
+        return show_plan(check, typed)
+    quiet = bool(check.asker.first.settings.quiet)
+    with terminable() as ending, hold_folder(check.folder.path):
+        asking = Asking(check, Face() if quiet else Progress(check))
+        found = ending.finish(asking.run(), check.folder.path)
+    path = check.folder.path
     if found is None:
+        show_verdict(check, check.verdict(), typed)
         return ending.code
-    say_stopped(asking.stopped, path)
-    if asking.stopped:
-        tell("\n".join(["left untested:", *(f"  {line}" for line in asking.untested())]))
-    return verdict_code(findings)
+    if asking.missed:
+        tell(f"needlemap: {asking.missed}.")
+    show_verdict(check, found, typed, missed=bool(asking.missed))
+    if not asking.missed:
+        say_stopped(asking.why, path)
+    return softened(found.code, typed.on_undecided)
 
 
-def told(check: Check, findings: Sequence[Finding], typed: CheckFlags) -> None:
-    """Print what was found, and write it for CI."""
-    show_findings(check, findings, typed.json)
-    if typed.junit is not None:
-        write_junit(typed.junit, "check", [case_of(check.folder.path, each) for each in findings])
-
-
-def case_of(path: Path, finding: Finding) -> Case:
-    """A probe's finding for JUnit."""
-    known = [
-        f"looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}" for fault in finding.known
-    ]
-    lines = [
-        finding.said,
-        *known,
-        *([f"see it: {_replay(path, finding)}"] if finding.worst else []),
-    ]
-    return Case(finding.probe, finding.state, finding.said, "\n".join(lines))
+def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> Asked:
+    """What is typed as what is asked. Raises SettingsError."""
+    limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
+    options = Options(
+        max_length=int(tokens(typed.max_length or "128k")),
+        load=typed.load,
+        promised=typed.max_length is not None,
+        probes=tuple(typed.probe or ()),
+        require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
+        accept=tuple(typed.accept or ()),
+    )
+    return Asked({**flags, **limited}, options, typed.reference, typed.baseline)
 
 
 def _with_context(asked: Asked) -> Asked:
@@ -91,54 +85,39 @@ def _with_context(asked: Asked) -> Asked:
     wait_for(address, seconds_of(asked.flags.get("wait", 0.0)))
     if (context := context_of(address, name)) is None:
         return asked
-    most = asked.most if asked.promised else min(asked.most, context)
-    if most < asked.most:
+    options = asked.options
+    if context < options.max_length and not options.promised:
         tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
-    return replace(asked, most=most, context=context)
+        options = replace(options, max_length=context)
+    return replace(asked, options=replace(options, context=context))
 
 
-def verdict_code(findings: Sequence[Finding]) -> int:
-    """0 where all pass, 1 where one fails, else 4."""
-    states = {finding.state for finding in findings}
-    return FAILED if "fail" in states else PASSED if states == {"pass"} else UNDECIDED
-
-
-def plan_check(asked: Asked, as_json: bool) -> int:
-    """What a check would ask, way by way: prompts, tokens sent, and tokens that a server computes
-    which caches prefixes; nothing is asked. Returns 0."""
-    check = Check.of(asked)
-    rows, held = list[dict[str, Any]](), list[Prompt]()
-    before = 0
-    for name, experiment in built(check).items():
-        prompts = [trial.prompt for trial in experiment.trials]
-        held += prompts
-        computed = max(before, _computed(held))
-        sent = sum(prompt.asked_tokens for prompt in prompts)
-        rows.append(
-            {"way": name, "prompts": len(prompts), "sent": sent, "computed": computed - before}
-        )
-        before = computed
-    total = {name: sum(row[name] for row in rows) for name in ("prompts", "sent", "computed")}
-    if as_json:
-        show_json({"ways": rows, "total": total})
-        return PASSED
-    every = [*rows, {"way": "total", **total}]
-    told = [
-        (row["way"], f"{row['prompts']:,}", short(row["sent"]), short(row["computed"]))
-        for row in every
+def show_plan(check: Check, typed: CheckFlags) -> int:
+    """What a check asks: prompts, tokens sent, and tokens that a server computes which caches
+    prefixes; with minutes where its speed is given. Nothing is asked. Returns 0."""
+    schedule = check.asker.schedule
+    rows = []
+    for name, cost in (("whole", schedule.whole), ("undecided rows, at most", schedule.most)):
+        row: dict[str, Any] = {"check": name, **asdict(cost)}
+        if typed.tokens_per_second:
+            row["minutes"] = round(cost.computed / typed.tokens_per_second / 60, 1)
+            row["minutes_without_cache"] = round(cost.sent / typed.tokens_per_second / 60, 1)
+        rows.append(row)
+    if typed.json:
+        show_json({"sizes": list(schedule.sizes), "plan": rows, "total": asdict(schedule.whole)})
+        return 0
+    head = ["check", "prompts", "computed", "without a cache"]
+    shown = [
+        [row["check"], f"{row['prompts']:,}", short(row["computed"]), short(row["sent"])]
+        for row in rows
     ]
-    show_table(("way", "prompts", "sent", "computed"), told)
-    show(
-        "computed: by a server that caches prefixes; one that caches none computes all that is sent"
-    )
-    return PASSED
-
-
-def _computed(prompts: Sequence[Prompt]) -> int:
-    """Tokens that a server computes of some prompts if it keeps all that it has computed."""
-    walk = [prompts[at] for at in walk_order(prompts)]
-    shared = sum(shared_tokens(left, right) for left, right in pairwise(walk))
-    return sum(prompt.asked_tokens for prompt in prompts) - shared
+    if typed.tokens_per_second:
+        head += ["minutes", "without a cache"]
+        for cells, row in zip(shown, rows, strict=True):
+            cells += [f"{row['minutes']:g}", f"{row['minutes_without_cache']:g}"]
+    show_table(head, shown)
+    show("computed: prompt tokens, by a server that caches prefixes")
+    return 0
 
 
 def show_table(
@@ -164,58 +143,118 @@ class FailuresFace(ShowingFace):
             tell(f"{name}: not measured: {count} {kind}")
 
 
-class CheckFace(FailuresFace):
-    """Tells also which way of asking is under way."""
+class Progress(Face):
+    """Tells how far a check is."""
 
-    def begins(self, name: str, session: Session, model: Model | None) -> None:
-        """Its name and its size."""
-        settings = session.experiment.settings
-        if not settings.quiet:
-            count, length = len(session.unanswered), max(session.experiment.grid.lengths)
-            tell(f"{name}: {count} prompts of {length:,} tokens")
+    def __init__(self, check: Check) -> None:
+        self._whole, self._said = check.asker.schedule.whole.prompts, -_EVERY
+
+    def begins(self, asks: Sequence[Ask], done: int) -> None:
+        """A line for every so many answers."""
+        if done - self._said >= _EVERY:
+            self._said = done
+            what = "more haystacks" if asks[0].round > 1 else "lost pairs again"
+            tell(
+                f"{done:,} of {self._whole:,} prompts"
+                if done < self._whole
+                else f"{done:,}: {what}"
+            )
 
 
-def tell_finding(finding: Finding) -> None:
-    """A probe has found something: say so at once."""
-    tell(f"{finding.probe}: fail: {finding.said}")
-
-
-def show_findings(check: Check, findings: Sequence[Finding], as_json: bool) -> None:
-    """The table of probes, what each failing one looks like, and how to see it again."""
+def show_verdict(check: Check, verdict: Verdict, typed: CheckFlags, missed: bool = False) -> None:
+    """Print what was found, and write it for CI."""
     path = check.folder.path
-    if as_json:
-        rows = [{**asdict(each), "replay": _replay(path, each)} for each in findings]
-        show_json({"check": str(path), "code": verdict_code(findings), "probes": rows})
-        return
-    effects = [each.effect.label if each.effect else "-" for each in findings]
-    told = [
-        (each.probe, each.state, f"{each.n:,}", effect, short(each.tokens), each.said)
-        for each, effect in zip(findings, effects, strict=True)
+    if typed.json:
+        show_json(as_json(check, verdict, typed.on_undecided))
+    elif not missed:
+        show(verdict.line)
+        show_findings(path, verdict)
+        show(f"\n{_spent(check)}\n{UNITS}")
+        for name, why in verdict.lacking.items():
+            show(f"not tried: {name} needs {why.removeprefix('needs ')}")
+        if not check.asked.reference:
+            show(f"not seen without --reference: {probes()['reference'].sees}")
+        tell(f"\ncheck: {path}\npage: needlemap report {path} -o check.html")
+    if typed.junit is not None:
+        write_junit(typed.junit, "check", cases_of(path, verdict, typed.on_undecided))
+
+
+def as_json(check: Check, verdict: Verdict, on_undecided: str = "fail") -> dict[str, Any]:
+    """All that is known, for programs."""
+    path = check.folder.path
+    return {
+        "check": str(path),
+        "code": softened(verdict.code, on_undecided),
+        "verdict_code": verdict.code,
+        "line": verdict.line,
+        "sizes": list(check.asker.schedule.sizes),
+        "not_asked": list(verdict.not_asked),
+        "not_tried": dict(verdict.lacking),
+        "accepted": list(check.asker.schedule.options.accept),
+        "probes": [{**asdict(each), "replay": _replay(path, each)} for each in verdict.findings],
+    }
+
+
+def cases_of(path: Path, verdict: Verdict, on_undecided: str = "fail") -> list[Case]:
+    """The verdict and each probe's finding, for JUnit."""
+    state = OF_CODE[verdict.code]
+    if softened(verdict.code, on_undecided) != verdict.code:
+        state = "skipped"
+    cases = [Case("check", state, verdict.line, verdict.line)]
+    softens = verdict.code not in (NO_WORSE, WORSE) and state == "skipped"
+    for each in verdict.findings:
+        if each.decides and each.state != "not applicable":
+            cases.append(case_of(path, each, softens))
+    return cases
+
+
+def case_of(path: Path, finding: Finding, softens: bool = False) -> Case:
+    """A probe's finding for JUnit."""
+    lines = [f"{finding.probe}: {finding.said}", *looks_like(finding)]
+    lines += [f"see it: {_replay(path, finding)}"] if finding.worst else []
+    state = "skipped" if softens and finding.state == "undecided" else finding.state
+    return Case(finding.probe, state, finding.said, "\n".join(lines))  # type: ignore[arg-type]
+
+
+def looks_like(finding: Finding) -> list[str]:
+    """Public faults that look like a finding."""
+    return [
+        f"{finding.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}"
+        for fault in finding.known
     ]
-    head = ("probe", "verdict", "n", "effect", "tokens", "found")
-    show_table(head, told, left=("verdict", "effect", "found"))
-    for each in findings:
-        if each.state == "pass":
+
+
+def show_findings(path: Path, verdict: Verdict) -> None:
+    """The table of probes, what each failing one looks like, and how to see it again."""
+    told = [
+        (
+            each.probe,
+            each.state,
+            short_size(each.passes_to) if each.passes_to and each.state != "fail" else "-",
+            each.excludes or "-",
+            each.said,
+        )
+        for each in verdict.findings
+        if each.state != "not applicable"
+    ]
+    head = ("probe", "verdict", "to", "excludes", "found")
+    show_table(head, told, left=("verdict", "to", "excludes", "found"))
+    for each in verdict.findings:
+        if each.state not in ("fail", "undecided"):
             continue
-        for fault in each.known:
-            show(f"\n{each.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}")
+        for line in looks_like(each):
+            show(f"\n{line}")
         if each.worst is not None:
             show(f"  see it: {_replay(path, each)}")
-    show(f"\n{_spent(check)}\n{UNITS}")
-    for name in sorted(set(check.probes) - {each.probe for each in findings}):
-        show(f"\nnot tried: {name} needs {PROBES[name].needs}")
-    if not check.asked.reference:
-        show(f"\nnot seen without --reference: {PROBES['reference'].sees}")
-    tell(f"\ncheck: {path}\npage: needlemap report {path} -o check.html")
 
 
 def _spent(check: Check) -> str:
     """What was asked in all, and how long answers took."""
-    records = [record for found in check.records().values() for record in found]
-    tokens, seconds = spent(records)
+    rows = list(check.answers.by_key.values())
+    sent, seconds = sum(row.tokens for row in rows), sum(row.seconds for row in rows)
     return (
-        f"asked {len(records):,} prompts, {short(tokens)} tokens, {duration_label(seconds)} of "
-        f"answers"
+        f"asked {counted(len(rows), 'prompt')}, {short(sent)} tokens, {duration_label(seconds)} of "
+        "answers"
     )
 
 

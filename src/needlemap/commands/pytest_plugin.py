@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from needlemap.probes.base import Finding
+    from needlemap.check import Verdict
     from needlemap.reports.runs import Compared, Run
 
 Undecided = Literal["fail", "pass", "skip"]
@@ -138,20 +138,17 @@ class NeedleServer:
         on_undecided: Undecided = "fail",
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
-        from needlemap.asking.check import Asked, Asking, Check
         from needlemap.asking.run import run_coroutine
-        from needlemap.commands.check import CheckFace, verdict_code
+        from needlemap.check.asking import Asked, Asking, Check
+        from needlemap.check.schedule import Options
         from needlemap.grid import tokens
-        from needlemap.probes import PROBES
-        from needlemap.probes.base import Finding
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}
-            asked = Asked(flags, int(tokens(max_length)), probes=probes or tuple(PROBES))
-            check = Check.of(asked, self._folder("check", max_length, probes))
-            with CheckFace(check.folder) as face:
-                findings = run_coroutine(Asking(check, face, list[Finding]().append).run())
-        _settle(verdict_code(findings), on_undecided, lambda: _found(check.folder.path, findings))
+            options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
+            check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
+            verdict = run_coroutine(Asking(check).run())
+        _settle(verdict.code, on_undecided, lambda: _found(check.folder.path, verdict))
 
     def _compared(
         self, golden: str | Path, margin: float, lengths: str | None
@@ -261,17 +258,20 @@ def _map(folder: Path) -> str:
     return text.getvalue().rstrip()
 
 
-def _found(path: Path, findings: list[Finding]) -> str:
-    """What a check that did not pass shows: each probe, and of those that failed where to look."""
+def _found(path: Path, verdict: Verdict) -> str:
+    """What a check that did not pass shows: its first line, each probe, and where to look."""
     from needlemap.commands.check import case_of
 
-    bad = [each for each in findings if each.state == "fail"] or [
-        each for each in findings if each.state != "pass"
+    applying = [each for each in verdict.findings if each.decides and each.sizes]
+    bad = [each for each in applying if each.state == "fail"] or [
+        each for each in applying if each.state == "undecided"
     ]
-    lines = [f"needlemap: check {bad[0].state}: {', '.join(each.probe for each in bad)}", ""]
-    lines += [f"{each.probe:<10} {each.state:<10} n={each.n:<6} {each.said}" for each in findings]
+    state = bad[0].state if bad else "undecided"
+    names = ", ".join(each.probe for each in bad) or "too little was asked"
+    lines = [f"needlemap: check {state}: {names}", verdict.line, ""]
+    lines += [f"{each.probe:<10} {each.state:<10} {each.said}" for each in applying]
     for each in bad:
-        lines += ["", f"{each.probe}: {case_of(path, each).text}"]
+        lines += ["", case_of(path, each).text]
         if each.worst is not None:
             lines.append(_map(path / each.worst.way))
     return "\n".join(lines)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking import decoding_of
-from needlemap.asking.check import worst_in
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import make_model
+from needlemap.check.asking import worst_in
 from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular

@@ -73,7 +73,8 @@ class PromptBuilder:
     reserve_tokens: taken off each length, for the answer; reserved_by: the flag that it comes of.
     units: the haystack's cuts are those of its units. ids: the model is fed token ids, so that
     nothing merges where spans meet, and lengths add up. ends: the haystack is asked whole, however
-    much room there is.
+    much room there is. anchor: haystack tokens that depths are shares of in prompts of every
+    length; None: each prompt's own.
     """
 
     def __init__(
@@ -87,8 +88,10 @@ class PromptBuilder:
         reserved_by: str = "--reserve-tokens",
         ids: bool = False,
         ends: bool = False,
+        anchor: int | None = None,
     ) -> None:
         self.haystack = haystack
+        self._anchor = anchor
         self._whole, self._ends = counts == "prompt", ends
         self._reserve, self._reserved_by = reserve_tokens, reserved_by
         self._seams = SpanCounter() if ids else SeamCounter(tokenizer, haystack.text, haystack.cuts)
@@ -150,9 +153,11 @@ class PromptBuilder:
 
     def _fitted(self, wanted: Wanted) -> Prompt | None:
         """The prompt that fills the room; None where none fits."""
-        stop = max(0, wanted.guess)
-        depths = moved(wanted.needles, wanted.chosen, wanted.guess)
-        positions = around([self._own(depth, stop) for depth in depths], wanted.chosen)
+        stop = self._anchor or max(0, wanted.guess)
+        depths = moved(wanted.needles, wanted.chosen, stop)
+        places = zip(depths, wanted.needles, strict=True)
+        own = [self._own(depth, stop, needle.exact) for depth, needle in places]
+        positions = around(own, wanted.chosen)
         if self._units is None:
             return self._exact(wanted, positions)
         return self._in_units(wanted, positions, self._units)
@@ -219,14 +224,16 @@ class PromptBuilder:
             stop = max(self._first, int(self.haystack.cuts.character[stop - 1]))
         return self._prompt(wanted, positions, best)
 
-    def _own(self, depth: float, stop: int) -> int:
+    def _own(self, depth: float, stop: int, exact: bool = False) -> int:
         """The position for a depth: the end of a sentence or unit near it; the very end for depth
-        1."""
+        1. exact: the start of a character at that very token."""
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
         wanted = min(int(depth * stop), len(self.haystack.text))
         if self._units is not None:
             return int(self.haystack.cuts.sentence[wanted])
+        if exact:
+            return int(self.haystack.cuts.character[wanted])
         return self.haystack.cuts.place(wanted, stop)
 
     def _left(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> int:

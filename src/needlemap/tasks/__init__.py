@@ -80,12 +80,14 @@ class Draw:
 class Needle:
     """A text to hide and the depth it is meant for, a share in [0, 1].
 
-    still: it stays there when a plan chooses another place for an item's first needle.
+    still: it stays there when a plan chooses another place for an item's first needle. exact: it
+    stands at that very token rather than at a sentence's end.
     """
 
     text: str
     depth: float
     still: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,12 @@ class Task(metaclass=Checked):
     scorer_options: Mapping[str, Any] = {}
     dial: Sequence[Mapping[str, Any]] = ()
     ready: bool = False
+
+    @property
+    def anchor_tokens(self) -> int | None:
+        """Haystack tokens that depths are shares of in prompts of every length; None: each prompt's
+        own."""
+        return None
 
     @property
     def depthless(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from needlemap.grid import Cell
@@ -64,10 +64,11 @@ class Repeat:
         held, feed = Held(builder.haystack.text), _feed(resolved, builder.haystack)
         return cls(resolved, number, index, background, builder, held, feed, {})
 
-    def trials(self) -> Iterator[Trial]:
-        """The trials, lengths outermost."""
+    def trials(self, cells: Iterable[Cell] | None = None) -> Iterator[Trial]:
+        """The trials, lengths outermost; of these cells only where some are given."""
         keys, first = self.resolved.keys, self.builder.haystack.repeated_from
-        trials = [self._trial(keys, cell, position) for cell, position in self._places()]
+        places = self._places() if cells is None else [(cell, None) for cell in cells]
+        trials = [self._trial(keys, cell, position) for cell, position in places]
         for trial, held in zip(trials, self._collisions(trials), strict=True):
             repeated = first is not None and trial.prompt.haystack_tokens > first
             yield replace(trial, collisions=held, haystack_repeated=repeated)

@@ -328,7 +328,8 @@ def make_builder(
         "ends": background is not None and not background.source.endless,
     }
     if units or settings.placement == "sentence":
-        return PromptBuilder(haystack, resolved.tokenizer, units=units, **options)
+        anchor = resolved.task.anchor_tokens
+        return PromptBuilder(haystack, resolved.tokenizer, units=units, anchor=anchor, **options)
     chained = settings.diff / 100 if settings.spread == "chain-as-coded" else None
     return OlderBuilder(
         haystack, resolved.tokenizer, placement=settings.placement, chained=chained, **options

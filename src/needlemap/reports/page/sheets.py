@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from needlemap.check.finding import FILE, UNITS, Finding, read_check
+from needlemap.check.probe import short_size
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
 from needlemap.maps.intervals import ClusterMean
-from needlemap.probes.base import FILE, UNITS, Finding, read_check
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
@@ -347,7 +348,8 @@ def _count(run: Loaded | None) -> str:
 def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:
     """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of
     each."""
-    findings = read_check(path).findings
+    check = read_check(path)
+    findings = [each for each in check.findings if each.state != "not applicable"]
     lengths = sorted({length for run in runs for length in run.map.lengths})
     states = Counter(each.state for each in findings)
     found = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
@@ -362,20 +364,23 @@ def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -
         "lengths": [
             [length, length_labels([length])[length]] for length in lengths
         ],  # ways differ by a few
-        "says": found,
-        "readings": [["Check", found or "not ended yet", "probes", "main"]],
+        "says": hidden(check.line or found),
+        "readings": [
+            ["Check", found or "not ended yet", "probes", "main"],
+            ["Exit code", "-" if check.code is None else str(check.code), "", ""],
+        ],
         "table": {
-            "head": ["Probe", "Verdict", "n", "Effect", "Tokens", "Found"],
+            "head": ["Probe", "Verdict", "To", "Excludes", "Tokens", "Found"],
             "rows": [_probe_row(each, places) for each in findings],
         },
-        "lines": [hidden(line) for line in (*looks, *seen, UNITS)],
+        "lines": [hidden(line) for line in (check.line, *looks, *seen, UNITS) if line],
     }
 
 
 def _probe_row(finding: Finding, places: Mapping[str, int]) -> dict[str, Any]:
     """A probe's numbers, and what was found in words."""
     at = places.get(finding.worst.way) if finding.worst else None
-    effect = finding.effect.label if finding.effect else ""
-    numbers = finding.state, f"{finding.n:,}", effect, short(finding.tokens)
+    to = short_size(finding.passes_to) if finding.passes_to and finding.state != "fail" else "-"
+    numbers = finding.state, to, finding.excludes or "-", short(finding.tokens)
     words = [hidden(finding.said), None, "words"]
     return _row(finding.probe, [*numbers, words], None if at is None else ["run", at])

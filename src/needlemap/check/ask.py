@@ -1,0 +1,263 @@
+"""What a check asks, and what came of it: an ask, its reply, and all replies so far."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal
+
+from needlemap.errors import Failure
+from needlemap.text import held, plain
+
+LONG_SECRET = 12  # characters from which on chance brings no equal one
+FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside others
+FIRST_BESIDE = "reference-cold|reference-crowded"
+BESIDE = "reference-"  # before a way in which the reference is asked
+_LAST = ("length", "max_tokens")  # finishes of an answer that did not end by itself
+_PARROTED = 60  # characters of a text around a fact that no answer needs
+_NUMBER = re.compile(r"\d+")
+_DIGITS = re.compile(r"\d[\d ,.\-]{10,}\d")
+
+State = Literal["cold", "warm", "loaded"]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One prompt to ask. way: how; size: the size in tokens that it serves; length: of this very
+    prompt; depth: of the asked fact, a share of the haystack; repeat: the number of its documents;
+    fact: the number of the asked fact among those of the haystack. state: what the server is
+    presumed to hold of it, and whether others are asked at the same time. salt: a first line that
+    makes a further copy of the haystack, of which no cache holds anything. facts: hidden in the
+    haystack. round: 1, or 2 of what is asked because a row was undecided."""
+
+    way: str
+    size: int
+    length: int
+    depth: float
+    repeat: int
+    fact: int = 0
+    state: State = "warm"
+    salt: str = ""
+    place: int | None = None
+    facts: int = 1
+    seed: int = 0
+    round: int = 1
+
+    @cached_property
+    def key(self) -> tuple[str, int, int, float, int]:
+        """What no other ask of a check has."""
+        return self.way, self.size, self.length, round(self.depth, 8), self.repeat
+
+    @property
+    def family(self) -> str:
+        """The name of the family that keeps its record."""
+        return f"{self.way}-{self.size}"
+
+    @cached_property
+    def haystack(self) -> tuple[int, int, str]:
+        """Equal for asks that begin with the same tokens."""
+        return self.size, self.repeat, self.salt
+
+    @property
+    def begin(self) -> tuple[int, int, str]:
+        """The same, as a cache that is keyed on a prompt's beginning has it."""
+        return self.haystack
+
+    @cached_property
+    def prompt(self) -> tuple[Hashable, ...]:
+        """Equal for asks of the same prompt, byte for byte."""
+        return (*self.haystack, self.fact, self.length, self.place)
+
+    @cached_property
+    def secret(self) -> str:
+        """A made-up right answer, for replays without prompts: twelve digits."""
+        return secret_of(self.seed, self.haystack[:2], self.fact)
+
+    @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """The made-up secrets of the other facts in the same prompt."""
+        others = (fact for fact in range(self.facts) if fact != self.fact)
+        return tuple(secret_of(self.seed, self.haystack[:2], fact) for fact in others)
+
+
+def secret_of(seed: int, haystack: tuple[int, int], fact: int) -> str:
+    """Twelve digits that no other fact has."""
+    digest = sha256(f"{seed}:{haystack}:{fact}".encode()).digest()
+    return str(10**11 + int.from_bytes(digest[:8], "big") % (9 * 10**11))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of an ask. right: whether the answer holds the secret, ended by itself and is no
+    copy of the prompt. failure: why there is no answer. secret, beside: what the prompt hides.
+    margins: of each token of the answer over the runner-up, in nats."""
+
+    ask: Ask
+    answer: str = ""
+    right: bool = False
+    ended: bool = True
+    failure: str = ""
+    secret: str = ""
+    beside: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    own_tokens: int | None = None
+    cached_tokens: int | None = None
+    margins: tuple[tuple[str, float], ...] | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+    attempts: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        ask: Ask,
+        text: str,
+        *,
+        finish: str = "stop",
+        prompt_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        failure: str = "",
+    ) -> Reply:
+        """A reply to a replayed ask, whose secrets are made up."""
+        ended = finish not in _LAST
+        right = not failure and ended and ask.secret in text
+        right = right and not is_parrot(text, ask.beside)
+        counts = prompt_tokens, ask.length, cached_tokens
+        return cls(
+            ask, text, right, ended, failure, ask.secret, ask.beside, *counts, tokens=ask.length
+        )
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is an answer."""
+        return not self.failure
+
+
+def did_end(finish: str | None) -> bool:
+    """Whether an answer ended by itself."""
+    return finish not in _LAST
+
+
+def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) -> bool:
+    """Whether an answer is a copy of its prompt: it holds two more of its secrets, or the text
+    around a fact.
+
+    >>> is_parrot("It is 4711.", ["0815", "1234"]), is_parrot("4711 0815 1234", ["0815", "1234"])
+    (False, True)
+    """
+    if sum(value in answer for value in beside) >= 2:
+        return True
+    return any(len(text) >= _PARROTED and text in answer for text in around)
+
+
+class Answers:
+    """All replies so far, the last of each ask. look: which look at them this is, from 1 on."""
+
+    def __init__(self, replies: Iterable[Reply] = ()) -> None:
+        self.by_key: dict[tuple[str, int, int, float, int], Reply] = {}
+        self.tried: set[tuple[str, int, int, float, int]] = set()
+        self._ways: dict[tuple[str, int], dict[Hashable, Reply]] = defaultdict(dict)
+        for reply in replies:
+            self.add(reply)
+
+    def add(self, reply: Reply) -> None:
+        """Take one more."""
+        key = reply.ask.key
+        self.tried.add(key)
+        if reply.measured or key not in self.by_key:
+            self.by_key[key] = reply
+        if reply.measured:
+            self._ways[key[0], key[1]][key] = reply
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def of(self, size: int, *ways: str) -> list[Reply]:
+        """The answers of some ways at one size."""
+        return [reply for way in ways for reply in self._ways.get((way, size), {}).values()]
+
+    def every(self, *ways: str) -> list[Reply]:
+        """The answers of some ways at all sizes; of all of them where none is named."""
+        rows = self._ways.items()
+        return [
+            reply
+            for (way, _), found in rows
+            if (way in ways if ways else not way.startswith(BESIDE))
+            for reply in found.values()
+        ]
+
+    def unanswered(self, size: int) -> tuple[int, int, str]:
+        """Asks at one size that were tried and brought no answer, all that were tried, and why most
+        of them did not."""
+        rows = [each for each in self.by_key.values() if each.ask.size == size and each.attempts]
+        rows = [each for each in rows if each.failure != Failure.SKIPPED]
+        why = Counter(each.failure for each in rows if each.failure).most_common(1)
+        return sum(not each.measured for each in rows), len(rows), why[0][0] if why else ""
+
+    def refused(self) -> list[Reply]:
+        """Asks that the server found too long."""
+        return [
+            each
+            for each in self.by_key.values()
+            if each.failure == Failure.TOO_LONG and each.attempts
+        ]
+
+    def same_prompt(self, size: int, first: str, second: str) -> list[tuple[Reply, Reply]]:
+        """Answers of two ways to the same prompts, byte for byte."""
+        at = {reply.ask.prompt: reply for reply in self.of(size, *first.split("|"))}
+        rows = self.of(size, *second.split("|"))
+        return [(at[each.ask.prompt], each) for each in rows if each.ask.prompt in at]
+
+
+@dataclass
+class Owners:
+    """Whose secret is whose: by the secret the haystack that hides it."""
+
+    of: dict[str, Hashable] = field(default_factory=dict)
+
+    @classmethod
+    def among(cls, replies: Iterable[Reply]) -> Owners:
+        """All secrets that some prompts hide."""
+        found = cls()
+        for reply in replies:
+            for value in (reply.secret, *reply.beside):
+                if value:
+                    found.of[value] = reply.ask.haystack[:2]
+        return found
+
+    @cached_property
+    def are_digits(self) -> bool:
+        """Whether all of them are digits, and as many."""
+        return len({len(value) for value in self.of}) == 1 and all(map(str.isdigit, self.of))
+
+    @cached_property
+    def least(self) -> int:
+        """Characters of the shortest secret."""
+        return min(map(len, self.of), default=0)
+
+    def foreign(self, reply: Reply) -> str:
+        """A secret of another haystack that an answer holds; '' without one."""
+        own = {reply.secret, *reply.beside}
+        if self.are_digits:
+            return next(
+                (v for v in self._numbers(reply.answer) if v in self.of and v not in own), ""
+            )
+        if reply.right and len(reply.answer) < 2 * len(reply.secret):
+            return ""
+        told = plain(reply.answer)
+        others = (value for value in self.of if len(value) > 3 and value not in own)
+        return next((value for value in others if held(told, value)), "")
+
+    def _numbers(self, answer: str) -> Iterator[str]:
+        """The numbers in an answer; of long ones each part as long as a secret, as digits may be
+        grouped."""
+        if self.least < LONG_SECRET:
+            yield from _NUMBER.findall(answer)
+            return
+        for run in _DIGITS.findall(answer):
+            digits = re.sub(r"\D", "", run)
+            yield from (digits[at : at + self.least] for at in range(len(digits) - self.least + 1))

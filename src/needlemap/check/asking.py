@@ -1,0 +1,464 @@
+"""`check` from start to end: asks batch by batch what the schedule says, keeps each record, and
+judges.
+
+What an earlier start has asked is taken from its records, in the same order; the same command goes
+on where it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from secrets import randbits
+from typing import Any
+
+from needlemap.asking import Runner, Watcher
+from needlemap.asking.budget import Budget
+from needlemap.asking.pacer import Pacer
+from needlemap.asking.session import about, check_price, make_model, marked
+from needlemap.check.ask import BESIDE, Answers, Ask
+from needlemap.check.families import Asker, experiment_of, made_for
+from needlemap.check.finding import FILE, CheckFile, Finding, Worst, read_check
+from needlemap.check.judge import Verdict, judge
+from needlemap.check.probe import short_size
+from needlemap.check.schedule import Options
+from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import RUN_FILE, is_regular, plain_name
+from needlemap.models import Model
+from needlemap.records.families import Families, begin_families, fresh_folder
+from needlemap.records.folder import RunFolder, Writer, write_json
+from needlemap.records.record import Record
+from needlemap.settings import Settings
+from needlemap.trials import Trial
+from needlemap.trials.resolve import ANY
+
+SEED_BITS = 31
+FIRST = 3  # prompts that were all missed end a check before it costs much
+MakeModel = Callable[[Settings], Model]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a check is asked to do. flags: of the model and the limits, as settings have them.
+    reference: a model of the same weights, or where they are served. baseline: the folder of a
+    check of before, whose prompts are asked again."""
+
+    flags: Mapping[str, Any]
+    options: Options = field(default_factory=Options)
+    reference: str = ""
+    baseline: Path | None = None
+
+
+@dataclass
+class Check:
+    """A check on disk. looks: how many answers there were at each look at them. failed: what was
+    found at any of them; it stays found. before: the answers of the check that this one is set
+    beside."""
+
+    asked: Asked
+    folder: Families
+    asker: Asker
+    looks: list[int]
+    failed: dict[str, Finding]
+    answers: Answers = field(default_factory=Answers)
+    before: Check | None = None
+
+    @classmethod
+    def of(cls, asked: Asked, path: Path | None = None) -> Check:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
+        NeedlemapError where it holds another."""
+        earlier = read_check(path) if path and is_regular(path / FILE) else None
+        base = read_check(asked.baseline) if asked.baseline else None
+        seed = earlier.seed if earlier else base.seed if base else randbits(SEED_BITS)
+        options = replace(asked.options, reference=bool(asked.reference))
+        flags = dict(asked.flags)
+        asker = made_for(flags, options, seed, path or Path(), asked.reference)
+        path = path or fresh_folder(asker.first.settings, "check")
+        asker.path = path
+        if earlier and list(asker.schedule.sizes) != earlier.sizes:
+            raise NeedlemapError(
+                f"'{path}' holds a check of {', '.join(map(short_size, earlier.sizes))} tokens, "
+                f"not of {', '.join(map(short_size, asker.schedule.sizes))}. Give another folder "
+                "with -o."
+            )
+        looks, failed = earlier.seen if earlier else ([], {})
+        made = cls(asked, Families(path, "check", ()), asker, looks, failed)
+        if asked.baseline and base:
+            made.before = made._beside(asked.baseline, base)
+        return made
+
+    def _beside(self, path: Path, base: CheckFile) -> Check:
+        """The check of before, with its answers. Raises NeedlemapError where it asked something
+        else."""
+        if base.sizes != list(self.asker.schedule.sizes):
+            raise SettingsError(
+                f"--baseline {path} asked {', '.join(map(short_size, base.sizes))} tokens: give "
+                f"--max-length {base.max_length}."
+            )
+        other = Check(self.asked, Families(path, "check", ()), self.asker, [], {})
+        other.answers = Answers()
+        return other
+
+    @property
+    def tokenizer_assumed(self) -> bool:
+        """Whether lengths are another vocabulary's, as the model's own is not known."""
+        flags = self.asker.flags
+        return flags.get("tokenizer") == ANY and "tokenizer" not in self.asked.flags
+
+    def stored(self) -> dict[tuple[str, int, float, int], Record]:
+        """The last scored record of each place of each family on disk."""
+        found = dict[tuple[str, int, float, int], Record]()
+        if not self.folder.path.is_dir():
+            return found
+        for each in sorted(self.folder.path.iterdir()):
+            if each.is_dir() and is_regular(each / RUN_FILE):
+                for record in RunFolder(each).records():
+                    at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
+                    if record.scored or at not in found:
+                        found[at] = record
+        return found
+
+    def verdict(self) -> Verdict:
+        """What is known, at the alpha that is left for this look."""
+        size = len(self.answers)
+        if size and self.looks[-1:] != [size]:
+            self.looks.append(size)
+        made = judge(self.asker.schedule, self.answers, max(1, len(self.looks)), self.failed)
+        findings = tuple(self._spent(each) for each in made.findings)
+        self.failed.update((each.probe, each) for each in findings if each.state == "fail")
+        return replace(made, findings=findings)
+
+    def _spent(self, finding: Finding) -> Finding:
+        """It with the tokens that were sent for it, and the time that answers took."""
+        probe = self.asker.schedule.probes[finding.probe]
+        ways = probe.ways(self.asker.schedule)
+        rows = [each for each in self.answers.by_key.values() if each.ask.way in ways]
+        tokens, seconds = sum(row.tokens for row in rows), sum(row.seconds for row in rows)
+        return replace(finding, tokens=tokens, seconds=round(seconds, 3))
+
+    def write(self, verdict: Verdict | None) -> None:
+        """Keep what is known."""
+        schedule, settings = self.asker.schedule, self.asker.first.settings
+        file = CheckFile(
+            seed=self.asker.seed,
+            model=settings.model,
+            reference=self.asked.reference,
+            max_length=schedule.options.max_length,
+            load=schedule.options.load,
+            sizes=list(schedule.sizes),
+            looks=self.looks,
+            code=verdict.code if verdict else None,
+            line=verdict.line if verdict else "",
+            not_asked=list(verdict.not_asked) if verdict else [],
+            findings=list(verdict.findings) if verdict else list(self.failed.values()),
+        )
+        write_json(self.folder.path / FILE, file.model_dump(mode="json"))
+
+
+def worst_in(path: Path, probe: str) -> Worst:
+    """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without
+    one."""
+    found = {each.probe: each.worst for each in read_check(path).findings}
+    if probe not in found:
+        raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
+    worst = found[probe]
+    if worst is None:
+        raise NeedlemapError(
+            f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt."
+        )
+    if not plain_name(worst.way):  # a stranger's file may name any folder of this machine
+        raise NeedlemapError(f"'{path / FILE}' names a folder outside of the check's.")
+    return worst
+
+
+class Face:
+    """Hears how a check goes; this one shows nothing."""
+
+    def begins(self, asks: Sequence[Ask], done: int) -> None:
+        """A batch is about to be asked. done: answers so far."""
+
+    def suspects(self, words: str) -> None:
+        """Something points to a loss."""
+
+
+@dataclass
+class Family:
+    """One family on disk while it is asked."""
+
+    runner: Runner
+    writer: Writer
+    folder: RunFolder
+    resolved: Any
+    trials: list[tuple[int, float, int]] = field(default_factory=list)
+
+
+@dataclass
+class Asking:
+    """A check under way. make, elsewhere: the model, and the reference. stopped: why not all was
+    asked. missed: what to say where the first prompts were all missed."""
+
+    check: Check
+    face: Face = field(default_factory=Face)
+    make: MakeModel = make_model
+    elsewhere: MakeModel = make_model
+    stopped: str = ""
+    missed: str = ""
+    refused_from: int | None = None
+    refusal: str = ""
+    failures: Counter[str] = field(default_factory=Counter)
+    _models: dict[bool, Model] = field(default_factory=dict)
+    _families: dict[str, Family] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _stored: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
+
+    async def run(self) -> Verdict:
+        """Ask batch by batch until nothing is left, a limit is met or the server is gone. Raises
+        NeedlemapError where nothing could be asked at all."""
+        check = self.check
+        schedule, answers = check.asker.schedule, check.answers
+        check_price(check.asker.first.settings)
+        self._begin()
+        try:
+            while (batch := schedule.next(answers)) is not None:
+                await self._ask(batch.asks, batch.together)
+                self._look_at_first()
+            await self._window()
+        finally:
+            await self._close()
+            verdict = check.verdict()
+            check.write(verdict)
+        if not any(reply.measured for reply in answers.by_key.values()):
+            self._nothing()
+        return verdict
+
+    def _begin(self) -> None:
+        check = self.check
+        path = check.folder.path
+        self._stored = check.stored()
+        first = check.asker.first.settings
+        self.budget = Budget.of(first)
+        for record in self._stored.values():
+            self.budget.add(record)
+        limits = first.requests_per_minute, first.tokens_per_minute
+        self._pacer = Pacer(
+            max(first.concurrency, check.asker.schedule.options.load),
+            requests_per_minute=limits[0],
+            tokens_per_minute=limits[1],
+            left_s=self.budget.left_s,
+            say=Watcher().said,
+        )
+        if not is_regular(path / FILE):
+            begin_families(path, "check", ("cold",))
+            check.write(None)
+
+    async def _ask(self, asks: Sequence[Ask], together: bool) -> None:
+        """Take what is on disk, and ask the rest."""
+        answers, asker = self.check.answers, self.check.asker
+        left = []
+        for ask in asks:
+            record = self._stored.get(_place(ask))
+            if record is not None and record.scored:
+                answers.add(asker.reply(ask, record))
+            elif self.stopped or (self.refused_from and ask.length >= self.refused_from):
+                answers.tried.add(ask.key)
+                if record is not None:
+                    answers.add(asker.reply(ask, record))
+            else:
+                left.append(ask)
+        if not left:
+            return
+        self.face.begins(left, len(answers))
+        trials = self._trials(left)
+        if together:
+            await asyncio.gather(*(self._one(ask, trials[ask.key]) for ask in left))
+        else:
+            for ask in left:
+                await self._one(ask, trials[ask.key])
+
+    def _trials(self, asks: Sequence[Ask]) -> dict[tuple[Any, ...], Trial]:
+        """The prompts of some asks."""
+        asker, found = self.check.asker, dict[tuple[Any, ...], Trial]()
+        groups = defaultdict[tuple[object, ...], list[Ask]](list)
+        for ask in asks:
+            groups[ask.family, ask.haystack].append(ask)
+        for (_, haystack), group in groups.items():
+            if group[0].way.startswith(BESIDE):
+                own = [replace(ask, way=ask.way.removeprefix(BESIDE)) for ask in group]
+                made = asker.experiment(own)
+                for ask, each in zip(group, own, strict=True):
+                    found[ask.key] = asker.elsewhere(ask, made[each.key])[1]
+            else:
+                found |= asker.experiment(group)
+            del haystack
+        order = [found[ask.key] for ask in asks]
+        first = experiment_of(asker.resolved(_own(asks[0])), order[:1])
+        told = marked(first, order)
+        return {ask.key: trial for ask, trial in zip(asks, told, strict=True)}
+
+    async def _one(self, ask: Ask, trial: Trial) -> None:
+        """Ask one prompt and keep what came of it."""
+        answers, asker = self.check.answers, self.check.asker
+        if self.stopped or (self.refused_from and ask.length >= self.refused_from):
+            answers.tried.add(ask.key)
+            return
+        family = self._family(ask, trial)
+        record = await family.runner.first(trial)
+        outcome = family.runner.outcome
+        if record is None:
+            self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+            answers.tried.add(ask.key)
+            return
+        family.trials.append((ask.length, ask.depth, ask.repeat))
+        reply = asker.reply(ask, record)
+        answers.add(reply)
+        if reply.failure and ask.way != "beyond":
+            self.failures[reply.failure] += 1
+            if record.failure == Failure.TOO_LONG:
+                least = min(self.refused_from or ask.length, ask.length)
+                self.refused_from, self.refusal = least, record.error or ""
+            elif outcome.hopeless:
+                self.stopped = outcome.hopeless
+            elif self.failures[reply.failure] >= FIRST and not any(
+                each.measured for each in answers.by_key.values()
+            ):
+                self.stopped = record.error or reply.failure
+
+    def _family(self, ask: Ask, trial: Trial) -> Family:
+        """The family of an ask, opened when its first prompt is asked."""
+        found = self._families.get(ask.family)
+        if found is not None:
+            return found
+        asker, beside = self.check.asker, ask.way.startswith(BESIDE)
+        resolved = asker.families[ask.family] if beside else asker.resolved(ask)
+        if beside not in self._models:
+            make = self.elsewhere if beside else self.make
+            self._models[beside] = make(resolved.settings)
+        model = self._models[beside]
+        folder = RunFolder(self.check.folder.folder(ask.family))
+        self._named(ask.family)
+        writer = self._stack.enter_context(closing(Writer(folder)))
+        experiment = experiment_of(resolved, [trial])
+        writer.describe(about(experiment, folder, model))
+        already = sum(reply.measured for reply in self.check.answers.by_key.values())
+        watcher, budget = Watcher(), self.budget
+        kept = budget, writer, watcher, already
+        pacer = None if beside else self._pacer
+        runner = Runner(model, resolved.scorer, resolved.settings, *kept, pacer=pacer)
+        found = Family(runner, writer, folder, resolved)
+        self._families[ask.family] = found
+        return found
+
+    def _named(self, name: str) -> None:
+        """Have suite.json name a family."""
+        path, names = self.check.folder.path, self.check.folder.names
+        if name not in names:
+            self.check.folder = Families(path, "check", (*names, name))
+            rewrite_families(self.check.folder)
+
+    async def _window(self) -> None:
+        """The end of the context, where it is known and lengths are the model's own."""
+        if self.stopped or self.refused_from:
+            return
+        asker = self.check.asker
+        asks = asker.window(framing_of(self.check.answers))
+        for ask in asks:
+            record = self._stored.get(_place(ask))
+            if record is not None:
+                self.check.answers.add(asker.reply(ask, record))
+                continue
+            framing = framing_of(self.check.answers) or 0
+            trial = asker.experiment([ask], framing)[ask.key]
+            await self._one(ask, trial)
+
+    def _look_at_first(self) -> None:
+        """Stop where the first prompts were all missed: what to try is said in one line."""
+        answers = self.check.answers
+        if self.stopped or len(answers) > 4 * FIRST:
+            return
+        rows = [reply for reply in answers.by_key.values() if reply.measured]
+        if len({row.ask.prompt for row in rows}) < FIRST or any(row.right for row in rows):
+            return
+        asker = self.check.asker
+        row = rows[-1]
+        question = asker.first.settings.question
+        said = row.answer if len(row.answer) <= 120 else f"{row.answer[:119]}…"
+        self.missed = (
+            f"the first {len(rows)} prompts of {row.ask.length:,} tokens were all missed; to "
+            f"{question!r} it said {said!r}. A model that knows one kind of fact is given it with "
+            "--needle, --question, --keywords and --draw; one that thinks first needs "
+            "--thinking-tokens; else look at --template and --max-answer-tokens"
+        )
+        self.stopped = self.missed
+
+    @property
+    def why(self) -> str:
+        """Why not all was asked, in words."""
+        if self.refused_from and not self.stopped:
+            return (
+                f"the model refused prompts of {self.refused_from:,} tokens ({self.refusal}); give "
+                "a smaller --max-length"
+            )
+        return self.stopped
+
+    def _nothing(self) -> None:
+        """Raises NeedlemapError where no answer ever came."""
+        why = self.why or "nothing was asked"
+        raise NeedlemapError(f"No answer ever came: {why.rstrip('.')}.")
+
+    async def _close(self) -> None:
+        for family in self._families.values():
+            row = about(experiment_of(family.resolved, ()), family.folder)
+            row["cells"] = merged(row["cells"], family.trials)
+            family.writer.describe(row)
+        self._stack.close()
+        for model in self._models.values():
+            await model.close()
+
+
+def _own(ask: Ask) -> Ask:
+    return replace(ask, way=ask.way.removeprefix(BESIDE))
+
+
+def _place(ask: Ask) -> tuple[str, int, float, int]:
+    return ask.family, ask.length, round(ask.depth, 8), ask.repeat
+
+
+def merged(cells: Iterable[Sequence[Any]], more: Iterable[tuple[int, float, int]]) -> list[Any]:
+    """run.json's cells with those that were asked."""
+    found = defaultdict[tuple[int, float], set[int]](set)
+    for length, depth, repeats in cells:
+        found[length, depth].update(repeats)
+    for length, depth, repeat in more:
+        found[length, depth].add(repeat)
+    return [[length, depth, sorted(each)] for (length, depth), each in sorted(found.items())]
+
+
+def framing_of(answers: Answers) -> int | None:
+    """Tokens that the server counts beside those of our own count; None if not always as many."""
+    rows = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
+    found = {
+        row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def rewrite_families(folder: Families) -> None:
+    """suite.json with the families that were begun so far."""
+    from needlemap.files import SUITE_FILE
+    from needlemap.records.families import families_of
+
+    before = families_of(folder.path)
+    names = [name for name in before.names if (folder.path / name / RUN_FILE).exists()]
+    names += [name for name in folder.names if name not in names]
+    document = {
+        "schema_version": 1,
+        "suite": "check",
+        "families": names,
+        "needlemap": "",
+        "created": "",
+    }
+    write_json(folder.path / SUITE_FILE, document)

@@ -1,0 +1,294 @@
+"""Probes beside something else: log-probabilities cold and warm, the context that the server tells,
+the same weights elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from statistics import fmean, median
+
+from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply
+from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
+from needlemap.check.finding import AtSize, Finding, Worst, issue
+from needlemap.check.probe import LEAST, NOTHING, Pair, Paired, Probe, smallest
+from needlemap.check.schedule import Haystack, Schedule
+
+LEAST_NATS = 0.02  # a token: margins that move by less are no finding
+ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
+TIMES_USUAL = 2  # what equal askings differ by is no finding below so many times as much
+MOVED = 0.2  # share of haystacks whose margins an honest copy of the weights may move by so much
+
+
+def margin_apart(one: Reply, other: Reply) -> float | None:
+    """By how many nats a token the margins of two answers over the runners-up differ, as far as
+    they say the same; None where they are not known.
+
+    Unlike a probability, a margin moves also where a model is all but sure.
+    """
+    if one.margins is None or other.margins is None:
+        return None
+    both = zip(one.margins, other.margins, strict=False)
+    alike = takewhile(lambda pair: pair[0][0] == pair[1][0], both)
+    apart = [abs(left - right) for (_, left), (_, right) in alike]
+    return sum(apart) / len(apart) if apart else None
+
+
+class Nats(Probe):
+    """Is a model as sure of the same answer behind a warm cache as behind an empty one?
+
+    What two warm askings differ by is the server's own noise: of a sound one the cold asking is as
+    likely as not to differ by less.
+    """
+
+    name = "nats"
+    order = 35
+    asked = "each first prompt cold, warm and warm again: its margin over the runner-up in nats"
+    sees = "a warm cache under which the same answer is more or less likely"
+    cannot = "a move of less than twice the server's own noise, or than 0.02 nats a token"
+    share = 0.03
+    known = (
+        issue(
+            "vllm-project/vllm#43559",
+            "positions off behind a prefix-cache hit",
+            "prefix caching off, or speculative decoding off",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """A server that gives log-probabilities."""
+        return "" if schedule.options.logprobs else "log-probabilities, which this back end lacks"
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """The first prompt cold, warm, and warm again, with others between them."""
+        return haystack.cold, haystack.warm, haystack.again[0], *haystack.asked
+
+    def absent(self, schedule: Schedule, answers: Answers) -> str:
+        """Whether the server gave none."""
+        rows = answers.every("warm")
+        if rows and all(reply.margins is None for reply in rows):
+            return "needs log-probabilities, which the server does not give"
+        return ""
+
+    def helps(self, row: AtSize) -> bool:
+        """Only where answers were alike."""
+        return row.n > 0
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """A sign test of the pairs whose margins move beyond the server's own noise."""
+        again = {warm.ask.prompt: other for warm, other in _pairs(answers, size, "warm", "again")}
+        moved = list[tuple[float, float, Reply]]()
+        for cold, warm in answers.same_prompt(size, FIRST, "warm"):
+            if warm.ask.prompt in again:
+                apart = margin_apart(cold, warm)
+                usual = margin_apart(warm, again[warm.ask.prompt])
+                if apart is not None and usual is not None:
+                    moved.append((apart, usual, warm))
+        if not moved:
+            return AtSize(size, "undecided", said=NOTHING)
+        told = _told([row[1] for row in moved])
+        beyond = [row for row in moved if row[0] > told]
+        n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
+        fails = p <= level and bool(beyond)
+        passes = n >= LEAST and len(beyond) <= n / 2
+        effect = middle([row[0] for row in moved])
+        said = f"{len(beyond)} of {n} margins move once cached"
+        if beyond:
+            noise = median(row[1] for row in moved)
+            said += f", by {effect.value if effect else 0:.2g} nats a token, noise {noise:.2g}"
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            fails or not passes,
+            n,
+            len(beyond),
+            0,
+            effect,
+            None,
+            p,
+            said,
+            smallest(row[2] for row in beyond) if not passes else None,
+        )
+
+
+def _pairs(answers: Answers, size: int, first: str, second: str) -> list[Pair]:
+    return answers.same_prompt(size, first, second)
+
+
+def _told(usual: Sequence[float]) -> float:
+    """Nats by which a margin must move to be told, beside what equal askings differ by.
+
+    Where these are the same to the last bit, they do not tell in which precision a server rounds.
+    """
+    middling = median(usual)
+    if not middling and not any(0 < each < LEAST_NATS for each in usual):
+        return ROUNDED_NATS
+    return max(LEAST_NATS, TIMES_USUAL * middling)
+
+
+class Window(Probe):
+    """Prompts that were promised room are taken, the last tokens of the context too; a longer one
+    is refused, not cut."""
+
+    name = "window"
+    order = 110
+    asked = "the last eight tokens of the context that the server tells, and one beyond"
+    sees = "a context that ends before what was promised, or a longer prompt that is answered"
+    cannot = "servers that tell no context; lengths of another vocabulary"
+    share = 0.02
+    known = (
+        issue(
+            "marin-community/marin#7626",
+            "a context that ends before the length that was promised",
+            "a larger context size on the server, for each of its slots (Ollama: num_ctx; "
+            "llama.cpp: --ctx-size)",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """A context that the server tells, within --max-length; or a promise that it broke."""
+        options = schedule.options
+        if options.context is None:
+            return "" if options.promised else "a server that tells its context"
+        if options.context > schedule.sizes[-1] and not options.promised:
+            return f"--max-length {options.context}, the context that the server tells"
+        return ""
+
+    def absent(self, schedule: Schedule, answers: Answers) -> str:
+        """Whether nothing was refused and nothing asked at the context's end."""
+        options = schedule.options
+        if answers.refused() and options.promised:
+            return ""
+        if options.context is None:
+            return "needs a server that tells its context"
+        if options.context > schedule.sizes[-1]:
+            return f"the server's context of {options.context:,} tokens is beyond --max-length"
+        if not answers.every("window", "beyond"):
+            return "needs lengths of the model's own vocabulary"
+        return ""
+
+    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+        """One row: the end of the context, beside other prompts of that length."""
+        why = self.absent(schedule, answers)
+        if why:
+            return Finding(self.name, "not applicable", False, 0, why)
+        return self.whole([self._end(schedule, answers, self.level(look, 1))])
+
+    def _end(self, schedule: Schedule, answers: Answers, level: float) -> AtSize:
+        size = schedule.sizes[-1]
+        refused = [each for each in answers.refused() if each.ask.way != "beyond"]
+        if refused and schedule.options.promised:
+            least = min(refused, key=lambda reply: reply.ask.length)
+            said = f"prompts of {least.ask.length:,} tokens are refused: less than promised"
+            return AtSize(size, "fail", True, len(refused), said=said, worst=Worst.of(least))
+        inside, beyond = answers.every("window"), answers.every("beyond")
+        if beyond:
+            counted = beyond[0].prompt_tokens
+            said = "a prompt longer than the context is answered, not refused"
+            said += f"; {counted:,} of its tokens were counted" if counted is not None else ""
+            return AtSize(size, "fail", True, 1, said=said, worst=Worst.of(beyond[0]))
+        if not inside:
+            return AtSize(size, "undecided", said=NOTHING)
+        missed = [reply for reply in inside if not reply.right]
+        others = answers.of(size, "cold", "crowded", "ask")
+        wrong = sum(not reply.right for reply in others)
+        p = more_often(len(missed), len(inside), wrong, len(others))
+        effect = rates_apart(len(missed), len(inside), wrong, len(others))
+        fails = p <= level and bool(missed)
+        passes = not missed and 2 * wrong <= len(others)
+        said = f"{len(missed)} of {len(inside)} missed at the end of the context"
+        said += f", {wrong} of {len(others)} elsewhere at that length" if missed else ""
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            fails or (bool(missed) and not passes),
+            len(inside),
+            len(missed),
+            0,
+            effect,
+            None,
+            p,
+            said,
+            smallest(missed) if missed else None,
+        )
+
+
+class Reference(Paired):
+    """What the same weights find elsewhere and the server loses; and answers that both give, with
+    other margins. Engines differ in the last digits: how much is usual is seen where the server is
+    asked twice."""
+
+    name = "reference"
+    order = 100
+    asked = "the same prompts of the same weights elsewhere: answers, and their margins"
+    sees = (
+        "all that is wrong cold and warm, alone and loaded alike: windows, positions, quantised "
+        "caches"
+    )
+    cannot = (
+        "a fault that both have; margins that move by less than 0.25 nats a token, as engines in "
+        "bfloat16 may; random weights, whose margins differ between any two engines"
+    )
+    share = 0.09
+    lost_in = "lost that the reference finds"
+    known = (
+        issue(
+            "tinygrad/tinygrad#15182",
+            "wrong tokens or rows in prefill",
+            "another chunk size, or chunked prefill off",
+        ),
+        issue(
+            "ml-explore/mlx-examples#799",
+            "rotary positions scaled in another way than the model was trained with",
+            "the rope_scaling and rope_theta that the server took from the configuration",
+        ),
+        issue(
+            "vllm-project/vllm#54705",
+            "a quantised KV cache, whose losses answers alone do not show",
+            "the KV cache in the weights' own precision",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """A reference."""
+        return "" if schedule.options.reference else "--reference hf/PATH, or a server's address"
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """The first prompt, here and there."""
+        return haystack.cold, replace(
+            haystack.cold, way=f"{BESIDE}{haystack.cold.way}", state="warm"
+        )
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """There, then here."""
+        return answers.same_prompt(size, FIRST_BESIDE, FIRST)
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """Half of the level for answers, half for margins."""
+        row = super().at(answers, size, level / 2)
+        pairs = self.pairs(answers, size)
+        if not pairs:
+            return row
+        told = max(ROUNDED_NATS, TIMES_USUAL * _usual(answers, size))
+        moved = [(apart, here) for there, here in pairs if (apart := margin_apart(there, here))]
+        far = [here for apart, here in moved if apart > told]
+        sure = 2 * sum(there.right for there, _ in pairs) >= len(pairs)
+        p = upper_tail(len(far), len(moved), MOVED) if moved and sure else 1.0
+        said = row.said
+        if moved:
+            nats = fmean(apart for apart, _ in moved)
+            said += f"; margins move by {nats:.2g} nats a token, {len(far)} of {len(moved)} by over"
+            said += f" {told:.2g}"
+        row = replace(row, said=said)
+        if p <= level / 2 and far:
+            worst = smallest(far)
+            row = replace(row, state="fail", points=True, p=p, worst=row.worst or worst)
+        if not sure and row.state == "pass":
+            row = replace(row, state="undecided", said=f"{said}: the reference finds too little")
+        return row
+
+
+def _usual(answers: Answers, size: int) -> float:
+    """By how many nats a token margins move at most when the server is asked the same again."""
+    pairs: Sequence[Pair] = answers.same_prompt(size, "warm", "again")
+    return max((margin_apart(one, other) or 0.0 for one, other in pairs), default=0.0)

@@ -1,0 +1,330 @@
+"""The families of a check: settings of each way of asking, and the trials of its asks.
+
+Each way at each size is a family of the run's folder, so that `report`, `compare` and `replay` take
+it. All facts are those of the task `apart`; the seed is drawn for the check, so that no cache of
+before answers its prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from needlemap.check.ask import BESIDE, Ask, Reply, did_end, is_parrot
+from needlemap.check.schedule import BEHIND, LAST, Options, Schedule
+from needlemap.errors import SettingsError
+from needlemap.grid import Cell, make_grid
+from needlemap.models import backend_or_default
+from needlemap.prompts.templates import fill
+from needlemap.records.record import Record
+from needlemap.settings import Lender, Settings
+from needlemap.settings.reading import DEFAULT_ITEMS, addressed, configure
+from needlemap.tasks import make_task
+from needlemap.tasks.apart import drawn_apart
+from needlemap.trials import Trial
+from needlemap.trials.build import Experiment, beyond, lent_prompts, prepare
+from needlemap.trials.repeat import Repeat
+from needlemap.trials.resolve import ANY, Resolved, foreign_vocabulary, resolve
+
+ENOUGH = 4_000  # tokens of a prompt that shows what stands around a haystack
+MOST_FACTS = 8
+SECRET = "100000000000:999999999999"  # twelve digits: by chance no two are equal
+_ITEM = ("needle", "question", "keywords", "draw")
+_SHORT_ONES = ("demo",)  # back ends whose models were trained on short secrets
+_SCARCE = 1_024  # tokens of a size, of which facts may take half
+_AROUND = 60  # characters beside a fact that a copy of the prompt holds
+WINDOW_DEPTH = 0.9
+
+
+def keeping_logprobs(model: str) -> dict[str, bool]:
+    """The setting that has a model's back end keep an answer's log-probabilities; none where it
+    cannot."""
+    backend = backend_or_default(model.partition("/")[0])
+    return {} if "logprobs" in backend.unread else {"logprobs": True}
+
+
+def facts_for(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What is hidden and asked: the user's own words, or locker codes of twelve digits."""
+    own = {
+        name: flags[name] for name in ("needle", "question", "keywords", "draw") if flags.get(name)
+    }
+    if own:
+        return own
+    language = str(flags.get("language", "english"))
+    item = dict(DEFAULT_ITEMS.get(language, DEFAULT_ITEMS["english"]))
+    if str(flags.get("model", "")).partition("/")[0] not in _SHORT_ONES:
+        item["draw"] = {**item["draw"], "number": SECRET}
+    return item
+
+
+@dataclass(eq=False)
+class Asker:
+    """Makes the prompts of one check. flags: of the model and the limits, as settings have them;
+    first: the settings of all ways, resolved."""
+
+    flags: Mapping[str, Any]
+    seed: int
+    schedule: Schedule
+    first: Resolved
+    reference: str
+    path: Path
+    families: dict[str, Resolved] = field(default_factory=dict)
+    _haystack: tuple[object, dict[str, Repeat]] = (None, {})
+    _secrets: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+
+    def settings(self, ask: Ask) -> Settings:
+        """The settings of the family that an ask belongs to."""
+        size, schedule = ask.size, self.schedule
+        window = ask.way in ("window", "beyond")
+        lengths = [ask.length] if window else _lengths(schedule, ask)
+        options: dict[str, Any] = {
+            "beside": [100 * depth for depth in depths_beside(schedule, ask)],
+            "anchor": 0 if window else schedule.anchor(size),
+            "exact": not window,
+            "line": f"Document: {ask.salt}\n" if ask.salt else "",
+        }
+        own: dict[str, Any] = {
+            "task_options": {**self.first.settings.task_options, **options},
+            "lengths": ",".join(map(str, sorted(lengths))),
+            "depths": f"{100 * ask.depth:.10g}",
+            "repeats": 1,
+            "first_repeat": 0,
+        }
+        if ask.state == "loaded" and not self.first.traits.serial:
+            own["concurrency"] = schedule.options.load
+        return self.first.settings.model_copy(update=own)
+
+    def resolved(self, ask: Ask) -> Resolved:
+        """The family that an ask belongs to, resolved."""
+        found = self.families.get(ask.family)
+        if found is None:
+            settings = self.settings(ask)
+            grid = make_grid(settings.lengths, settings.depths)
+            found = replace(self.first, settings=settings, grid=grid, task=make_task(settings))
+            self.families[ask.family] = found
+        return found
+
+    def experiment(self, asks: Sequence[Ask], framing: int = 0) -> dict[tuple[Any, ...], Trial]:
+        """The trials of some asks of one family and one haystack, by the asks' keys."""
+        resolved = self.resolved(asks[0])
+        if framing:
+            settings = resolved.settings.model_copy(update={"framing_tokens": framing})
+            resolved = replace(resolved, settings=settings)
+            self.families[asks[0].family] = resolved
+        grid = make_grid(",".join(str(ask.length) for ask in asks), "0")
+        part = replace(resolved, grid=grid)
+        repeat = self._repeat(asks[0], part)
+        cells = [Cell(ask.length, ask.depth) for ask in asks]
+        return {ask.key: trial for ask, trial in zip(asks, repeat.trials(cells), strict=True)}
+
+    def _repeat(self, ask: Ask, resolved: Resolved) -> Repeat:
+        """The haystack of an ask, made once for all ways that share it."""
+        at = ask.haystack
+        if self._haystack[0] != at:
+            self._haystack = at, {}
+        made = self._haystack[1]
+        if ask.family in made:
+            return replace(made[ask.family], resolved=resolved)
+        whole = replace(resolved, grid=make_grid(str(max(ask.size, ask.length)), "0"))
+        shared = next(iter(made.values()), None)
+        anchored = (
+            shared is not None
+            and shared.resolved.task.anchor_tokens == resolved.task.anchor_tokens
+            and shared.number == ask.repeat
+            and max(shared.resolved.grid.lengths) >= max(ask.size, ask.length)
+        )
+        if shared is not None and anchored:
+            found = replace(shared, resolved=whole, frames={})
+        else:
+            found = Repeat.of(whole, ask.repeat, cache(resolved.tokenizer.index), None)
+        made[ask.family] = found
+        return replace(found, resolved=resolved)
+
+    def elsewhere(self, ask: Ask, trial: Trial) -> tuple[Resolved, Trial]:
+        """The same prompt for the reference, and the settings with which it is asked."""
+        own = replace(ask, way=ask.way.removeprefix(BESIDE))
+        resolved = self.families.get(ask.family)
+        if resolved is None:
+            settings = elsewhere(self.settings(own), self.reference, self.path / own.family)
+            resolved = resolve(settings)
+            self.families[ask.family] = resolved
+        (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
+        return resolved, Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
+
+    def window(self, framing: int | None) -> list[Ask]:
+        """Prompts that end with the last tokens of the context, and one of a token more, behind
+        which no answer has room; none where the context is unknown, or lengths are another
+        vocabulary's."""
+        options = self.schedule.options
+        context, size = options.context, self.schedule.sizes[-1]
+        if context is None or context > size or framing is None:
+            return []
+        if "window" not in self.schedule.probes:
+            return []
+        ends = [("window", context - less) for less in reversed(range(LAST))]
+        ends.append(("beyond", context + options.answer_tokens + 1))
+        return [Ask(way, size, length, WINDOW_DEPTH, 0) for way, length in ends]
+
+    def secrets(self, facts: int, repeat: int) -> tuple[str, ...]:
+        """The key words of a haystack's facts."""
+        if (facts, repeat) not in self._secrets:
+            self._secrets[facts, repeat] = self._drawn(facts, repeat)
+        return self._secrets[facts, repeat]
+
+    def _drawn(self, facts: int, repeat: int) -> tuple[str, ...]:
+        settings = self.first.settings
+        draws = drawn_apart(settings.draw or {}, repeat, self.seed, facts, settings.question)
+        words = ([fill(word, values, "keywords") for word in settings.keywords] for values in draws)
+        return tuple(max(row, key=len) for row in words)
+
+    def reply(self, ask: Ask, record: Record) -> Reply:
+        """What came of an ask, by its record."""
+        secrets = self.secrets(ask.facts, ask.repeat)
+        secret = secrets[ask.fact]
+        beside = tuple(each for at, each in enumerate(secrets) if at != ask.fact)
+        answer = record.answer or ""
+        around = [n.before[-_AROUND:] for n in record.needles[:1]]
+        around += [n.after[:_AROUND] for n in record.needles[:1]]
+        parrot = is_parrot(answer, beside, around)
+        ended = did_end(record.finish)
+        right = (record.score or 0.0) >= 1.0 and ended and not parrot
+        failure = "" if record.scored else record.failure or "not measured"
+        sent = (record.prompt_tokens or record.own_tokens) + (record.completion_tokens or 0)
+        margins = None
+        if record.logprobs is not None:
+            kept = record.logprobs
+            rows = zip(kept.tokens, kept.nats, kept.other_nats, strict=True)
+            margins = tuple((token, nats - (other or 0.0)) for token, nats, other in rows)
+        return Reply(
+            ask,
+            answer,
+            right,
+            ended,
+            failure,
+            secret,
+            beside,
+            record.prompt_tokens,
+            record.own_tokens,
+            record.cached_tokens,
+            margins,
+            sent if record.latency_s is not None else 0,
+            record.latency_s or 0.0,
+            record.attempts,
+        )
+
+
+def depths_beside(schedule: Schedule, ask: Ask) -> Sequence[float]:
+    """Where the facts of an ask's haystack stand."""
+    if ask.facts == 1:
+        return (ask.depth,) if ask.place is None else (0.5,)
+    return schedule.depths_at(ask.size)
+
+
+def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
+    """The lengths that a family may have."""
+    if ask.size == schedule.short or ask.way == "half":
+        return [ask.length]
+    return range(ask.size - schedule.comb - BEHIND, ask.size + 1)
+
+
+def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
+    """The settings with which a way's very prompts are asked of the reference."""
+    named = {name: getattr(settings, name) for name in Lender.model_fields if name != "run"}
+    address = "://" in reference
+    asker = {"base_url": reference} if address else {"model": reference, "base_url": None}
+    own: dict[str, Any] = {
+        "model_options": {},
+        "logprobs": False,
+        **keeping_logprobs(str(asker.get("model") or settings.model)),
+        **asker,
+    }
+    lent = {"prompts_of": Lender(run=str(run), **named)}
+    return addressed(settings.model_copy(update={**own, **lent}))
+
+
+def made_for(
+    flags: Mapping[str, Any], options: Options, seed: int, path: Path, reference: str = ""
+) -> Asker:
+    """What asks for a check. Measures what stands around a haystack, and how many facts fit. Raises
+    SettingsError for what is wrong, with what to type."""
+    flags = {**keeping_logprobs(str(flags.get("model", ""))), **flags}
+    flags, first = _counted({**flags, **facts_for(flags)}, seed)
+    answer = first.settings.max_answer_tokens
+    most = min(options.max_length, ENOUGH + answer)
+    around, head, fact = _around(first, most)
+    questions = _questions(first.settings)
+    sizes = Schedule(
+        replace(options, answer_tokens=answer, around=around + fact, facts=1, probes=()), seed
+    ).sizes
+    room = (sizes[0] - around) // (2 * fact) if sizes[0] < _SCARCE else MOST_FACTS
+    facts = max(1, min(MOST_FACTS, questions, room))
+    schedule = Schedule(
+        replace(
+            options,
+            answer_tokens=answer,
+            around=around + facts * fact,
+            head=head,
+            facts=facts,
+            logprobs=first.settings.logprobs,
+            serial=first.traits.serial,
+            distinct=questions > 1 or _draws(first.settings),
+        ),
+        seed,
+    )
+    beyond(first, [])
+    return Asker(flags, seed, schedule, first, reference, path)
+
+
+def _counted(flags: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], Resolved]:
+    """Settings with the vocabulary that lengths count, where the model's own is not known: any will
+    do, as ways of asking are only set beside each other. Raises SettingsError."""
+    found = resolve(_settled(flags, seed))
+    if not foreign_vocabulary(found.settings, found.traits, found.tokenizer):
+        return dict(flags), found
+    known = {**flags, "tokenizer": ANY}
+    return known, resolve(_settled(known, seed))
+
+
+def _settled(flags: Mapping[str, Any], seed: int) -> Settings:
+    """The settings that all ways share."""
+    own = {"task": "apart", "seed": seed, "collisions": "warn", "canary": False, "repeats": 1}
+    return configure(None, {**flags, **own})
+
+
+def _around(first: Resolved, length: int) -> tuple[int, int, int]:
+    """Tokens of a prompt beside haystack and fact, tokens of them before the haystack, and tokens
+    of a fact."""
+    one = {"lengths": str(length), "depths": "50", "task_options": {"beside": [50.0]}}
+    trial = prepare(first.settings.model_copy(update=one)).trials[0]
+    prompt = trial.prompt
+    number, start, _ = prompt.context
+    before = [span for message in prompt.messages[:number] for span in message.spans]
+    before += prompt.messages[number].spans[:start]
+    fact = first.tokenizer.count(trial.item.needles[0].text.encode()) + 2
+    around = length - prompt.haystack_tokens - fact + 2
+    return max(around, first.settings.reserve), sum(map(len, before)), fact
+
+
+def _questions(settings: Settings) -> int:
+    """How many facts a haystack may hide: as many as their questions differ."""
+    for count in range(MOST_FACTS, 1, -1):
+        try:
+            drawn_apart(settings.draw or {}, 0, 0, count, settings.question)
+            return count
+        except SettingsError:
+            continue
+    return 1
+
+
+def _draws(settings: Settings) -> bool:
+    """Whether secrets differ by haystack."""
+    values = list(settings.draw or {})
+    return any("{" + name + "}" in word for name in values for word in settings.keywords)
+
+
+def experiment_of(resolved: Resolved, trials: Sequence[Trial]) -> Experiment:
+    """A family as it is described on disk."""
+    return Experiment.of(resolved, trials, ())

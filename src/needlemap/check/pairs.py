@@ -1,0 +1,378 @@
+"""Probes of pairs: the same prompt cold and warm, alone and among others, its first fact beside a
+later one, and one question's reply to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from needlemap.check.ask import FIRST, Answers, Ask, Reply
+from needlemap.check.finding import AtSize, issue
+from needlemap.check.probe import TIMES, Pair, Paired
+from needlemap.check.schedule import Haystack, Schedule
+
+MOST_AGAIN, SPENT = 3, 200_000  # lost pairs asked again, at most; tokens that they may take
+LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
+CLEAR = 0.1  # share of a prompt that a server must leave uncounted before it is said
+
+
+def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
+    """Pairs of which the second is lost."""
+    return [pair for pair in pairs if pair[0].right and not pair[1].right]
+
+
+def most_again(size: int) -> int:
+    """How many lost pairs of a size are asked again."""
+    return max(1, min(MOST_AGAIN, SPENT // (TIMES * size)))
+
+
+class ColdAndWarm(Paired):
+    """The same prompt, from an empty cache and from one that holds it."""
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """The first prompt, and the same once more."""
+        return haystack.cold, haystack.warm
+
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
+        """Lost pairs three times, each behind a first line of its own, so that no cache holds
+        it."""
+        for pair in self.to_repeat(answers, size):
+            for number in range(1, TIMES + 1):
+                yield self.copies(pair, number)
+
+    def to_repeat(self, answers: Answers, size: int) -> list[Pair]:
+        """The first of the lost pairs."""
+        return lost_of(self.pairs(answers, size))[: most_again(size)]
+
+    def copies(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """The prompts of a pair behind a first line of their own, the cold one first."""
+        cold, warm = (
+            replace(reply.ask, way=f"{reply.ask.way}{number}", salt=f"again {number}")
+            for reply in self.ordered(*pair)
+        )
+        return cold, warm
+
+    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
+        """The same prompts with other first lines, cold and warm."""
+        found = []
+        for number in range(1, TIMES + 1):
+            one, other = (answers.by_key.get(ask.key) for ask in self.copies(pair, number))
+            if one and other and one.measured and other.measured:
+                found.append(self.ordered(one, other))
+        return found
+
+    def ordered(self, one: Reply, other: Reply) -> Pair:
+        """The way that is believed first, then the other; and back again."""
+        return one, other
+
+
+class Cache(ColdAndWarm):
+    """A prefix-cache hit that answers worse than a miss."""
+
+    name = "cache"
+    order = 30
+    asked = (
+        "each first prompt cold, then the same from the cache; a fact just before the place where "
+        "a hit ends"
+    )
+    sees = "a prefix-cache hit that answers worse than a miss"
+    cannot = "caches that are off, or are not asked, such as a second tier"
+    share = 0.10
+    must = True
+    lost_in = "lost from the cache"
+    known = (
+        issue(
+            "tenstorrent/vllm#415",
+            "prefix-cache hits that answer wrong where misses are right",
+            "prefix caching off, then another block size",
+        ),
+        issue(
+            "LMCache/LMCache#4492",
+            "a cache that is read back wrong",
+            "the outer cache off, or emptied",
+        ),
+    )
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Also the first question where a hit ends just behind its fact."""
+        tail = (haystack.tail,) if haystack.tail else ()
+        return haystack.cold, *tail, haystack.warm
+
+    def absent(self, schedule: Schedule, answers: Answers) -> str:
+        """Whether the server says that it held nothing of any prompt."""
+        told = [reply.cached_tokens for reply in answers.every("warm", "tail", "again")]
+        if told and all(each == 0 for each in told):
+            return "needs a prefix cache: the server reports that it held nothing of any prompt"
+        return ""
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Cold, then the same warm; cold, then behind a hit that ends just behind the fact."""
+        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold")}
+        tails = [(cold[r.ask.repeat], r) for r in answers.of(size, "tail") if r.ask.repeat in cold]
+        return [*answers.same_prompt(size, FIRST, "warm"), *tails]
+
+
+class Onset(ColdAndWarm):
+    """One long cold prompt, against the same length reached over a cached prefix."""
+
+    name = "onset"
+    order = 40
+    asked = (
+        "cold prompts by length against the same length over a cached prefix; where a size is "
+        "lost, also reached in two steps"
+    )
+    sees = "one long prefill that computes something else than several shorter ones"
+    cannot = "a prefill that is wrong at every length"
+    share = 0.09
+    lost_in = "lost in one long cold prompt"
+    known = (
+        issue(
+            "sgl-project/sglang#34947",
+            "one extend above a number of tokens computes no attention",
+            "a smaller chunk of prefill (--chunked-prefill-size, --max-num-batched-tokens)",
+        ),
+    )
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """The first prompt and the same once more; of a size that is lost, in two steps."""
+        return haystack.stepped if haystack.lost else [haystack.cold, haystack.warm]
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Warm, then cold; where it was asked in two steps, these come first."""
+        stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
+        alone = [self.ordered(*pair) for pair in answers.same_prompt(size, "cold", "warm")]
+        among = [self.ordered(*pair) for pair in answers.same_prompt(size, "crowded", "warm")]
+        # What is lost beside others only is for `load` to say.
+        pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
+        if stepped and not any(one.right or other.right for one, other in pairs):
+            return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
+        return pairs
+
+    def ordered(self, one: Reply, other: Reply) -> Pair:
+        """The warm one first; and back again."""
+        return other, one
+
+    def further(self, schedule: Schedule, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+        """The same documents in two steps, where neither way finds anything at a size and a shorter
+        size is found."""
+        at = schedule.sizes.index(row.size)
+        shorter = schedule.sizes[at - 1] if at else schedule.short
+        found = answers.of(shorter, "ask", "short")
+        if row.n or 2 * sum(reply.right for reply in found) <= len(found):
+            return ()
+        numbers = range(min(LEAST_PAIRS, schedule.count(row.size)))
+        return [Haystack(schedule, row.size, at, 2, (self,), True) for at in numbers]
+
+
+class Load(Paired):
+    """The same prompts alone and among others."""
+
+    name = "load"
+    order = 50
+    crowds = True
+    asked = "the same prompts alone, then at a time, beside fresh ones (`--load`)"
+    sees = "answers that are lost among other prompts"
+    cannot = "other kinds of load; models that answer one by one"
+    share = 0.10
+    lost_in = "lost among other prompts"
+    known = (
+        issue(
+            "local-inference-lab/vllm#616",
+            "answers that are wrong while other prompts are computed",
+            "fewer tokens a step, or prefill and decoding apart",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """A model that answers several prompts at a time."""
+        return "a model that answers several prompts at a time" if schedule.options.serial else ""
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Some prompts alone and at a time, with a crowd of others; the first prompt of every
+        second haystack beside that crowd, and alone behind it."""
+        first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
+        return *first, *haystack.asked, *haystack.loaded, *haystack.crowd
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Alone, then among others."""
+        return [*answers.same_prompt(size, "ask", "loaded"), *self.crowded(answers, size)]
+
+    def crowded(self, answers: Answers, size: int) -> list[Pair]:
+        """First prompts: alone from the cache, then computed beside others."""
+        return answers.same_prompt(size, "warm", "crowded")
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """Prompts that a cache holds, and prompts that are computed: half of the level each, and
+        both must pass."""
+        held = answers.same_prompt(size, "ask", "loaded")
+        found = self.compared(answers, size, level / 2, held)
+        computed = self.crowded(answers, size)
+        if not computed:
+            return found
+        other = self.compared(answers, size, level / 2, computed)
+        rows = sorted(
+            (found, other), key=lambda row: ("fail", "undecided", "pass").index(row.state)
+        )
+        first = rows[0] if rows[0].state != "pass" else max(rows, key=lambda row: row.upper or 0.0)
+        return replace(
+            first,
+            points=any(row.points for row in rows if row.state != "pass"),
+            n=found.n + other.n,
+            lost=found.lost + other.lost,
+            gained=found.gained + other.gained,
+            said=f"{found.said}; {other.said} while computed",
+            suspects=found.suspects + other.suspects,
+            noise=found.noise + other.noise,
+        )
+
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
+        """Lost pairs three times alone, and three times among others."""
+        for one, _ in lost_of(self.crowded(answers, size))[: most_again(size)]:
+            haystack = Haystack(schedule, size, one.ask.repeat)
+            for number in range(1, TIMES + 1):
+                alone, among = self.again_of(one.ask, number)
+                yield [among, *(replace(ask, way=f"beside{number}") for ask in haystack.crowd)]
+                yield [alone]
+        for one, _ in lost_of(answers.same_prompt(size, "ask", "loaded"))[:MOST_AGAIN]:
+            haystack = Haystack(schedule, size, one.ask.repeat)
+            for number in range(1, TIMES + 1):
+                yield [replace(one.ask, way=f"alone{number}")]
+                held = [each for each in haystack.loaded if each.prompt != one.ask.prompt]
+                crowd = [replace(each, way=f"beside{number}") for each in held]
+                yield [replace(one.ask, way=f"among{number}", state="loaded"), *crowd]
+
+    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
+        """The same, asked again."""
+        found = []
+        for number in range(1, TIMES + 1):
+            ways = self.again_of(pair[0].ask, number)
+            alone, among = (answers.by_key.get(ask.key) for ask in ways)
+            if alone and among and alone.measured and among.measured:
+                found.append((alone, among))
+        return found
+
+    def again_of(self, ask: Ask, number: int) -> tuple[Ask, Ask]:
+        """A prompt alone and among others once more: a first prompt behind a first line of its own,
+        so that it is computed once more."""
+        if ask.way == "warm":
+            ask = replace(ask, salt=f"among {number}")
+        alone = replace(ask, way=f"alone{number}")
+        return alone, replace(ask, way=f"among{number}", state="loaded")
+
+
+class Cut(Paired):
+    """Is the head of a long prompt still there? Answers are believed before counters."""
+
+    name = "cut"
+    order = 80
+    asked = "a fact at the very beginning beside one behind the middle; the tokens that are counted"
+    sees = "a prompt whose head was cut off without a word"
+    cannot = "a cut of a few tokens; a head that is lost only now and then"
+    share = 0.08
+    lost_in = "lost at the very beginning"
+    known = (
+        issue(
+            "marin-community/marin#7626",
+            "a prompt whose head is cut off without a word",
+            "a larger context size on the server (Ollama: num_ctx; llama.cpp: --ctx-size)",
+        ),
+    )
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Facts at the beginning and behind the middle."""
+        return haystack.cold, haystack.warm, *haystack.asked
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Behind the middle first, then at the beginning of the same haystack."""
+        heads, later = dict[object, Reply](), dict[object, Reply]()
+        for reply in answers.of(size, "warm", "ask"):
+            ask = reply.ask
+            if ask.facts == 1:  # one fact a haystack: neighbours stand beside each other
+                side = heads if ask.depth == 0 else later
+                side.setdefault(ask.repeat // 3, reply)
+            elif ask.fact == 0:
+                heads.setdefault(ask.repeat, reply)
+            elif (ask.depth >= 0.7 and ask.depth < 0.9) or ask.facts == 2:
+                later.setdefault(ask.repeat, reply)
+        return [(later[at], heads[at]) for at in heads if at in later]
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """A fail only where the counters say so too: a model that sees the last tokens only also
+        loses all heads."""
+        row = super().at(answers, size, level)
+        pairs = self.pairs(answers, size)
+        if not pairs:
+            return row
+        heads = sum(other.right for _, other in pairs) / len(pairs)
+        told = left_out(answers, size)
+        said = row.said
+        if told is not None:
+            sent, counted = told
+            said += f"; the server counts {counted:,} of {sent:,} tokens sent"
+            said += ", though what stands at the beginning is found" if heads > 0.5 else ""
+        if row.state == "fail" and told is None:
+            row = replace(row, state="undecided", points=True)
+            said += ": the model or the server"
+        return replace(row, said=said)
+
+
+def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
+    """Tokens sent and counted of a first prompt of which a tenth or more was not counted, beside
+    what is counted of the shortest; None where counts are as sent, or unknown. Prompts that a cache
+    holds do not tell: some servers count what they compute only."""
+    rows = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
+    here = [each for each in rows if each.ask.size == size and each.ask.way in FIRST.split("|")]
+    if not here:
+        return None
+    least = min(rows, key=lambda reply: reply.own_tokens or 0)
+    usual = (least.prompt_tokens or 1) / (least.own_tokens or 1)
+    for reply in here:
+        sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
+        if 1 - counted / sent / usual > CLEAR:
+            return sent, counted
+    return None
+
+
+class Replies(Paired):
+    """One haystack, other questions: is another question's reply given?"""
+
+    name = "replies"
+    order = 60
+    asked = "prompts that share their haystack, not their question"
+    sees = "a reply cache that is keyed on a prompt's beginning"
+    cannot = "a reply cache that is keyed on the whole prompt, which is right"
+    share = 0.06
+    lost_in = "answered with an earlier reply"
+    known = (
+        issue(
+            "zilliztech/GPTCache#435",
+            "the first question's reply to every other question",
+            "the cache of replies off, in the gateway too",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """Haystacks with several facts."""
+        if schedule.options.facts > 1:
+            return ""
+        return "several facts a haystack: a {placeholder} in --needle and --question, with --draw"
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """The first question, then others."""
+        return haystack.cold, *haystack.asked
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """The first question's answer, then another's, which is only lost where it is the
+        first's."""
+        first = {reply.ask.repeat: reply for reply in answers.of(size, "cold", "crowded")}
+        found = []
+        for reply in answers.of(size, "ask"):
+            one = first.get(reply.ask.repeat)
+            if one is None or one.ask.fact == reply.ask.fact:
+                continue
+            taken = one.right and not reply.right and reply.answer == one.answer
+            swapped = reply.right and not one.right and reply.answer == one.answer
+            if one.right or reply.right:
+                one, reply = replace(one, right=not swapped), replace(reply, right=not taken)
+            found.append((one, reply))
+        return found

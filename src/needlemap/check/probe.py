@@ -1,0 +1,308 @@
+"""What a probe is. It asks a haystack in some ways and judges the answers size by size.
+
+All that is known of a probe stands in its class: an addition is one file with one class, named in
+the entry point group `needlemap.probes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+from needlemap.check.ask import Answers, Reply
+from needlemap.check.exact import ALPHA, lost_tail, net_loss
+from needlemap.check.finding import AtSize, Finding, Known, State, Worst
+from needlemap.errors import SettingsError
+from needlemap.registry import find_kind, installed
+
+if TYPE_CHECKING:
+    from needlemap.check.ask import Ask
+    from needlemap.check.schedule import Haystack, Schedule
+
+NOTHING = "nothing was asked"
+LEAST = 6  # answers or pairs without which no size passes
+LOSS = 0.25  # net loss that a pass of a paired probe excludes
+TIMES = 3  # how often a lost pair is asked again, in both ways
+_COUNTED = re.compile(r"(?P<count>\d+ of \d+) ?(?P<words>.*)")
+OTHERS = 0.01  # share of alpha of a probe that names none
+
+Pair = tuple[Reply, Reply]
+
+
+class Probe:
+    """One thing that `check` tries on a server.
+
+    name: in the table, and of --probe. sees, cannot: what it can tell and what not; asked: how it
+    asks, in words. excludes: what a pass rules out. share: of alpha, so that another probe changes
+    no level of this one. must: whether exit 0 needs it. decides: whether the exit code hears of it.
+    known: public faults that look like its failing. order: its place in the table.
+    uses_shortest: whether the shortest prompts are its yardstick. crowds: whether it wants every
+    second haystack's first prompt computed beside others.
+    """
+
+    name: ClassVar[str]
+    asked: ClassVar[str]
+    sees: ClassVar[str]
+    cannot: ClassVar[str]
+    excludes: ClassVar[str] = ""
+    share: ClassVar[float] = OTHERS
+    must: ClassVar[bool] = False
+    decides: ClassVar[bool] = True
+    known: ClassVar[tuple[Known, ...]] = ()
+    order: ClassVar[int] = 100
+    uses_shortest: ClassVar[bool] = False
+    crowds: ClassVar[bool] = False
+
+    def needs(self, schedule: Schedule) -> str:
+        """What a check lacks for this probe, in words; '' where it applies."""
+        return ""
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """What it asks about one haystack."""
+        return ()
+
+    def ways(self, schedule: Schedule) -> set[str]:
+        """The ways in which it asks."""
+        found = {ask.way for ask in self.asks(schedule.first[-1])}
+        return found | ({"short", "short-again"} if self.uses_shortest else set())
+
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
+        """What is asked again before anything is said; each group stands together."""
+        return ()
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """What the answers at one size come to. level: the alpha of this size at this look."""
+        raise NotImplementedError
+
+    def helps(self, row: AtSize) -> bool:
+        """Whether further haystacks may decide a row that is undecided: not where most is lost."""
+        return row.n > 0 and 2 * row.lost < row.n
+
+    def further(self, schedule: Schedule, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+        """Haystacks that are asked in another way where a row is undecided."""
+        return ()
+
+    def absent(self, schedule: Schedule, answers: Answers) -> str:
+        """Why the answers cannot tell anything; '' where they can."""
+        return ""
+
+    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+        """What all sizes come to."""
+        why = self.absent(schedule, answers)
+        if why:
+            return Finding(self.name, "not applicable", False, 0, why, decides=self.decides)
+        level = self.level(look, len(schedule.sizes))
+        return self.whole([self.at(answers, size, level) for size in schedule.sizes])
+
+    def level(self, look: int, sizes: int) -> float:
+        """The alpha of one size at one look, the first being 1: all looks that there may ever be
+        share what the probe has."""
+        return ALPHA * self.share / (sizes * look * (look + 1))
+
+    def whole(self, rows: Sequence[AtSize], accepted: Sequence[int] = ()) -> Finding:
+        """What the sizes come to together. accepted: sizes that were taken out by name."""
+        counted = [row for row in rows if row.size not in accepted]
+        failed = [row for row in counted if row.state == "fail"]
+        passed = passes_to(counted)
+        state: State = (
+            "fail" if failed else "pass" if all(r.state == "pass" for r in counted) else "undecided"
+        )
+        shown = failed or [row for row in counted if row.worst] or [rows[0]]
+        points = any(row.points for row in counted if row.state != "pass")
+        held = [r.upper for r in counted if r.state == "pass" and r.upper is not None]
+        return Finding(
+            self.name,
+            state,
+            points,
+            sum(row.n for row in rows),
+            self.in_words(rows),
+            shown[0].effect or next((row.effect for row in rows if row.effect), None),
+            shown[0].p,
+            next((row.worst for row in shown if row.worst), None),
+            self.known if state == "fail" or points else (),
+            tuple(rows),
+            passed,
+            self.excluded(max(held)) if passed is not None and held else "",
+            self.decides,
+            tuple(accepted),
+        )
+
+    def excluded(self, upper: float) -> str:
+        """What a pass rules out, in words. upper: points."""
+        return f"{upper:.0f} points"
+
+    def in_words(self, rows: Sequence[AtSize]) -> str:
+        """What was found at each size, the words that all share once."""
+        parts = [_COUNTED.fullmatch(row.said) for row in rows]
+        shared = {part["words"] for part in parts if part}
+        if all(parts) and len(shared) == 1:
+            counts = " · ".join(part["count"] for part in parts if part)
+            return f"{counts} {shared.pop()}".rstrip()
+        return " · ".join(f"{short_size(row.size)}: {row.said}" for row in rows)
+
+
+def passes_to(rows: Iterable[AtSize]) -> int | None:
+    """The longest size up to which all pass."""
+    found = None
+    for row in rows:
+        if row.state != "pass":
+            break
+        found = row.size
+    return found
+
+
+def short_size(size: int) -> str:
+    """A size as people type it.
+
+    >>> short_size(8000), short_size(160), short_size(32768), short_size(4497)
+    ('8k', '160', '32,768', '4,497')
+    """
+    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"
+
+
+@cache
+def probes() -> Mapping[str, Probe]:
+    """All that are installed, by name, in the order of the table. Raises SettingsError where their
+    shares of alpha are more than one."""
+    made = [find_kind("probes", name, Probe)() for name in installed("probes")]
+    made.sort(key=lambda probe: (probe.order, probe.name))
+    if sum(probe.share for probe in made) > 1 + 1e-9:
+        raise SettingsError(
+            "The installed probes share more than all of alpha. Leave a plug-in out, or give its "
+            "class a smaller share."
+        )
+    return {probe.name: probe for probe in made}
+
+
+class Paired(Probe):
+    """Two ways of asking the same: the null is that as much is gained as lost. An honest engine's
+    cached, batched and chunked kernels tip ties, the same way each time.
+
+    A size passes if the upper end of the 95 % interval of its net loss is below 25 points. It fails
+    if the exact test of haystacks lost against haystacks gained says so; pairs that were lost only
+    now and then, in both ways, do not count there.
+    """
+
+    excludes = "a net loss of so many points, of the pairs that either way finds"
+    lost_in: ClassVar[str] = "lost"
+
+    def pairs(self, answers: Answers, size: int) -> list[Pair]:
+        """Answers of the first way and of the second to the same."""
+        raise NotImplementedError
+
+    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
+        """The same pair, asked again."""
+        return []
+
+    def helps(self, row: AtSize) -> bool:
+        """Not where neither way finds anything."""
+        return row.n > 0
+
+    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+        """Tango's interval of the net loss; the exact test is of haystacks."""
+        return self.compared(answers, size, level, self.pairs(answers, size))
+
+    def compared(self, answers: Answers, size: int, level: float, every: Sequence[Pair]) -> AtSize:
+        """What some pairs of one size come to."""
+        pairs = [(one, other) for one, other in every if one.right or other.right]
+        if not every:
+            return AtSize(size, "undecided", said=NOTHING)
+        lost = [pair for pair in pairs if pair[0].right and not pair[1].right]
+        gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
+        sure, noise = self.sorted_out(answers, lost)
+        p = lost_tail(*haystacks_apart(lost, gained, noise))
+        effect = net_loss(*by_haystack(pairs))
+        upper = 100 * effect.high if effect else None
+        worst = min(sure or lost, key=by_length, default=None)
+        fails = p <= level and bool(lost)
+        passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
+        least = least_lost(level)
+        said = f"{len(lost)} of {len(pairs)} {self.lost_in}"
+        if gained:
+            said += f", {len(gained)} gained"
+        if noise:
+            said += f", {len(noise)} of them noise"
+        if not pairs:
+            said = f"none of {len(every)} found in either way"
+        elif lost and not fails and not passes:
+            said += f" (fails from {max(least, len(lost) + 1)} on)"
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            fails or bool(sure) or len(lost) - len(noise) > len(gained),
+            len(pairs),
+            len(lost),
+            len(gained),
+            effect,
+            upper,
+            p,
+            said,
+            Worst.of(worst[1]) if worst else None,
+            tuple(Worst.of(pair[1]) for pair in sure),
+            len(noise),
+        )
+
+    def sorted_out(self, answers: Answers, lost: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
+        """Lost pairs that were lost again each time in the second way only; and those that were
+        found noise, because asked again the second way is no worse than the first."""
+        sure, noise = list[Pair](), list[Pair]()
+        for pair in lost:
+            more = self.repeated(answers, pair)
+            first = sum(not one.right for one, _ in more)
+            second = sum(not other.right for _, other in more)
+            if more and not first and second == len(more):
+                sure.append(pair)
+            elif more and second <= first:
+                noise.append(pair)
+        return sure, noise
+
+
+def least_lost(level: float) -> int:
+    """How many pairs must be lost, and none gained, for a fail."""
+    least = 1
+    while 0.5**least > level:
+        least += 1
+    return least
+
+
+def haystacks_apart(
+    lost: Iterable[Pair], gained: Iterable[Pair], noise: Sequence[Pair]
+) -> tuple[int, int]:
+    """On how many haystacks more is lost than gained, and on how many less."""
+    nets: dict[object, int] = {}
+    for pair in lost:
+        if pair not in noise:
+            at = pair[1].ask.repeat
+            nets[at] = nets.get(at, 0) + 1
+    for pair in gained:
+        at = pair[1].ask.repeat
+        nets[at] = nets.get(at, 0) - 1
+    return sum(net > 0 for net in nets.values()), sum(net < 0 for net in nets.values())
+
+
+def by_haystack(pairs: Iterable[Pair]) -> tuple[float, float, float]:
+    """Haystacks' shares of lost and of gained pairs, summed, and the number of haystacks: what
+    stands on one haystack counts once."""
+    at: dict[object, list[int]] = {}
+    for one, other in pairs:
+        row = at.setdefault(other.ask.repeat, [0, 0, 0])
+        row[0] += one.right and not other.right
+        row[1] += other.right and not one.right
+        row[2] += 1
+    lost = sum(row[0] / row[2] for row in at.values())
+    gained = sum(row[1] / row[2] for row in at.values())
+    return lost, gained, float(len(at))
+
+
+def by_length(pair: Pair) -> tuple[int, float, int]:
+    """The shortest first."""
+    ask = pair[1].ask
+    return ask.length, ask.depth, ask.repeat
+
+
+def smallest(replies: Iterable[Reply]) -> Worst | None:
+    """The place of the shortest of some prompts."""
+    least = min(replies, key=lambda each: by_length((each, each)), default=None)
+    return Worst.of(least) if least else None

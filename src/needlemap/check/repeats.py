@@ -1,0 +1,231 @@
+"""Probes of single answers: the same prompt again, somebody else's secret, an answer that never
+ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from needlemap.check.ask import LONG_SECRET, Answers, Ask, Owners, Reply
+from needlemap.check.exact import more_often, rate, rates_apart, upper_tail
+from needlemap.check.finding import AtSize, Finding, issue
+from needlemap.check.probe import LEAST, NOTHING, Pair, Probe, smallest
+from needlemap.check.schedule import Haystack, Schedule
+
+CHANGED = 0.25  # share of repeats that a pass excludes
+RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
+NEVER = 0.20  # share of answers without an end that a pass excludes
+
+
+class Same(Probe):
+    """The same prompt twice: how often is one answer right and one wrong?"""
+
+    name = "same"
+    order = 70
+    asked = (
+        "the same warm prompt twice, at every size; the shortest prompts twice are the yardstick"
+    )
+    sees = "right and wrong in turn: a race, one bad replica, a dead back end behind a balancer"
+    cannot = "what is wrong each time"
+    excludes = "answers that change when asked again"
+    share = 0.08
+    must = True
+    uses_shortest = True
+    known = (
+        issue(
+            "ikawrakow/ik_llama.cpp#2083",
+            "a race that overwrites rows of the cache, now and then",
+            "one sequence at a time; fewer threads or streams; each replica by itself",
+        ),
+    )
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Some prompts twice."""
+        return haystack.warm, *haystack.asked, *haystack.again
+
+    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+        """Each size beside the shortest prompts."""
+        level = self.level(look, len(schedule.sizes))
+        short = answers.same_prompt(schedule.short, "short", "short-again")
+        base = changes_of(short), len(short)
+        every = [pair for size in schedule.sizes for pair in repeats_of(answers, size)] + short
+        beyond = upper_tail(changes_of(every), len(every), RESTLESS)
+        return self.whole([self._at(answers, size, base, beyond, level) for size in schedule.sizes])
+
+    def _at(
+        self, answers: Answers, size: int, base: tuple[int, int], beyond: float, level: float
+    ) -> AtSize:
+        pairs = repeats_of(answers, size)
+        if not pairs:
+            return AtSize(size, "undecided", said=NOTHING)
+        changed = [pair for pair in pairs if pair[0].right != pair[1].right]
+        found = sum(one.right or other.right for one, other in pairs)
+        n, count = len(pairs), len(changed)
+        effect = rate(count, n)
+        assert effect is not None  # there are some
+        more = more_often(count, n, *base) if base[1] else 1.0
+        p = min(1.0, 2 * min(more, beyond if count > RESTLESS * n else 1.0))
+        fails = p <= level and count > 0
+        able = n >= LEAST and 2 * found >= n
+        passes = able and effect.high < CHANGED and more > 0.05
+        said = f"{count} of {n} change when asked again"
+        if count:
+            said += f" ({base[0]} of {base[1]} of the shortest)"
+        wrong = [one if not one.right else other for one, other in changed]
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            fails or (count > 0 and not passes) or not able,
+            n,
+            count,
+            0,
+            effect,
+            100 * effect.high,
+            p,
+            said,
+            smallest(wrong) if not passes else None,
+        )
+
+
+def repeats_of(answers: Answers, size: int) -> list[Pair]:
+    """The same prompts twice, at one size."""
+    return answers.same_prompt(size, "warm|ask", "again")
+
+
+def changes_of(pairs: Iterable[Pair]) -> int:
+    """Pairs of which one answer is right and one is wrong."""
+    return sum(one.right != other.right for one, other in pairs)
+
+
+class Mates(Probe):
+    """Does an answer hold the secret of another prompt?"""
+
+    name = "mates"
+    order = 55
+    asked = "every prompt hides secrets of its own, of twelve digits"
+    sees = "somebody else's secret in an answer: one is a fail, at every look"
+    cannot = "leaks that change no answer, and rates below the one that it names"
+    excludes = "answers with a foreign secret"
+    share = 0.01
+    must = True
+    known = (
+        issue(
+            "LMCache/LMCache#4385",
+            "answers that hold what somebody else was told",
+            "the shared cache off: this is a leak between users, whatever else it is",
+        ),
+    )
+
+    def needs(self, schedule: Schedule) -> str:
+        """Secrets that differ."""
+        return "" if schedule.options.distinct else "facts that differ by haystack: give --draw"
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Alone and, where the model answers several at a time, among others."""
+        alone = haystack.cold, *haystack.asked
+        serial = haystack.schedule.options.serial
+        return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
+
+    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+        """All answers, by size; those of short prompts beside others count at the first."""
+        every = answers.every()
+        owners = Owners.among(every)
+        by_size: dict[int, list[Reply]] = {size: [] for size in schedule.sizes}
+        for reply in every:
+            by_size.setdefault(reply.ask.size, []).append(reply)
+        by_size[schedule.sizes[0]] += by_size.pop(schedule.short, [])
+        level = self.level(look, len(schedule.sizes))
+        return self.whole([self._at(size, by_size[size], owners, level) for size in schedule.sizes])
+
+    def _at(self, size: int, rows: Sequence[Reply], owners: Owners, level: float) -> AtSize:
+        if not rows:
+            return AtSize(size, "undecided", said=NOTHING)
+        leaks = [reply for reply in rows if owners.foreign(reply)]
+        n = len(rows)
+        p = None
+        if owners.least < LONG_SECRET:  # short ones may be equal by chance
+            wrong = sum(not reply.right for reply in rows)
+            alike = min(1.0, len(owners.of) * 0.1 ** max(1, owners.least))
+            p = min(1.0, upper_tail(len(leaks), max(wrong, len(leaks)), alike))
+        fails = bool(leaks) and (p is None or p <= level)
+        effect = rate(len(leaks), n)
+        assert effect is not None  # there are some
+        told = sum(reply.right for reply in rows)
+        able = n >= LEAST and 2 * told >= n
+        passes = able and not leaks
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            bool(leaks) or not able,
+            n,
+            len(leaks),
+            0,
+            effect,
+            100 * effect.high,
+            p,
+            f"{len(leaks)} of {n} hold another prompt's secret",
+            smallest(leaks),
+        )
+
+    def excluded(self, upper: float) -> str:
+        """A rate of answers."""
+        return f"{upper:.1f} % of answers"
+
+
+class Stop(Probe):
+    """Do answers end? One that goes on behind long prompts, and ends behind short ones, is none."""
+
+    name = "stop"
+    order = 90
+    asked = "answers that never end, behind long prompts and the shortest"
+    sees = "a stop token that is not heeded behind long prompts"
+    cannot = "a budget that is too small for the model"
+    excludes = "answers that never end"
+    share = 0.04
+    uses_shortest = True
+    known = (
+        issue(
+            "local-inference-lab/vllm#616",
+            "answers that go on and on behind long prompts",
+            "the stop tokens and the chat template that the server uses",
+        ),
+    )
+
+    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+        """Whatever is asked alone."""
+        return haystack.cold, *haystack.asked
+
+    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+        """Each size beside the shortest prompts."""
+        short = answers.of(schedule.short, "short", "short-again")
+        base = sum(not reply.ended for reply in short), len(short)
+        level = self.level(look, len(schedule.sizes))
+        return self.whole([self._at(answers, size, base, level) for size in schedule.sizes])
+
+    def _at(self, answers: Answers, size: int, base: tuple[int, int], level: float) -> AtSize:
+        rows = answers.of(size, "cold", "crowded", "warm", "ask")
+        if not rows:
+            return AtSize(size, "undecided", said=NOTHING)
+        endless = [reply for reply in rows if not reply.ended]
+        n, count = len(rows), len(endless)
+        p = more_often(count, n, *base) if base[1] else 1.0
+        effect = rate(count, n)
+        apart = rates_apart(count, n, *base)
+        assert effect is not None  # there are some
+        fails = p <= level and count > 0
+        passes = n >= LEAST and effect.high < NEVER and p > 0.05
+        said = f"{count} of {n} never end"
+        if count and 2 * base[0] > base[1]:
+            said += f", {base[0]} of {base[1]} of the shortest: the template or the answer's budget"
+        return AtSize(
+            size,
+            "fail" if fails else "pass" if passes else "undecided",
+            fails or (not passes and count > 0),
+            n,
+            count,
+            0,
+            apart or effect,
+            100 * effect.high,
+            p,
+            said,
+            smallest(endless) if not passes else None,
+        )

@@ -1,0 +1,97 @@
+"""Several facts of one form in each haystack, of which one is asked: the one at the cell's depth.
+
+    needle: The locker code for {city} is {number}.    beside: [0, 37.5, 75, 97]
+    question: What is the locker code for {city}?      -> asks for the fact at 37.5 in cell 37.5
+
+All cells of a repeat hide the same facts at the same places, so that prompts part at the question:
+a server that caches prefixes computes a haystack once, however many questions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from needlemap.errors import SettingsError
+from needlemap.prompts.templates import fill
+from needlemap.tasks import Draw, Item, Needle, Reference
+from needlemap.tasks.single import Choices, Worded, drawn
+
+
+@dataclass(kw_only=True, eq=False)
+class Apart(Worded):
+    """Facts in the user's words, each with values of its own.
+
+    beside: percent at which the facts stand; the cell's depth asks for the nearest, which moves
+    there. anchor: haystack tokens that depths are shares of in prompts of every length, so that
+    facts keep their places; 0: each prompt's own. exact: whether the last fact, and one that moved,
+    start at that very token rather than at a sentence's end. line: a first line before the
+    haystack.
+    """
+
+    name = "apart"
+    needle: str
+    beside: Sequence[float] = (0.0, 37.5, 75.0, 97.0)
+    anchor: int = 0
+    exact: bool = False
+    line: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.needle.strip() or not self.question.strip():
+            raise SettingsError("The apart task needs a --needle and a --question.")
+        if not self.beside or any(not 0 <= depth <= 100 for depth in self.beside):
+            raise SettingsError("Option 'beside' of apart must list depths from 0 to 100.")
+        self.scorer = "substring"
+        if not self.keywords:
+            raise SettingsError("The apart task needs --keywords: what a right answer must hold.")
+
+    @property
+    def anchor_tokens(self) -> int | None:
+        """Haystack tokens that depths are shares of; None where each prompt has its own."""
+        return self.anchor or None
+
+    def item(self, draw: Draw) -> Item:
+        """All facts, the asked one first."""
+        rows = drawn_apart(self.draw or {}, draw.repeat, draw.seed, len(self.beside), self.question)
+        depth = draw.cell.depth
+        asked = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
+        texts = [fill(self.needle, values, "needle") for values in rows]
+        words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
+        others, last = [at for at in range(len(rows)) if at != asked], len(rows) - 1
+        said = texts[asked]
+        if self.exact:
+            texts[last] = f"\n{texts[last]}\n"  # it may stand within a sentence
+        needles = [Needle(texts[asked], depth, exact=self.exact and asked == last)]
+        needles += [
+            Needle(texts[at], self.beside[at] / 100, still=True, exact=self.exact and at == last)
+            for at in others
+        ]
+        question = fill(self.question, rows[asked], "question")
+        answer = said if self.answer is None else fill(self.answer, rows[asked], "answer")
+        decoys = tuple(word for at in others for word in words[at])
+        reference = Reference(answer, tuple(words[asked]), said, question, decoys)
+        return Item(tuple(needles), question, reference, prologue=self.line)
+
+
+def drawn_apart(
+    draw: Choices, repeat: int, seed: int, count: int, question: str
+) -> list[dict[str, str]]:
+    """Values for so many facts, from seed and repeat; their questions differ. Raises SettingsError
+    where there are too few."""
+    if count == 1:
+        return [drawn(draw, repeat, seed)]
+    random, questions = Random(f"apart:{seed}:{repeat}"), set[str]()
+    found = list[dict[str, str]]()
+    for _ in range(200 * count):
+        values = drawn(draw, random.randrange(2**31), seed)
+        asked = fill(question, values, "question")
+        if asked not in questions:
+            questions.add(asked)
+            found.append(values)
+        if len(found) == count:
+            return found
+    raise SettingsError(
+        f"--question and --draw make {len(questions)} questions, and {count} facts need one each. "
+        "Give --draw more values for the question's placeholder."
+    )
