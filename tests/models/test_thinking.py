@@ -148,3 +148,28 @@ def test_the_share_of_answers_that_were_cut_off_is_reported(needlemap, wire):
     ended = needlemap.run(wire, "--lengths", "200", "--depths", "0:100:4", "--concurrency", "1")
     assert "outcomes: 2 scored · 1 answer budget spent · 1 thinking budget spent" in ended.stderr
     assert "cut off: 2/4 = 50.0 % [13.8, 86.2] of the answers" in needlemap("report", "r").stdout
+
+
+def test_a_spent_thinking_budget_is_drawn_apart_from_a_wrong_answer(needlemap, wire):
+    """Both were a zero like any other: on the map nobody saw that a larger budget would mend it."""
+    wire.schedule("ok", "reasoning-spent", "say:I do not know.", "ok")
+    depths = ("--depths", "0,30,60,90", "--concurrency", "1", "--no-canary")
+    ended = needlemap.run(wire, "--lengths", "200", *depths, "--map")
+    rows = [line.split()[:2] for line in ended.stdout.splitlines() if "%" in line[:9]]
+    assert ["30%", "0…"] in rows or any("0…" in line for line in ended.stdout.splitlines())
+    assert sum("…" in line for line in ended.stdout.splitlines()) == 1
+    assert "(1 thinking budget spent)" in needlemap("report", "r").stdout
+    needlemap("report", "r", "-o", "map.svg")
+    figure = (needlemap.folder / "map.svg").read_text("utf-8")
+    assert figure.count("1 thinking budget spent") == 1  # the cell's words
+    assert ">thinking budget spent<" in figure  # the legend
+    needlemap("report", "r", "-o", "page.html")
+    assert "cell thought" in (needlemap.folder / "page.html").read_text("utf-8")
+
+
+def test_a_map_without_thinking_has_no_such_mark(needlemap, wire):
+    wire.schedule("ok", "say:I do not know.")
+    grid = ("--lengths", "200", "--depths", "0,50", "--concurrency", "1", "--no-canary")
+    assert "…" not in needlemap.run(wire, *grid, "--map").stdout
+    needlemap("report", "r", "-o", "map.svg")
+    assert "thinking budget" not in (needlemap.folder / "map.svg").read_text("utf-8")

@@ -18,7 +18,7 @@ import numpy as np
 
 from needlemap.maps import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
-from needlemap.records.record import SKIPPED
+from needlemap.records.record import SKIPPED, THINKING_SPENT
 
 PARTS = 10  # of the haystack, where every length has depths of its own
 
@@ -90,8 +90,9 @@ class CellScore:
     score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported
     results, whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None
     where a result is a mean of nobody knows how many answers. missing: prompts that could not be
-    measured or were not asked yet. failures: how many of each kind. Where sentences are longer than
-    the steps in depth, cells share a prompt, which counts once in sums.
+    measured or were not asked yet. failures: how many of each kind. thought: of the scored prompts,
+    those whose thinking took the whole budget, so that no answer came. Where sentences are longer
+    than the steps in depth, cells share a prompt, which counts once in sums.
     """
 
     length_tokens: int
@@ -103,6 +104,7 @@ class CellScore:
     high: float | None
     missing: int
     failures: Mapping[str, int]
+    thought: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,10 @@ def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
         interval[1] if interval else None,
         len(asked) - n,
         dict(Counter(record.failure for record in failed if record.failure)),
+        sum(
+            bool(prompt.records) and prompt.records[-1].outcome == THINKING_SPENT
+            for prompt in asked
+        ),
     )
 
 

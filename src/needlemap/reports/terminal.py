@@ -47,12 +47,14 @@ RAGGED_ROWS = 20
 class Spot:
     """One place: the mean score in [0, 1] of its cells, or None and whether one of them failed.
 
-    exists: False where the grid has no cell at all.
+    exists: False where the grid has no cell at all. thought: whether a thinking budget ended an
+    answer before its first word.
     """
 
     score: float | None
     failed: bool = False
     exists: bool = True
+    thought: bool = False
 
 
 NOWHERE = Spot(None, exists=False)
@@ -120,7 +122,11 @@ def _grouped(values: Sequence[T], most: int) -> tuple[tuple[T, ...], ...]:
 def _spot(cells: Sequence[CellScore]) -> Spot:
     if not cells:
         return NOWHERE
-    return Spot(_mean(cell.score for cell in cells), any(_failed(cell.failures) for cell in cells))
+    return Spot(
+        _mean(cell.score for cell in cells),
+        any(_failed(cell.failures) for cell in cells),
+        thought=any(cell.thought for cell in cells),
+    )
 
 
 def _failed(failures: Mapping[str, int]) -> bool:
@@ -152,15 +158,17 @@ UNASKED = Style.parse("dim")
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Signs: full is a score of 100, unasked was not asked yet, failed could not be measured."""
+    """Signs: full is a score of 100, unasked was not asked yet, failed could not be measured.
+    thought stands behind a score where a thinking budget ended an answer."""
 
     full: str
     unasked: str
     failed: str
+    thought: str
 
 
-UNICODE = Glyphs("█", "·", "×")
-ASCII = Glyphs("#", ".", "x")
+UNICODE = Glyphs("█", "·", "×", "…")
+ASCII = Glyphs("#", ".", "x", "~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +230,12 @@ class Painter:
         red, green, blue = colour_of(spot.score, self.colours)
         back = f"rgb({red},{green},{blue})"
         ink = "#101010" if red * 3 + green * 6 + blue > 1000 else "#FFFFFF"
+        thought = self.glyphs.thought if spot.thought else ""
         if self.cell_width >= NUMBER_WIDTH:
-            return self._placed(f"{_whole(spot.score, 100):>3}"), Style.parse(f"{ink} on {back}")
+            shown = f"{_whole(spot.score, 100):>3}{thought}"
+            return self._placed(shown), Style.parse(f"{ink} on {back}")
+        if thought and _whole(spot.score, 10) == 0:
+            return self._placed(thought), Style.parse(f"{ink} on {back}")
         if spot.score >= 1:
             return self.glyphs.full * self.cell_width, Style.parse(f"{back} on {back}")
         return self._placed(str(_whole(spot.score, 10))), Style.parse(f"{ink} on {back}")
@@ -292,6 +304,8 @@ def _length_line(map: Map, length: int) -> str:
     cells = [cell for cell in map.cells if cell.length_tokens == length]
     missing = sum(cell.missing for cell in cells)
     why = f" missing {missing_label(missing, all_failures(cells))}" if missing else ""
+    thought = sum(cell.thought for cell in cells)
+    why += f" ({thought} thinking budget spent)" if thought else ""
     return f"{_mean_line(map.margins.get(length), counted=map.counted)}{why}"
 
 

@@ -92,7 +92,8 @@ SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 @dataclass(frozen=True, slots=True)
 class Cell:
     """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None
-    where nothing was measured. partial: some trials are missing; lone: it rests on one. needle: the
+    where nothing was measured. partial: some trials are missing; lone: it rests on one; thought: a
+    thinking budget ended some answers. needle: the
     share of the height at which it really was. tip: all of it in words."""
 
     length: float
@@ -103,6 +104,7 @@ class Cell:
     lone: bool = False
     needle: float | None = None
     tip: str = ""
+    thought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,10 @@ def _cell(scale: Scale, cell: Cell, place: Box, box: Box) -> list[str]:
     if cell.partial:
         corner = min(0.5 * width, 0.7 * height, 4.0)
         parts.append(area([(x + width - corner, y), (x + width, y), (x + width, y + corner)], INK))
+    if cell.thought:
+        reach = min(0.16 * width, 0.25 * height, 1.6)
+        left, low = x + 2 * reach, y + height - 2 * reach
+        parts.append(mark(left, low, reach, "circle", "white", INK))
     if cell.needle is not None and height >= 4:
         at = box.y + cell.needle * box.height
         parts.append(

@@ -12,6 +12,7 @@ from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.difference import Difference
 from needlemap.maps.means import CellScore, Map
 from needlemap.plan.bins import bin_edges
+from needlemap.records.record import THINKING_SPENT
 from needlemap.reports import CHANGES, palette_colours
 from needlemap.reports.figures import (
     FAINT,
@@ -21,6 +22,7 @@ from needlemap.reports.figures import (
     TEXT,
     area,
     line,
+    mark,
     number,
     rect,
     text,
@@ -105,7 +107,8 @@ def _cell(
         needle = top + share * (bottom - top)
     lone = map.counted and cell.n + cell.missing == 1
     value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
-    return Cell(cell.length_tokens, top, bottom, value, partial, lone, needle, _tip(map, cell))
+    tip, thought = _tip(map, cell), cell.thought > 0
+    return Cell(cell.length_tokens, top, bottom, value, partial, lone, needle, tip, thought)
 
 
 def _tip(map: Map, cell: CellScore) -> str:
@@ -113,6 +116,7 @@ def _tip(map: Map, cell: CellScore) -> str:
     depth = f"depth {percent(cell.depth):.4g} %, realised {percent(cell.realised):.4g} %"
     shown = "not measured" if cell.score is None else f"score {score_label(cell.score)} %"
     missing = f", missing {missing_label(cell.missing, cell.failures)}" if cell.missing else ""
+    missing += f", {cell.thought} {THINKING_SPENT}" if cell.thought else ""
     place = f"{cell.length_tokens:,} tokens, {WHOLE if map.depthless else depth}"
     return f"{place}: {shown}{interval_behind(cell)}, n={cell.n}{missing}"
 
@@ -250,6 +254,11 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
             "part is missing",
             any(cell.partial for cell in cells),
             filled + area([(4, 0), (8, 0), (8, 4)], INK),
+        ),
+        (
+            THINKING_SPENT,
+            any(cell.thought for cell in cells),
+            filled + mark(2.5, 5.5, 1.6, "circle", "white", INK),
         ),
         (
             "needle's depth",

@@ -78,6 +78,7 @@ function cellFacts(run, cell) {
     ["meant for", run.depthless ? null : depthWords(cells.depth[cell])],
     ["prompt", maybe(known("tokens"), (tokens) => `${count(tokens)} tokens`)],
     ["cached", cacheWords(known("cached"), known("planned"))],
+    ["thinking budget spent", known("thought") ? `${known("thought")} of ${cells.n[cell]}, no answer` : null],
     lackOf(cells, cell),
   ].filter(([, value]) => value !== null);
 }
@@ -182,6 +183,7 @@ function paintCells(boxes, view, palette) {
     box.classList.toggle("unmeasured", colour === null);
     for (const kind of ["unasked", "pending"]) box.classList.toggle(kind, missing === kind);
     box.classList.toggle("partly", missing === "some");
+    box.classList.toggle("thought", Boolean(view.cells.thought?.[cell]));
     if (box.textContent !== view.value(cell)) box.textContent = view.value(cell);
   });
 }

@@ -126,6 +126,9 @@ function legend(view, palette) {
     swatch(view, "some", "partly", "some trials missing"),
     swatch(view, "unasked", "unmeasured unasked", goesOn() ? "not asked yet" : "not asked"),
     swatch(view, "pending", "pending", goesOn() ? "some not asked yet" : "some not asked"),
+    view.cells.thought?.some(Boolean)
+      ? el("span", {}, el("span", { class: "swatch cell thought", "aria-hidden": "true" }), " thinking budget spent")
+      : null,
     el("span", {}, legendWords(view)),
   ];
 }

@@ -118,6 +118,7 @@ def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> di
         **{name: [share(getattr(cell, name)) for cell in map.cells] for name in _OF_CELLS},
         "unasked": [_unasked(cell) for cell in map.cells],
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
+        **({"thought": thought} if any(thought := [cell.thought for cell in map.cells]) else {}),
         **{
             name: [_mean(getattr(each, of) for each in row) for row in found]
             for name, of in _TOKENS.items()
