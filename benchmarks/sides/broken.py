@@ -1,0 +1,313 @@
+"""Faults of servers, drawn at random: kind, rate, the size at which they begin, all their numbers.
+
+Each kind says when it strikes, what comes back then, and which probes name it. Its strength is the
+share of answers that are lost where it is worst: in one way of asking, at one place, at one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from sides.engines import Engine, Machine, Reply, Seen, chance, mangled
+
+Sizes = tuple[int, int, int]
+HOW = ("digits", "digits", "digits", "empty", "endless", "garbage")
+TEETH = 64  # tokens by which the shortest prompts of a size are shorter than its longest
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. begin: which size is the first that it strikes; above, upto: tokens between which
+    it does. rate: of requests or prompts that it strikes. sticky: whether a prompt that is struck
+    once is struck always. how: what comes back. numbers: the kind's own. strength: see above.
+    differs: whether the same prompt is answered right in another way of asking."""
+
+    number: int
+    kind: str
+    begin: int
+    above: int
+    upto: int
+    rate: float
+    sticky: bool
+    how: str
+    machine: Machine
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def strength(self) -> float:
+        """Share of answers that are lost where it is worst."""
+        return self.rate * KINDS[self.kind].share(self)
+
+    @property
+    def differs(self) -> bool:
+        """Whether another way of asking shows it."""
+        return KINDS[self.kind].differs(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The probes that name its kind."""
+        return KINDS[self.kind].names
+
+    def __call__(self, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+        """What comes back."""
+        kind = KINDS[self.kind]
+        if not self.above < kind.measure(self, seen) <= self.upto or not kind.strikes(self, seen):
+            return reply
+        key = (self.number, seen.request.name) if self.sticky else engine.random.random()
+        if chance(key) >= kind.pace(self, seen):
+            return reply
+        return kind.reply(self, seen, reply, engine)
+
+
+def wrong(fault: Fault, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    """An answer that is lost."""
+    value = seen.request.asked.value
+    other = mangled(value, engine.random)
+    return {
+        "digits": replace(reply, text=reply.text.replace(value, other)),
+        "empty": replace(reply, text=""),
+        "endless": replace(reply, text="the the the the " * 12, finish="length"),
+        "garbage": replace(reply, text="!!!!!!!!!!!!"),
+    }[fault.how]
+
+
+def foreign(_fault: Fault, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    """The value of another request: of one in flight, or of one before."""
+    others = [each.asked.value for each in seen.flying] or engine.values[-8:]
+    others = [value for value in others if value != seen.request.asked.value]
+    if not others:
+        return reply
+    value = engine.random.choice(others)
+    return replace(reply, text=reply.text.replace(seen.request.asked.value, value))
+
+
+def parrot(_fault: Fault, seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    """The prompt."""
+    return replace(reply, text=seen.request.text())
+
+
+def refused(fault: Fault, _seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    """Nothing."""
+    return replace(reply, error=fault.numbers["error"])
+
+
+def cut(fault: Fault, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    """The answer from the part of a prompt that is left."""
+    tokens, (start, stop) = seen.request.tokens, fault.numbers["gone"]
+    if start * tokens - 12 < seen.request.asked.start < stop * tokens:
+        reply = wrong(fault, seen, reply, engine)
+    left = tokens - round((stop - start) * tokens)
+    return replace(reply, prompt_tokens=left) if fault.numbers["counted"] else reply
+
+
+def earlier(fault: Fault, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    """The reply to the first prompt with the same beginning."""
+    request, before = seen.request, engine.replies.setdefault(seen.request.begin, [])
+    for other, text in before:
+        if other.name != request.name and engine.share(request, other) >= fault.numbers["key"]:
+            return replace(reply, text=text)
+    before.append((request, reply.text))
+    return reply
+
+
+def tokens_of(_fault: Fault, seen: Seen) -> int:
+    return seen.request.tokens
+
+
+def extended(_fault: Fault, seen: Seen) -> int:
+    return seen.request.tokens - seen.hit
+
+
+def always(_fault: Fault, _seen: Seen) -> bool:
+    return True
+
+
+def rate_of(fault: Fault, _seen: Seen) -> float:
+    return fault.rate
+
+
+def nothing(_random: Random, _sizes: Sizes) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What faults of a kind have in common. names: probes that name it. draw: its own numbers.
+    measure: what `above` and `upto` are about. pace: how often it strikes. share: of the answers of
+    its worst way, place or size that are lost at rate 1. sticky: whether the same prompts are
+    struck again, None for either. machine: what a server must be to have it."""
+
+    names: tuple[str, ...]
+    strikes: Callable[[Fault, Seen], bool]
+    reply: Callable[[Fault, Seen, Reply, Engine], Reply] = wrong
+    draw: Callable[[Random, Sizes], dict[str, Any]] = nothing
+    measure: Callable[[Fault, Seen], int] = tokens_of
+    pace: Callable[[Fault, Seen], float] = rate_of
+    share: Callable[[Fault], float] = lambda _fault: 1.0
+    differs: Callable[[Fault], bool] = lambda _fault: True
+    sticky: bool | None = None
+    machine: Mapping[str, Any] = field(default_factory=dict)
+
+
+def no(_fault: Fault) -> bool:
+    return False
+
+
+def residue(random: Random, _sizes: Sizes) -> dict[str, Any]:
+    by = random.choice((2, 3, 4, 8, 16, 32, 64, 64))
+    return {
+        "by": by,
+        "rest": random.randrange(by),
+        "of": random.choice(("length", "extend", "place")),
+    }
+
+
+def is_residue(fault: Fault, seen: Seen) -> bool:
+    request = seen.request
+    number = {
+        "length": request.tokens,
+        "extend": request.tokens - seen.hit,
+        "place": request.asked.start,
+    }[fault.numbers["of"]]
+    return number % int(fault.numbers["by"]) == fault.numbers["rest"]
+
+
+def head_cut(random: Random, _sizes: Sizes) -> dict[str, Any]:
+    return {"gone": (0.0, random.uniform(0.05, 0.8)), "counted": True}
+
+
+def quiet_cut(random: Random, _sizes: Sizes) -> dict[str, Any]:
+    start, width = random.choice((0.0, random.uniform(0.1, 0.6))), random.uniform(0.1, 0.8)
+    return {"gone": (start, min(0.97, start + width)), "counted": False}
+
+
+def width_of(fault: Fault) -> float:
+    start, stop = fault.numbers["gone"]
+    return float(stop - start)
+
+
+def is_stale(fault: Fault, seen: Seen) -> bool:
+    """Whether the needle stands in the last block that was found in the cache."""
+    stop, start = seen.hit, seen.request.asked.start
+    return stop > 0 and stop - fault.numbers["block"] - 24 < start < stop
+
+
+def is_before_last_chunk(fault: Fault, seen: Seen) -> bool:
+    chunk, new = fault.numbers["chunk"], seen.request.tokens - seen.hit
+    last = seen.hit + (new - 1) // chunk * chunk
+    return bool(last > seen.hit) and last - chunk <= seen.request.asked.start < last
+
+
+def bad_replica(_fault: Fault, seen: Seen) -> bool:
+    return seen.replica == 0
+
+
+def growing(fault: Fault, seen: Seen) -> float:
+    return fault.rate * min(1.0, seen.count / fault.numbers["full"])
+
+
+KINDS: dict[str, Kind] = {
+    "lost": Kind(("length",), always, differs=no),
+    "parrot": Kind(("length",), always, parrot, differs=no),
+    "refused": Kind(
+        ("window", "length"),
+        always,
+        refused,
+        lambda random, _sizes: {"error": random.choice(("too long", "server", "late"))},
+        differs=no,
+        sticky=True,
+    ),
+    "cut": Kind(("cut",), always, cut, head_cut, sticky=True),
+    "cut quietly": Kind(("cut",), always, cut, quiet_cut, share=width_of, differs=no, sticky=True),
+    "foreign": Kind(("mates",), always, foreign, sticky=False),
+    "foreign under load": Kind(
+        ("mates", "load"), lambda _, seen: bool(seen.flying), foreign, sticky=False
+    ),
+    "foreign growing": Kind(
+        ("mates",),
+        always,
+        foreign,
+        lambda random, _sizes: {"full": random.randrange(300, 1500)},
+        pace=growing,
+        sticky=False,
+    ),
+    "tenant": Kind(("mates", "cache"), lambda _, seen: seen.hit > 0, foreign),
+    "stale": Kind(
+        ("cache", "mates", "edges", "comb"),
+        is_stale,
+        draw=lambda random, _sizes: {"block": random.choice((16, 32, 64))},
+    ),
+    "position": Kind(("cache",), lambda _, seen: seen.hit > 0),
+    "position cold": Kind(("cache", "onset"), lambda _, seen: seen.hit < 64),
+    "onset": Kind(("onset", "cache"), always, measure=extended),
+    "batch": Kind(("load",), lambda _, seen: bool(seen.flying)),
+    "batch cold": Kind(("load",), lambda _, seen: bool(seen.flying), measure=extended),
+    "rare": Kind(("same",), always, differs=no, sticky=False),
+    "full hit": Kind(("same", "cache"), lambda _, seen: seen.hit >= seen.request.tokens - 64),
+    "reply cache": Kind(
+        ("replies", "mates", "same", "cache"),
+        always,
+        earlier,
+        lambda random, sizes: {"key": random.randrange(48, sizes[0] // 2)},
+        sticky=False,
+    ),
+    "residue": Kind(("comb", "edges"), is_residue, draw=residue, sticky=True),
+    "last chunk": Kind(
+        ("edges", "comb", "cut"),
+        is_before_last_chunk,
+        draw=lambda random, _sizes: {"chunk": random.choice((64, 512, 2048, 8192))},
+        share=lambda _fault: 0.0,
+        differs=no,
+        sticky=True,
+    ),
+    "replica": Kind(
+        ("same", "cache", "load"),
+        bad_replica,
+        share=lambda fault: 1 / fault.machine.replicas,
+        differs=no,
+        machine={"replicas": (2, 3, 4, 8), "routed": ("turn", "head")},
+    ),
+    "dead back end": Kind(
+        ("same", "cache", "load", "onset", "comb", "edges"),
+        bad_replica,
+        machine={"replicas": (2,), "routed": ("turn",)},
+        sticky=True,
+    ),
+}
+
+
+def rate_drawn(random: Random) -> float:
+    """All, more than half, a quarter to a half, or less."""
+    stratum = random.random()
+    if stratum < 0.4:
+        return 1.0
+    low, high = (0.5, 1.0) if stratum < 0.7 else (0.25, 0.5) if stratum < 0.85 else (0.01, 0.25)
+    return random.uniform(low, high)
+
+
+def drawn(number: int, seed: int, sizes: Sizes) -> Fault:
+    """The fault of this number: its kind and the size at which it begins go round, all else is
+    drawn."""
+    random = Random(f"fault {seed} {number}")
+    kinds = list(KINDS)
+    name = kinds[number % len(kinds)]
+    kind, begin = KINDS[name], number // len(kinds) % len(sizes)
+    low = sizes[begin - 1] + 1 if begin else 0
+    above = random.randrange(low, max(low + 1, sizes[begin] - 2 * TEETH))
+    band = begin < 2 and random.random() < 0.3
+    upto = random.randrange(sizes[begin] + TEETH, sizes[begin + 1] - TEETH) if band else 10**9
+    machine = Machine.drawn(random)
+    machine = replace(machine, **{key: random.choice(of) for key, of in kind.machine.items()})
+    sticky = random.random() < 0.5 if kind.sticky is None else kind.sticky
+    numbers, how = kind.draw(random, sizes), random.choice(HOW)
+    return Fault(
+        number, name, begin, above, upto, rate_drawn(random), sticky, how, machine, numbers
+    )
+
+
+def of_all(count: int, seed: int, sizes: Sizes) -> Sequence[Fault]:
+    """So many faults of a seed."""
+    return [drawn(number, seed, sizes) for number in range(count)]

@@ -1,0 +1,195 @@
+"""A fake inference engine: a prefix cache, replicas, requests in flight, counters; and a reader.
+
+It finds every fact unless its reader is weak or its fault strikes. A fault (`broken.py`) and a
+weakness (`sound.py`) look at what the engine knows of a request (`Seen`) and change the reply.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from random import Random
+from typing import Any, Literal
+
+LEAST_HIT = 64  # tokens of a prompt that are no hit: what all prompts begin with
+Cache = Literal["none", "tokens", "16", "64"]  # what a prefix cache keeps: tokens, or whole blocks
+Counters = Literal["openai", "uncached", "none", "exclusive", "template", "scaled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact of a prompt. start: tokens before it."""
+
+    value: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One prompt as a server sees it. name: equal prompts have equal names. asked: the fact that
+    the question is about. begin: its first tokens, or what tells them apart. source: what `Share`
+    compares. text: all of it."""
+
+    name: str
+    tokens: int
+    facts: tuple[Fact, ...]
+    asked: Fact
+    begin: str
+    source: Any
+    text: Callable[[], str]
+
+
+Share = Callable[[Request, Request], int]  # tokens that two prompts of one beginning share
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What comes back. error: 'too long', 'server' or 'late' where nothing does."""
+
+    text: str
+    finish: str = "stop"
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an engine knows of a request. hit: tokens of it that the replica's cache holds. longer:
+    whether they come from a longer prompt. flying: requests that are answered at the same time.
+    count: of requests, this one included. before: the request before, None for the first. times:
+    how often the very prompt was asked before."""
+
+    request: Request
+    hit: int
+    longer: bool
+    flying: Sequence[Request]
+    count: int
+    replica: int
+    before: Request | None
+    times: int
+
+    @property
+    def state(self) -> str:
+        """How it is computed: an honest kernel's rounding depends on it."""
+        return f"{'warm' if self.hit else 'cold'}{' loaded' if self.flying else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """How a server is built. replicas: of them `routed` by turn or by a prompt's beginning."""
+
+    cache: Cache = "tokens"
+    replicas: int = 1
+    routed: Literal["turn", "head"] = "head"
+    counters: Counters = "openai"
+    framing: int = 0
+    style: Literal["bare", "sentence", "quote"] = "sentence"
+
+    @classmethod
+    def drawn(cls, random: Random) -> Machine:
+        """Any server; most cache prefixes."""
+        return cls(
+            random.choice(("tokens", "tokens", "16", "64")),
+            random.choice((1, 1, 1, 2, 4)),
+            "head",
+            random.choice(("openai", "openai", "openai", "uncached", "template")),
+            random.randrange(12),
+            random.choice(("bare", "sentence", "quote")),
+        )
+
+
+Change = Callable[[Seen, Reply, "Engine"], Reply]
+
+
+@dataclass
+class Engine:
+    """A server. changes: what its reader and its fault do to a right reply, in turn."""
+
+    share: Share
+    machine: Machine
+    changes: Sequence[Change]
+    random: Random
+    count: int = 0
+    before: Request | None = None
+    values: list[str] = field(default_factory=list)  # of requests before
+    held: dict[tuple[int, str], list[Request]] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
+    replies: dict[str, list[tuple[Request, str]]] = field(default_factory=dict)  # a reply cache's
+
+    def answer(self, request: Request, flying: Sequence[Request] = ()) -> Reply:
+        """What it says; then it holds the prompt."""
+        machine = self.machine
+        self.count += 1
+        turn = self.count if machine.routed == "turn" else int(chance(request.begin) * 2**20)
+        replica = turn % machine.replicas
+        hit, longer = self._hit(request, replica)
+        times = self.times.get(request.name, 0)
+        seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times)
+        reply = Reply(said(machine.style, request.asked.value))
+        for change in self.changes:
+            reply = change(seen, reply, self)
+        held = self.held.setdefault((replica, request.begin), [])
+        if all(each.name != request.name for each in held):
+            held.append(request)
+        if not times:
+            self.values.append(request.asked.value)
+        self.times[request.name] = times + 1
+        self.before = request
+        return counted(machine, request, hit, reply)
+
+    def _hit(self, request: Request, replica: int) -> tuple[int, bool]:
+        """Tokens of the prompt that the cache holds, all but the last at most; whether they come
+        from a longer prompt."""
+        held = self.held.get((replica, request.begin), [])
+        if self.machine.cache == "none" or not held:
+            return 0, False
+        shared, source = max(
+            ((self.share(request, each), each) for each in held), key=lambda row: row[0]
+        )
+        block = 1 if self.machine.cache == "tokens" else int(self.machine.cache)
+        most = min(shared, request.tokens - 1)
+        hit = most - most % block
+        return (hit if hit >= LEAST_HIT else 0), source.tokens > request.tokens
+
+
+def said(style: str, value: str) -> str:
+    """A value in the words of an answer."""
+    return {
+        "bare": value,
+        "sentence": f"It is {value}.",
+        "quote": f'The text says: "... is {value}." So the answer is {value}.',
+    }[style]
+
+
+def counted(machine: Machine, request: Request, hit: int, reply: Reply) -> Reply:
+    """A reply with its counters, as its server's habit is; those that a fault wrote stay."""
+    if reply.error or machine.counters == "none":
+        return reply
+    tokens = request.tokens if reply.prompt_tokens is None else reply.prompt_tokens
+    if machine.counters == "template":
+        tokens += machine.framing
+    if machine.counters == "scaled":  # another vocabulary's
+        tokens = round(0.9 * tokens) + machine.framing
+    if machine.counters == "exclusive":  # cached tokens are counted elsewhere
+        tokens -= hit
+    cached = hit if machine.counters in ("openai", "template") else None
+    return replace(reply, prompt_tokens=tokens, cached_tokens=cached)
+
+
+def chance(*parts: object) -> float:
+    """A number in [0, 1) that is the same for the same parts."""
+    digest = blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def mangled(value: str, random: Random) -> str:
+    """Another value of the same form."""
+    kinds = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
+    found = [next((kind for kind in kinds if mark in kind), mark) for mark in value]
+    while True:
+        other = "".join(random.choice(kind) for kind in found)
+        if other != value:
+            return other

@@ -1,0 +1,132 @@
+"""A check without HTTP: what it asks goes to an engine, in its order, and its own code judges.
+
+Nothing is sampled: each replay is a whole check with its looks, its second rounds and all that is
+asked again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
+
+from needlemap.errors import Failure
+from sides.engines import Change, Engine, Fact, Machine, Request
+from sides.engines import Reply as Said
+
+TAIL = 60  # tokens of a prompt behind its haystack: question and template
+SECRET = re.compile(r"\d{12}")
+ATTEMPTS = 4
+PASSING = ("server", "late")
+FAILURES = {"too long": Failure.TOO_LONG, "server": Failure.SERVER, "late": Failure.TIMED_OUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check came to. failing: probes that fail; open: that are undecided, and what they say.
+    changed: answers that an engine without fault would have given otherwise; leaked: values of
+    other prompts that were said. found: right answers by size, as (right, n)."""
+
+    code: int
+    failing: tuple[str, ...]
+    open: tuple[str, ...]
+    line: str
+    said: tuple[str, ...]
+    changed: int = 0
+    leaked: int = 0
+    asked: int = 0
+    found: tuple[tuple[int, int, int], ...] = ()
+
+
+def request_of(ask: Ask, schedule: Schedule) -> Request:
+    """An ask as a server sees it."""
+    anchor = schedule.anchor(ask.size)
+    asked = Fact(ask.secret, round(ask.depth * anchor) if ask.place is None else ask.place)
+    others = tuple(Fact(value, 0) for value in ask.beside)
+    last = round(schedule.depths[-1] * anchor) if ask.place is None else ask.place
+
+    def text() -> str:
+        told = "".join(f"... one fact is {fact.value}. " for fact in (asked, *others))
+        return f"{told}... which one is asked?"
+
+    begin = str(ask.haystack)
+    return Request(str(ask.prompt), ask.length, (asked, *others), asked, begin, last, text)
+
+
+def shared(left: Request, right: Request) -> int:
+    """Tokens that two asks about one haystack begin with in common: all up to the fact that stands
+    elsewhere, or else up to the question."""
+    if left.name == right.name:
+        return left.tokens
+    most = min(left.tokens, right.tokens) - TAIL
+    if left.source != right.source:
+        most = min(most, left.source, right.source)
+    return max(0, int(most))
+
+
+def check(
+    options: Options, machine: Machine, changes: Sequence[Change], seed: object, number: int
+) -> Outcome:
+    """A whole check of a server."""
+    schedule, answers, count = Schedule(options, seed=number), Answers(), 0
+    engine = Engine(shared, machine, changes, Random(f"replayed {seed}"))
+    known, changed, leaked = dict[str, Request](), 0, 0
+    found: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    secrets = dict[str, object]()
+    while (batch := schedule.next(answers)) is not None:
+        requests = [request_of(ask, schedule) for ask in batch.asks]
+        requests = [known.setdefault(each.name, each) for each in requests]
+        for ask, request in zip(batch.asks, requests, strict=True):
+            for fact in request.facts:
+                secrets.setdefault(fact.value, ask.haystack[:2])
+            flying = [each for each in requests if each is not request] if batch.together else ()
+            said, count = asked_at_last(engine, request, flying), count + 1
+            answers.add(
+                Reply.of(
+                    ask,
+                    said.text,
+                    finish=said.finish,
+                    prompt_tokens=said.prompt_tokens,
+                    cached_tokens=said.cached_tokens,
+                    failure=FAILURES.get(said.error, ""),
+                )
+            )
+            right = ask.secret in said.text and not said.error
+            changed += not right
+            found[ask.size][0] += right
+            found[ask.size][1] += 1
+            owners = {secrets.get(value, ask.haystack[:2]) for value in SECRET.findall(said.text)}
+            leaked += bool(owners - {ask.haystack[:2]})
+    verdict = judge(schedule, answers)
+    return outcome(verdict, changed, leaked, count, found)
+
+
+def asked_at_last(engine: Engine, request: Request, flying: Sequence[Request]) -> Said:
+    """What comes back, what passes by asked again, as the command does."""
+    for _ in range(ATTEMPTS):
+        said = engine.answer(request, flying)
+        if said.error not in PASSING:
+            break
+    return said
+
+
+def outcome(
+    verdict: Verdict, changed: int, leaked: int, asked: int, found: Mapping[int, Sequence[int]]
+) -> Outcome:
+    """A verdict in short."""
+    shown = [each for each in verdict.findings if each.state in ("fail", "undecided")]
+    return Outcome(
+        verdict.code,
+        tuple(each.probe for each in shown if each.state == "fail"),
+        tuple(each.probe for each in shown if each.state == "undecided"),
+        verdict.line,
+        tuple(f"{each.probe} ({each.state}): {each.said}" for each in shown),
+        changed,
+        leaked,
+        asked,
+        tuple((size, right, n) for size, (right, n) in sorted(found.items())),
+    )
