@@ -15,6 +15,7 @@ from sides.engines import Engine, Machine, Reply, Seen, chance, mangled
 
 Sizes = tuple[int, int, int]
 HOW = ("digits", "digits", "digits", "empty", "endless", "garbage")
+NEEDLE, QUESTION = 24, 40  # tokens
 TEETH = 64  # tokens by which the shortest prompts of a size are shorter than its longest
 
 
@@ -190,9 +191,10 @@ def width_of(fault: Fault) -> float:
 
 
 def is_stale(fault: Fault, seen: Seen) -> bool:
-    """Whether the needle stands in the last block that was found in the cache."""
-    stop, start = seen.hit, seen.request.asked.start
-    return stop > 0 and stop - fault.numbers["block"] - 24 < start < stop
+    """Whether the last block that was found in the cache holds the needle or the question."""
+    first, start = seen.hit - fault.numbers["block"], seen.request.asked.start
+    holds = first - NEEDLE < start < seen.hit or seen.hit > seen.request.tokens - QUESTION
+    return seen.hit > 0 and holds
 
 
 def is_before_last_chunk(fault: Fault, seen: Seen) -> bool:
