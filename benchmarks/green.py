@@ -69,6 +69,8 @@ BARS = {
     "seek_times_most": ("<=", 4),
 }
 
+SAFE = ("false_green", "false_alarms", "foreign_alarms", "tokens_128k")  # at any size of the proof
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -85,25 +87,26 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=210, help="Faults that are replayed.")
     parser.add_argument("--commands", type=int, default=63, help="Faults by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
-    parser.add_argument("--smoke", action="store_true", help="A few of each; no bars.")
+    parser.add_argument("--smoke", action="store_true", help="A few of each.")
     parser.add_argument("--no-verdicts", action="store_true", help="Checks alone.")
     options = parser.parse_args()
     began = process_time()
     if options.smoke:
-        options.faults, options.commands, options.clean = 21, 1, 24
+        options.faults, options.commands, options.clean = 6, 1, 8
     with ProcessPoolExecutor(WORKERS) as pool:
-        faults = list(pool.map(fault_case, range(options.faults), repeat(options.seed)))
-        clean = list(pool.map(sound_case, range(options.clean), repeat(options.seed)))
+        faults = told(pool.map(fault_case, range(options.faults), repeat(options.seed)))
+        clean = told(pool.map(sound_case, range(options.clean), repeat(options.seed)))
     faults += commands(options.commands, options.seed)
     result = {"benchmark": "green", "seed": options.seed, **of_faults(faults), **of_clean(clean)}
     result["tokens_128k"] = tokens_128k()
     if not options.no_verdicts:
-        result |= others(options.smoke)
+        result |= others(options.smoke, options.seed)
     print(f"Verdicts of needlemap against faults drawn with seed {options.seed}\n{machine()}\n")
     print_faults(faults)
     print_clean(clean)
-    missed = [] if options.smoke else list(bars_missed(result))
-    print("\n".join(["", *(missed or ["All bars are met."])]))
+    bars = {name: BARS[name] for name in BARS if not options.smoke or name in SAFE}
+    missed = list(bars_missed(result, bars))
+    print("\n".join(missed or [f"All {len(bars)} bars are met."]))
     result["cpu_s"] = rounded(process_time() - began)
     print(json.dumps(result), flush=True)
     raise SystemExit(bool(missed))
@@ -116,7 +119,8 @@ def sizes_of(by: str) -> broken.Sizes:
 
 def asked(by: str, cached_told: bool = True) -> Options:
     """What a check is asked to do."""
-    return Options(max_length=SIZES[by], load=8, answer_tokens=ANSWER, cached_told=cached_told)
+    budget = {} if by == "replay" else {"answer_tokens": ANSWER}
+    return Options(max_length=SIZES[by], promised=True, cached_told=cached_told, **budget)
 
 
 def fault_case(number: int, seed: int) -> Case:
@@ -134,6 +138,17 @@ def sound_case(number: int, seed: int) -> Case:
     return Case("replay", server, check(told, server.machine, [server], seeds, number))
 
 
+def told(cases: Iterable[Case]) -> list[Case]:
+    """The same, each told on standard error as it comes."""
+    found = list[Case]()
+    for case in cases:
+        found.append(case)
+        failing = ", ".join(case.came.failing) or "-"
+        told = f"{case.by} {case.of.number} {case.of.kind}: exit {case.came.code}, {failing}"
+        print(told, file=sys.stderr, flush=True)
+    return found
+
+
 def commands(count: int, seed: int) -> list[Case]:
     """Faults, by the command."""
     sizes, cases = sizes_of("command"), list[Case]()
@@ -141,8 +156,8 @@ def commands(count: int, seed: int) -> list[Case]:
         for number in range(count):
             fault = broken.drawn(10_000 + number, seed, sizes)
             server.become(fault.machine, [fault], f"{seed} {number}")
-            cases.append(Case("command", fault, by_command(server, Path(folder) / str(number))))
-            print(f"{number + 1} of {count} by the command", file=sys.stderr, flush=True)
+            case = Case("command", fault, by_command(server, Path(folder) / str(number)))
+            cases += told([case])
     return cases
 
 
@@ -254,18 +269,18 @@ def tokens_128k() -> int:
     return int(schedule.whole.computed)
 
 
-def others(smoke: bool) -> dict[str, Any]:
+def others(smoke: bool, seed: int) -> dict[str, Any]:
     """The figures of compare, ab and --seek."""
     found = dict[str, Any]()
     for name in ("verdicts", "seeks"):
         if (SIDES / f"{name}.py").is_file():
-            found |= import_module(f"sides.{name}").figures(smoke=smoke)
+            found |= import_module(f"sides.{name}").figures(5 if smoke else 400, seed)
     return found
 
 
-def bars_missed(result: Mapping[str, Any]) -> Iterable[str]:
+def bars_missed(result: Mapping[str, Any], bars: Mapping[str, tuple[str, float]]) -> Iterable[str]:
     """Each bar that is not met, in words."""
-    for name, (sign, bar) in BARS.items():
+    for name, (sign, bar) in bars.items():
         value = result.get(name)
         if value is None:
             yield f"not measured: {name}, which must be {sign} {bar}"
