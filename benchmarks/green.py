@@ -84,8 +84,8 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1, help="Chooses faults and sound servers.")
-    parser.add_argument("--faults", type=int, default=210, help="Faults that are replayed.")
-    parser.add_argument("--commands", type=int, default=63, help="Faults by the command.")
+    parser.add_argument("--faults", type=int, default=138, help="Faults that are replayed.")
+    parser.add_argument("--commands", type=int, default=69, help="Faults by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
     parser.add_argument("--smoke", action="store_true", help="A few of each.")
     parser.add_argument("--no-verdicts", action="store_true", help="Checks alone.")
