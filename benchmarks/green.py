@@ -1,6 +1,6 @@
 """Does a green of `check` hold against faults that nobody chose, and are sound servers left alone?
 
-    python benchmarks/green.py [--seed N] [--faults N] [--commands N] [--clean N] [--smoke]
+    python benchmarks/green.py [--seed N] [--faults N] [--commands N] [--clean N] [--keep FOLDER] [--smoke]
 
 Faults (`sides/broken.py`) and sound servers (`sides/sound.py`) are drawn at random; the seed is the
 only thing that chooses them. Most are asked what a check asks, in memory, and are judged by its
@@ -17,9 +17,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import repeat
 from pathlib import Path
@@ -39,6 +39,7 @@ SIDES = ROOT / "benchmarks" / "sides"
 SIZES = {"replay": 128_000, "command": 2_000}
 ANSWER = 24  # tokens of an answer
 WORKERS = 2
+OTHERS = 23_000  # first number of the faults that the command is asked about
 PEER = 0.9  # share of right answers of a size that the peer wants
 HALF, QUARTER = 0.5, 0.25
 TOKENS = 6_000_000
@@ -88,15 +89,23 @@ def main() -> None:
     parser.add_argument("--commands", type=int, default=69, help="Faults by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
     parser.add_argument("--smoke", action="store_true", help="A few of each.")
+    parser.add_argument("--keep", type=Path, help="A folder of what was asked: go on with it.")
     parser.add_argument("--no-verdicts", action="store_true", help="Checks alone.")
     options = parser.parse_args()
     began = process_time()
     if options.smoke:
         options.faults, options.commands, options.clean = 6, 1, 8
+    wanted = {
+        "fault": (fault_case, options.faults),
+        "sound": (sound_case, options.clean),
+        "command": (command_case, options.commands),
+    }
+    found = dict[str, list[Case]]()
     with ProcessPoolExecutor(WORKERS) as pool:
-        faults = told(pool.map(fault_case, range(options.faults), repeat(options.seed)))
-        clean = told(pool.map(sound_case, range(options.clean), repeat(options.seed)))
-    faults += commands(options.commands, options.seed)
+        for name, (make, count) in wanted.items():
+            numbers = range(count), repeat(options.seed), repeat(options.keep)
+            found[name] = told(pool.map(make, *numbers))
+    faults, clean = found["fault"] + found["command"], found["sound"]
     result = {"benchmark": "green", "seed": options.seed, **of_faults(faults), **of_clean(clean)}
     result["tokens_128k"] = tokens_128k()
     if not options.no_verdicts:
@@ -123,19 +132,56 @@ def asked(by: str, cached_told: bool = True) -> Options:
     return Options(max_length=SIZES[by], promised=True, cached_told=cached_told, **budget)
 
 
-def fault_case(number: int, seed: int) -> Case:
+def kept(keep: Path | None, name: str, ask: Callable[[], Outcome]) -> Outcome:
+    """What a check came to, from the folder where it was asked before."""
+    file = keep / f"{name}.json" if keep else None
+    if file and file.is_file():
+        told = json.loads(file.read_text())
+        return Outcome(**{key: as_tuple(value) for key, value in told.items()})
+    came = ask()
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(came)))
+    return came
+
+
+def as_tuple(value: Any) -> Any:
+    """Lists as tuples, also within lists."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
+def fault_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A fault, replayed."""
     fault = broken.drawn(number, seed, sizes_of("replay"))
     told = asked("replay", fault.machine.counters in ("openai", "template"))
-    return Case("replay", fault, check(told, fault.machine, [fault], f"{seed} {number}", number))
+
+    def ask() -> Outcome:
+        return check(told, fault.machine, [fault], f"{seed} {number}", number)
+
+    return Case("replay", fault, kept(keep, f"fault-{seed}-{number}", ask))
 
 
-def sound_case(number: int, seed: int) -> Case:
+def sound_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A sound server, replayed."""
     server = sound.drawn(number, seed, sizes_of("replay"))
     told = asked("replay", server.machine.counters in ("openai", "template"))
-    seeds = f"sound {seed} {number}"
-    return Case("replay", server, check(told, server.machine, [server], seeds, number))
+
+    def ask() -> Outcome:
+        return check(told, server.machine, [server], f"sound {seed} {number}", number)
+
+    return Case("replay", server, kept(keep, f"sound-{seed}-{number}", ask))
+
+
+def command_case(number: int, seed: int, keep: Path | None = None) -> Case:
+    """A fault, by the command."""
+    fault = broken.drawn(OTHERS + number, seed, sizes_of("command"))
+
+    def ask() -> Outcome:
+        with tempfile.TemporaryDirectory() as folder, serving(2 * SIZES["command"]) as server:
+            server.become(fault.machine, [fault], f"{seed} {number}")
+            return by_command(server, Path(folder) / "check")
+
+    return Case("command", fault, kept(keep, f"command-{seed}-{number}", ask))
 
 
 def told(cases: Iterable[Case]) -> list[Case]:
@@ -149,25 +195,13 @@ def told(cases: Iterable[Case]) -> list[Case]:
     return found
 
 
-def commands(count: int, seed: int) -> list[Case]:
-    """Faults, by the command."""
-    sizes, cases = sizes_of("command"), list[Case]()
-    with tempfile.TemporaryDirectory() as folder, serving(2 * SIZES["command"]) as server:
-        for number in range(count):
-            fault = broken.drawn(10_000 + number, seed, sizes)
-            server.become(fault.machine, [fault], f"{seed} {number}")
-            case = Case("command", fault, by_command(server, Path(folder) / str(number)))
-            cases += told([case])
-    return cases
-
-
 def by_command(server: Server, folder: Path) -> Outcome:
     """What `needlemap check` says of a server."""
     where = ["--model", "openai/green", "--base-url", f"http://127.0.0.1:{server.port}/v1"]
     how = ["--tokenizer", "o200k_base", "--max-length", str(SIZES["command"]), "--quiet", "--json"]
     budget = ["--max-answer-tokens", str(ANSWER), "-o", str(folder)]
     done = subprocess.run(
-        [sys.executable, "-m", "needlemap", "check", *where, *how, *budget],
+        [str(Path(sys.executable).with_name("needlemap")), "check", *where, *how, *budget],
         capture_output=True,
         text=True,
         timeout=600,

@@ -176,6 +176,11 @@ def is_residue(fault: Fault, seen: Seen) -> bool:
     return number % int(fault.numbers["by"]) == fault.numbers["rest"]
 
 
+def of_the_rest(fault: Fault) -> bool:
+    """Whether it is a residue of the tokens behind a hit, which nobody who asks can choose."""
+    return bool(fault.numbers["of"] == "extend")
+
+
 def head_cut(random: Random, _sizes: Sizes) -> dict[str, Any]:
     return {"gone": (0.0, random.uniform(0.05, 0.8)), "counted": True}
 
@@ -256,7 +261,14 @@ KINDS: dict[str, Kind] = {
         lambda random, sizes: {"key": random.randrange(48, sizes[0] // 2)},
         sticky=False,
     ),
-    "residue": Kind(("comb", "edges"), is_residue, draw=residue, sticky=True),
+    "residue": Kind(
+        ("comb", "edges"),
+        is_residue,
+        draw=residue,
+        share=lambda fault: 1 / fault.numbers["by"] if of_the_rest(fault) else 1.0,
+        differs=lambda fault: not of_the_rest(fault),
+        sticky=True,
+    ),
     "last chunk": Kind(
         ("edges", "comb", "cut"),
         is_before_last_chunk,

@@ -18,7 +18,7 @@ from needlemap.errors import Failure
 from sides.engines import Change, Engine, Fact, Machine, Request
 from sides.engines import Reply as Said
 
-TAIL = 60  # tokens of a prompt behind its haystack: question and template
+FACT = 15  # tokens of a fact
 SECRET = re.compile(r"\d{12}")
 ATTEMPTS = 4
 PASSING = ("server", "late")
@@ -43,18 +43,25 @@ class Outcome:
 
 
 def request_of(ask: Ask, schedule: Schedule) -> Request:
-    """An ask as a server sees it."""
-    anchor = schedule.anchor(ask.size)
-    asked = Fact(ask.secret, round(ask.depth * anchor) if ask.place is None else ask.place)
+    """An ask as a server sees it: a head, a haystack with facts of FACT tokens each, a question."""
+    options, anchor = schedule.options, schedule.anchor(ask.size)
+    before = options.head + FACT * ask.fact
+    place = round(ask.depth * anchor) if ask.place is None else ask.place
+    asked = Fact(ask.secret, before + place)
     others = tuple(Fact(value, 0) for value in ask.beside)
-    last = round(schedule.depths[-1] * anchor) if ask.place is None else ask.place
+    last = asked.start if ask.fact == ask.facts - 1 else None
 
     def text() -> str:
         told = "".join(f"... one fact is {fact.value}. " for fact in (asked, *others))
         return f"{told}... which one is asked?"
 
-    begin = str(ask.haystack)
-    return Request(str(ask.prompt), ask.length, (asked, *others), asked, begin, last, text)
+    length = ask.length - options.answer_tokens
+    question = max(16, options.around - options.answer_tokens - options.head - FACT * ask.facts)
+    source = last or options.head + FACT * (ask.facts - 1) + round(schedule.depths[-1] * anchor)
+    facts = (asked, *others)
+    return Request(
+        str(ask.prompt), length, facts, asked, str(ask.haystack), (source, question), text
+    )
 
 
 def shared(left: Request, right: Request) -> int:
@@ -62,10 +69,9 @@ def shared(left: Request, right: Request) -> int:
     elsewhere, or else up to the question."""
     if left.name == right.name:
         return left.tokens
-    most = min(left.tokens, right.tokens) - TAIL
-    if left.source != right.source:
-        most = min(most, left.source, right.source)
-    return max(0, int(most))
+    (one, question), (other, _) = left.source, right.source
+    most = min(left.tokens, right.tokens) - question
+    return max(0, min(most, one, other) if one != other else most)
 
 
 def check(
@@ -90,7 +96,7 @@ def check(
                     ask,
                     said.text,
                     finish=said.finish,
-                    prompt_tokens=said.prompt_tokens,
+                    prompt_tokens=counted(said, options),
                     cached_tokens=said.cached_tokens,
                     failure=FAILURES.get(said.error, ""),
                 )
@@ -103,6 +109,11 @@ def check(
             leaked += bool(owners - {ask.haystack[:2]})
     verdict = judge(schedule, answers)
     return outcome(verdict, changed, leaked, count, found)
+
+
+def counted(said: Said, options: Options) -> int | None:
+    """Tokens that a server counts, the answer's budget added, as an ask's length has them."""
+    return None if said.prompt_tokens is None else said.prompt_tokens + options.answer_tokens
 
 
 def asked_at_last(engine: Engine, request: Request, flying: Sequence[Request]) -> Said:

@@ -24,7 +24,7 @@ from sides.engines import Change, Engine, Fact, Machine, Reply, Request
 
 SECRET = re.compile(r"[^.\n]*?(\d{5,})[^.\n]*")
 WORD = re.compile(r"[A-Za-z]+")
-BEGIN, END = 16, 400  # tokens that tell beginnings apart; characters that hold the question
+BEGIN, END = 64, 400  # tokens that tell beginnings apart; characters that hold the question
 TOGETHER_S = 0.01  # requests that come so soon after another are in flight with it
 HEAD = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 STATUS = {"too long": 400, "server": 500, "late": 504}
@@ -42,10 +42,15 @@ class Reader:
     """Makes requests of prompts."""
 
     def __init__(self) -> None:
-        self._vocabulary = load("o200k_base")
+        self._vocabulary, self._known = load("o200k_base"), dict[str, Request]()
 
     def read(self, text: str) -> Request:
         """A prompt as the engine sees it."""
+        if text not in self._known:
+            self._known[text] = self._read(text)
+        return self._known[text]
+
+    def _read(self, text: str) -> Request:
         data = text.encode()
         tokens = self._vocabulary.index(data)
         ids, stops = tokens.ids, tokens.offsets[1:]
