@@ -1,6 +1,7 @@
 """Does a green of `check` hold against faults that nobody chose, and are sound servers left alone?
 
-    python benchmarks/green.py [--seed N] [--faults N] [--commands N] [--clean N] [--keep FOLDER] [--smoke]
+    python benchmarks/green.py [--seed N] [--faults N] [--commands N] [--clean N]
+                               [--keep FOLDER] [--no-verdicts] [--smoke]
 
 Faults (`sides/broken.py`) and sound servers (`sides/sound.py`) are drawn at random; the seed is the
 only thing that chooses them. Most are asked what a check asks, in memory, and are judged by its
