@@ -1,0 +1,105 @@
+"""Whole checks of servers that are made up, in memory: what fails, what is open, what is left alone.
+
+The servers are those of `benchmarks/sides`; `benchmarks/green.py` asks a thousand more.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from sides.engines import Engine, Machine, Reply, Seen, chance
+from sides.replayed import Outcome, check
+
+from needlemap.check import Options
+
+LONG = 60_000  # tokens: more than the second size has, less than the longest
+
+
+def lost(reply: Reply) -> Reply:
+    """No answer to the question."""
+    return replace(reply, text="The text does not say.")
+
+
+def checked(change, **machine) -> Outcome:
+    """What a check to 128k comes to of a server that changes right replies so."""
+    options = Options(max_length=128_000, promised=True)
+    return check(options, Machine(**machine), [change], "tests", 7)
+
+
+def sound(_seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    return reply
+
+
+def lost_while_computed_beside_others(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    long = seen.request.tokens - seen.hit > 5_000
+    return lost(reply) if long and seen.flying else reply
+
+
+def sees_the_last_tokens_only(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    return lost(reply) if seen.request.tokens - seen.request.asked.start > LONG else reply
+
+
+def head_cut_and_counted(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    if seen.request.tokens < LONG:
+        return reply
+    cut = replace(reply, prompt_tokens=LONG)
+    return lost(cut) if seen.request.tokens - seen.request.asked.start > LONG else cut
+
+
+def fails_beyond(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    return replace(reply, error="server") if seen.request.tokens > LONG else reply
+
+
+def one_in_five_errs(_seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    return lost(reply) if engine.random.random() < 0.2 else reply
+
+
+def one_back_end_of_two_is_dead(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    return lost(reply) if seen.replica == 0 else reply
+
+
+def ties_tip(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    return lost(reply) if chance(seen.request.name, seen.state) < 0.02 else reply
+
+
+@pytest.mark.parametrize("change", [sound, ties_tip])
+@pytest.mark.parametrize("counters", ["openai", "none", "exclusive", "scaled"])
+def test_a_server_that_computes_right_passes_whatever_it_counts(change, counters):
+    assert checked(change, counters=counters).code == 0
+
+
+def test_a_long_prompt_that_is_lost_while_others_are_computed_fails_load():
+    came = checked(lost_while_computed_beside_others)
+    assert (came.code, came.failing) == (1, ("load",))
+
+
+def test_a_model_that_sees_the_last_tokens_only_is_not_taken_for_a_cut():
+    came = checked(sees_the_last_tokens_only)
+    assert came.code == 5
+    assert "cut" in came.open
+
+
+def test_a_head_that_is_lost_and_not_counted_is_a_cut():
+    came = checked(head_cut_and_counted)
+    assert (came.code, came.failing) == (1, ("cut",))
+
+
+def test_a_size_that_only_brings_errors_is_no_size_that_was_not_asked():
+    came = checked(fails_beyond)
+    assert came.code == 5
+    assert "128k no prompt answered" in came.line
+
+
+def test_a_server_that_samples_is_not_blamed_for_answers_that_change():
+    assert checked(one_in_five_errs).code != 1
+
+
+def test_one_dead_back_end_of_two_by_turn_fails():
+    came = checked(one_back_end_of_two_is_dead, replicas=2, routed="turn")
+    assert came.code == 1
+    assert "same" in came.failing
