@@ -38,9 +38,9 @@ from table import rounded
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ROOT / "benchmarks" / "sides"
 SIZES = {"replay": 128_000, "command": 2_000}
-ANSWER = 24  # tokens of an answer
+ANSWER, AROUND = 24, 107  # tokens of an answer, and of a prompt beside its haystack, by the command
 WORKERS = 2
-OTHERS = 23_000  # first number of the faults that the command is asked about
+OTHERS = 22_000  # first number of the faults that the command is asked about
 PEER = 0.9  # share of right answers of a size that the peer wants
 HALF, QUARTER = 0.5, 0.25
 TOKENS = 6_000_000
@@ -86,8 +86,8 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1, help="Chooses faults and sound servers.")
-    parser.add_argument("--faults", type=int, default=138, help="Faults that are replayed.")
-    parser.add_argument("--commands", type=int, default=69, help="Faults by the command.")
+    parser.add_argument("--faults", type=int, default=132, help="Faults that are replayed.")
+    parser.add_argument("--commands", type=int, default=66, help="Faults by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
     parser.add_argument("--smoke", action="store_true", help="A few of each.")
     parser.add_argument("--keep", type=Path, help="A folder of what was asked: go on with it.")
@@ -129,8 +129,8 @@ def sizes_of(by: str) -> broken.Sizes:
 
 def asked(by: str, cached_told: bool = True) -> Options:
     """What a check is asked to do."""
-    budget = {} if by == "replay" else {"answer_tokens": ANSWER}
-    return Options(max_length=SIZES[by], promised=True, cached_told=cached_told, **budget)
+    own = {} if by == "replay" else {"answer_tokens": ANSWER, "around": AROUND}
+    return Options(max_length=SIZES[by], promised=True, cached_told=cached_told, **own)
 
 
 def kept(keep: Path | None, name: str, ask: Callable[[], Outcome]) -> Outcome:
