@@ -228,6 +228,11 @@ def workflow(code: int) -> int:
     return 0 if code == 4 and ("--on-undecided pass" in line or "test $? -eq 4" in line) else code
 
 
+def is_green(case: Case) -> bool:
+    """Whether the workflow's step passes."""
+    return workflow(case.came.code) == 0
+
+
 def is_found(case: Case) -> bool:
     """Whether a check fails, by a probe that names the fault's kind."""
     assert isinstance(case.of, broken.Fault)
@@ -248,7 +253,6 @@ def share(cases: Iterable[bool]) -> float:
 def of_faults(cases: Sequence[Case]) -> dict[str, Any]:
     """The figures of faults."""
     rows = [(case, case.of) for case in cases if isinstance(case.of, broken.Fault)]
-    green = {case: workflow(case.came.code) == 0 for case, _ in rows}
     half = [case for case, fault in rows if fault.strength >= HALF]
     quarter = [case for case, fault in rows if QUARTER <= fault.strength < HALF]
     apart = [(case, fault) for case, fault in rows if fault.differs]
@@ -259,8 +263,8 @@ def of_faults(cases: Sequence[Case]) -> dict[str, Any]:
         "commands": sum(case.by == "command" for case in cases),
         "half": len(half),
         "quarter": len(quarter),
-        "false_green": sum(green[case] for case in half),
-        "false_green_quarter": share(green[case] for case in quarter),
+        "false_green": sum(map(is_green, half)),
+        "false_green_quarter": share(map(is_green, quarter)),
         "of_all": sum(fault.strength == 1 for _, fault in apart),
         "found_all": share(is_found(case) for case, fault in apart if fault.strength == 1),
         "of_half": sum(HALF <= fault.strength < 1 for _, fault in apart),
@@ -340,7 +344,7 @@ def is_bad(case: Case) -> bool:
     """Whether a fault counts against a bar."""
     fault = case.of
     assert isinstance(fault, broken.Fault)
-    green = workflow(case.came.code) == 0 and fault.strength >= QUARTER
+    green = is_green(case) and fault.strength >= QUARTER
     return green or (fault.differs and fault.strength >= HALF and not is_found(case))
 
 
