@@ -17,6 +17,7 @@ from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, jud
 from needlemap.errors import Failure
 from sides.engines import Change, Engine, Fact, Machine, Request
 from sides.engines import Reply as Said
+from sides.engines import said as said_rightly
 
 FACT = 15  # tokens of a fact
 SECRET = re.compile(r"\d{12}")
@@ -102,7 +103,7 @@ def check(
                 )
             )
             right = ask.secret in said.text and not said.error
-            changed += not right
+            changed += said.text != said_rightly(machine.style, ask.secret)
             found[ask.size][0] += right
             found[ask.size][1] += 1
             owners = {secrets.get(value, ask.haystack[:2]) for value in SECRET.findall(said.text)}
