@@ -27,9 +27,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from needlemap.check import Options, Schedule
-
 from machine import machine
+from needlemap.check import Options, Schedule
 from sides import broken, sound
 from sides.replayed import Outcome, check
 from sides.served import Server, serving

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from random import Random
 
 from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
-
 from needlemap.errors import Failure
 from sides.engines import Change, Engine, Fact, Machine, Request
 from sides.engines import Reply as Said

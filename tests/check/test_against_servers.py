@@ -1,4 +1,4 @@
-"""Whole checks of servers that are made up, in memory: what fails, what is open, what is left alone.
+"""Whole checks of made-up servers, in memory: what fails, what is open, what is left alone.
 
 The servers are those of `benchmarks/sides`; `benchmarks/green.py` asks a thousand more.
 """
@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from needlemap.check import Options
 from sides.engines import Engine, Machine, Reply, Seen, chance
 from sides.replayed import Outcome, check
-
-from needlemap.check import Options
 
 LONG = 60_000  # tokens: more than the second size has, less than the longest
 

@@ -13,7 +13,9 @@ from needlemap.check.schedule import Haystack, Schedule
 
 MOST_AGAIN, SPENT = 3, 200_000  # lost pairs asked again, at most; tokens that they may take
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
-CLEAR = 0.1  # share of a prompt that a server must leave uncounted before it is said
+CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
+CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
+TEMPLATE = 32  # tokens that a server's template may add
 
 
 def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
@@ -317,18 +319,22 @@ class Cut(Paired):
 
 
 def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
-    """Tokens sent and counted of a first prompt of which a tenth or more was not counted, beside
-    what is counted of the shortest; None where counts are as sent, or unknown. Prompts that a cache
-    holds do not tell: some servers count what they compute only."""
+    """Tokens sent and counted of a first prompt of which too many were not counted, beside what is
+    counted of the shortest; None where counts are as sent, or unknown. Prompts that a cache holds
+    do not tell: some servers count what they compute only."""
     rows = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
     here = [each for each in rows if each.ask.size == size and each.ask.way in FIRST.split("|")]
     if not here:
         return None
     least = min(rows, key=lambda reply: reply.own_tokens or 0)
-    usual = (least.prompt_tokens or 1) / (least.own_tokens or 1)
+    short, more = least.own_tokens or 1, (least.prompt_tokens or 0) - (least.own_tokens or 0)
     for reply in here:
         sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
-        if 1 - counted / sent / usual > CLEAR:
+        if abs(more) <= TEMPLATE:  # the same vocabulary
+            left = sent + more - counted > max(TEMPLATE, CLEAR * sent)
+        else:
+            left = 1 - counted / sent / (1 + more / short) > CLEAR_ELSE
+        if left:
             return sent, counted
     return None
 

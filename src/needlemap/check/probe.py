@@ -213,7 +213,7 @@ class Paired(Probe):
         gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
         sure, noise = self.sorted_out(answers, lost)
         p = lost_tail(*haystacks_apart(lost, gained, noise))
-        effect = net_loss(*by_haystack(pairs))
+        effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
         worst = min(sure or lost, key=by_length, default=None)
         fails = p <= level and bool(lost)

@@ -13,6 +13,7 @@ from needlemap.check.schedule import Haystack, Schedule
 
 CHANGED = 0.25  # share of repeats that a pass excludes
 RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
+SUSPICIOUS = 0.015  # a p below it keeps a size from passing: 5 % for three sizes
 NEVER = 0.20  # share of answers without an end that a pass excludes
 
 
@@ -66,7 +67,7 @@ class Same(Probe):
         p = min(1.0, 2 * min(more, beyond if count > RESTLESS * n else 1.0))
         fails = p <= level and count > 0
         able = n >= LEAST and 2 * found >= n
-        passes = able and effect.high < CHANGED and more > 0.05
+        passes = able and effect.high < CHANGED and more > SUSPICIOUS
         said = f"{count} of {n} change when asked again"
         if count:
             said += f" ({base[0]} of {base[1]} of the shortest)"
