@@ -26,7 +26,7 @@ QUESTION = "What is the best thing to do in San Francisco?"
 class Judge:
     """An evaluator that finds everything right."""
 
-    def evaluate_response(self, _response: str) -> int:
+    def evaluate_response(self, response: str) -> int:
         """Called by the package for each answer."""
         return 10
 

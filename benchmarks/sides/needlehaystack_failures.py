@@ -37,7 +37,7 @@ class Model:
         """Both."""
         return context + retrieval_question
 
-    async def evaluate_model(self, _prompt: str) -> str:
+    async def evaluate_model(self, prompt: str) -> str:
         """The answer."""
         self.calls += 1
         await asyncio.sleep(0.02)
@@ -64,7 +64,7 @@ class Judge:
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
 
-    def evaluate_response(self, _response: str) -> int:
+    def evaluate_response(self, response: str) -> int:
         """A score."""
         if self.fails:
             raise ValueError("Invalid output: 10. Output must contain a double bracketed string")
