@@ -165,7 +165,7 @@ def test_what_failed_is_asked_again_before_the_verdict(tmp_path_factory, command
     grid = ("--lengths", "500", "--depths", "0:100:5", "--repeats", "6", "--quiet", "--no-canary")
     command("run", "--model", "baseline/bm25", *grid, "-o", "a")
     again = ("run", "--prompts-of", "a", "--model", "python/flaky:once", "--quiet", "--no-canary")
-    found = command(*again, "--until", "no-worse-than=a:30", "-o", "b", "--retries", 0).stdout
+    found = command(*again, "--until", "no-worse-than=a:15", "-o", "b", "--retries", 0).stdout
     assert found.splitlines()[-1].endswith("Exit code 0")
     rows = records(command.folder / "b")
     scored = {row["key"] for row in rows if row["score"] is not None}
