@@ -21,6 +21,7 @@ from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.session import about, check_price, make_model, marked
 from needlemap.check.ask import BESIDE, Answers, Ask
+from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import FILE, CheckFile, Finding, Worst, read_check
 from needlemap.check.judge import Verdict, judge
@@ -56,7 +57,7 @@ class Asked:
 @dataclass
 class Check:
     """A check on disk. looks: how many answers there were at each look at them. failed: what was
-    found at any of them; it stays found. before: the answers of the check that this one is set
+    found at any of them; it stays found. before: the records of the check that this one is set
     beside."""
 
     asked: Asked
@@ -65,7 +66,7 @@ class Check:
     looks: list[int]
     failed: dict[str, Finding]
     answers: Answers = field(default_factory=Answers)
-    before: Check | None = None
+    before: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
 
     @classmethod
     def of(cls, asked: Asked, path: Path | None = None) -> Check:
@@ -88,20 +89,13 @@ class Check:
         looks, failed = earlier.seen if earlier else ([], {})
         made = cls(asked, Families(path, "check", ()), asker, looks, failed)
         if asked.baseline and base:
-            made.before = made._beside(asked.baseline, base)
+            if base.sizes != list(asker.schedule.sizes) or base.seed != seed:
+                raise SettingsError(
+                    f"--baseline {asked.baseline} asked other prompts: give --max-length "
+                    f"{base.max_length}, its needle and its template, and a folder of its own."
+                )
+            made.before = stored_in(asked.baseline)
         return made
-
-    def _beside(self, path: Path, base: CheckFile) -> Check:
-        """The check of before, with its answers. Raises NeedlemapError where it asked something
-        else."""
-        if base.sizes != list(self.asker.schedule.sizes):
-            raise SettingsError(
-                f"--baseline {path} asked {', '.join(map(short_size, base.sizes))} tokens: give "
-                f"--max-length {base.max_length}."
-            )
-        other = Check(self.asked, Families(path, "check", ()), self.asker, [], {})
-        other.answers = Answers()
-        return other
 
     @property
     def tokenizer_assumed(self) -> bool:
@@ -109,17 +103,13 @@ class Check:
         flags = self.asker.flags
         return flags.get("tokenizer") == ANY and "tokenizer" not in self.asked.flags
 
-    def stored(self) -> dict[tuple[str, int, float, int], Record]:
-        """The last scored record of each place of each family on disk."""
-        found = dict[tuple[str, int, float, int], Record]()
-        if not self.folder.path.is_dir():
-            return found
-        for each in sorted(self.folder.path.iterdir()):
-            if each.is_dir() and is_regular(each / RUN_FILE):
-                for record in RunFolder(each).records():
-                    at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
-                    if record.scored or at not in found:
-                        found[at] = record
+    def earlier(self) -> Answers:
+        """What the check of before answered to the same asks."""
+        found = Answers()
+        for reply in self.answers.by_key.values():
+            record = self.before.get(_place(reply.ask))
+            if record is not None and reply.secret in record.keywords:
+                found.add(self.asker.reply(reply.ask, record))
         return found
 
     def verdict(self) -> Verdict:
@@ -127,7 +117,12 @@ class Check:
         size = len(self.answers)
         if size and self.looks[-1:] != [size]:
             self.looks.append(size)
-        made = judge(self.asker.schedule, self.answers, max(1, len(self.looks)), self.failed)
+        look = max(1, len(self.looks))
+        made = judge(self.asker.schedule, self.answers, look, self.failed)
+        if self.asked.baseline:
+            name = str(self.asked.baseline)
+            schedule = self.asker.schedule
+            made = judge_change(schedule, made, self.answers, self.earlier(), name, look)
         findings = tuple(self._spent(each) for each in made.findings)
         self.failed.update((each.probe, each) for each in findings if each.state == "fail")
         return replace(made, findings=findings)
@@ -157,6 +152,18 @@ class Check:
             findings=list(verdict.findings) if verdict else list(self.failed.values()),
         )
         write_json(self.folder.path / FILE, file.model_dump(mode="json"))
+
+
+def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
+    """The last scored record of each place of each family of a check's folder."""
+    found = dict[tuple[str, int, float, int], Record]()
+    for each in sorted(path.iterdir()) if path.is_dir() else ():
+        if each.is_dir() and is_regular(each / RUN_FILE):
+            for record in RunFolder(each).records():
+                at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
+                if record.scored or at not in found:
+                    found[at] = record
+    return found
 
 
 def worst_in(path: Path, probe: str) -> Worst:
@@ -238,7 +245,7 @@ class Asking:
     def _begin(self) -> None:
         check = self.check
         path = check.folder.path
-        self._stored = check.stored()
+        self._stored = stored_in(path)
         first = check.asker.first.settings
         self.budget = Budget.of(first)
         for record in self._stored.values():
