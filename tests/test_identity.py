@@ -167,6 +167,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "concurrency": {"concurrency": 9},
     "pause_s": {"pause_s": 1},
     "timeout_s": {"timeout_s": 5},
+    "wait": {"wait": "5m"},
     "retries": {"retries": 0},
     "requests_per_minute": {"requests_per_minute": 60},
     "tokens_per_minute": {"tokens_per_minute": "10k"},
