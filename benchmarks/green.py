@@ -94,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     began = process_time()
     if options.smoke:
-        options.faults, options.commands, options.clean = 6, 1, 8
+        options.faults, options.commands, options.clean = 3, 1, 4
     wanted = {
         "fault": (fault_case, options.faults),
         "sound": (sound_case, options.clean),
