@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -63,6 +64,7 @@ CARRIED: dict[str, tuple[Any, dict[str, Any]]] = {
     "use_trim": (True, {"scorer_options": {"trim": True}}),
     "max_out_len": (50, {"max_answer_tokens": 50}),
 }
+PRESET = {"needlehaystack": "needlemap run needlehaystack", "OpenCompass": "needlemap run cdme-8k"}
 MULTI = {"task": "multi", "needles": ["A.", "B."], "question": "?", "answer": "A"}
 OURS: dict[
     str, dict[str, Any]
@@ -281,9 +283,38 @@ def test_other_names_bring_none(given):
 
 def test_a_forgotten_letter_is_told():
     told = read_settings(None, {"length": [1000], "depths": [50]}).older.told({})
-    assert told.startswith(
-        "length is read as lengths. OpenCompass's rules come with others of its names"
+    assert told == (
+        "length (read as lengths): OpenCompass's name. What is not given is needlemap's: "
+        "OpenCompass's rules and defaults come with a preset, as 'needlemap run cdme-8k'"
     )
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row.name in CARRIED], ids=attrgetter("name")
+)
+def test_every_older_name_says_which_preset_has_the_rest(row):
+    """--max_out_len, --keyword, --model_name and twelve more were taken without a word, beside
+    lengths, needle and scorer that their users did not know."""
+    value = True if row.name == "print_ongoing_status" else CARRIED[row.name][0]
+    told = choose(None, {row.name: value}).told
+    assert len(told.splitlines()) == 1
+    assert told.startswith(row.name)
+    assert all(f"{tool}" in told and f"{PRESET[tool]}'" in told for tool in row.tool.split(", "))
+    assert "What is not given is needlemap's" in told
+
+
+def test_names_of_two_tools_that_bring_no_rules_name_both_presets():
+    told = choose(None, {"model_name": "gpt-4", "keyword": "Jack", "retrieval_question": "?"}).told
+    assert told.startswith("model_name: needlehaystack's name. What")
+    assert ". keyword: OpenCompass's name. What" in told
+    assert "retrieval_question" not in told  # it is in either preset
+    told = choose(None, {"context_lengths_min": 1000, "keyword": "Jack"}).told
+    assert told.startswith("context_lengths_min: needlehaystack's name, so by its rules: counts=")
+    assert "keyword: OpenCompass's name. What" in told
+
+
+def test_settings_of_our_own_say_nothing_of_other_tools():
+    assert choose(None, {"lengths": [1000], "needle": "A fact.", "question": "?"}).told == ""
 
 
 def test_a_preset_keeps_its_own_rules():

@@ -5,7 +5,7 @@ A name is translated before settings are checked, in YAML and on the command lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +151,7 @@ RULES: dict[str, dict[tuple[str, ...], Raw]] = {
     },
 }
 PRESETS_OF = {_N: "'needlemap run needlehaystack'", _O: "'needlemap run cdme-8k'"}
+PRESETS_OF[_BOTH] = " or ".join(PRESETS_OF.values())
 _MISTYPED = {"length", "depth"}  # OpenCompass's, but alone they may be ours with a letter missing
 # What stands in OpenCompass's configs and is no setting here: what to write instead.
 ELSEWHERE = {
@@ -248,50 +249,70 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """The rules of a tool that names of its own bring, and these names."""
+    """What older names bring where no preset is named: a tool's rules, by the names that bring
+    them, and all other names by their tool, whose preset is to be named for more."""
 
     tool: str
     names: tuple[str, ...]
     rules: Raw
+    others: Mapping[str, tuple[str, ...]]
 
     def told(self, settings: Mapping[str, Any]) -> str:
-        """In a line, those of the rules that the settings hold."""
-        if not self.rules:
-            read = " and ".join(f"{name} is read as {name}s" for name in self.names)
-            rules = f"{self.tool}'s rules come with others of its names, or a preset"
-            return f"{read}. {rules} (needlemap list presets)"
-        held = {name: value for name, value in self.rules.items() if settings[name] == value}
-        shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
-        return (
-            f"{', '.join(self.names)}: {self.tool}'s name{'s' * (len(self.names) > 1)}, so by its "
-            f"rules: "
-            f"{shown}. Each can be set. What is not given is needlemap's: {self.tool}'s other "
-            f"defaults come with a preset, as {PRESETS_OF[self.tool]}"
-        )
+        """In a line: those of the rules that the settings hold, and the presets of all tools whose
+        names were given."""
+        parts = [_others_told(tool, names) for tool, names in self.others.items()]
+        if self.rules:
+            held = {name: value for name, value in self.rules.items() if settings[name] == value}
+            shown = ", ".join(f"{name}={str(value).lower()}" for name, value in held.items())
+            own = f"so by its rules: {shown}. Each can be set"
+            parts.insert(0, _whose(self.tool, self.names, f", {own}", "other defaults"))
+        return ". ".join(parts)
 
 
 def implied(raw: Iterable[str]) -> Implied | None:
-    """What older names bring where no preset is named; None where they bring nothing. Raises
-    SettingsError for names of both tools."""
+    """What older names bring where no preset is named; None without older names. Raises
+    SettingsError for names of both tools that bring rules."""
     rows = [BY_NAME[name] for name in raw if name in BY_NAME]
     own = {row.name for row in rows if row.tool == _O}
-    mistyped = tuple(sorted(own)) if own <= _MISTYPED else ()
+    mistyped = own if own <= _MISTYPED else set()
     names: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
     found: Raw = {}
-    for row in (row for row in rows if row.name not in mistyped):
-        for settings, rules in RULES.get(row.tool, {}).items():
-            if row.ours.startswith(settings):
-                found |= rules
-                names.setdefault(row.tool, []).append(row.name)
+    for row in rows:
+        brought = [
+            rules
+            for settings, rules in RULES.get(row.tool, {}).items()
+            if row.ours.startswith(settings) and row.name not in mistyped
+        ]
+        for rules in brought:
+            found |= rules
+        (names if brought else others).setdefault(row.tool, []).append(row.name)
     if len(names) > 1:
         both = " and ".join(f"{', '.join(those)} ({tool})" for tool, those in names.items())
         raise SettingsError(
             f"Names of two tools, which count and place differently: {both}. Name a preset "
             f"(needlemap list presets), or write needlemap's names (docs/coming-from.md)."
         )
-    if mistyped and not names:
-        return Implied(_O, mistyped, {})
-    return next((Implied(tool, tuple(those), found) for tool, those in names.items()), None)
+    if set(others) - {_BOTH} or names:  # a tool is known: its preset has what both have
+        others.pop(_BOTH, None)
+    tool, bringing = next(iter(names.items()), ("", []))
+    others.pop(tool, None)
+    rest = {tool: tuple(those) for tool, those in others.items()}
+    return Implied(tool, tuple(bringing), found, rest) if rows else None
+
+
+def _others_told(tool: str, names: Sequence[str]) -> str:
+    """Of names that bring no rules."""
+    read = [f"{name} (read as {name}s)" if name in _MISTYPED else name for name in names]
+    return _whose(tool, read, "", "rules and defaults")
+
+
+def _whose(tool: str, names: Sequence[str], brings: str, lacking: str) -> str:
+    whose = f"{tool.replace(', ', ' and ')}'s"
+    return (
+        f"{', '.join(names)}: {whose} name{'s' * (len(names) > 1)}{brings}. What is not given is "
+        f"needlemap's: {whose} {lacking} come with a preset, as {PRESETS_OF[tool]}"
+    )
 
 
 def _adds(found: Any, given: Any) -> bool:

@@ -76,8 +76,8 @@ class Unheeded:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Settings, those that were left out since nothing would read them, and an older tool's rules
-    that its names brought."""
+    """Settings, those that were left out since nothing would read them, and what older tools' names
+    brought."""
 
     settings: Settings
     unheeded: list[Unheeded]
@@ -123,7 +123,7 @@ def read_settings(
     layers = [_of_one(layer, subject) for layer in layers]
     settled, givers = _settle(layers)
     older = None if between else _older(layers)
-    if older:
+    if older and older.rules:
         layers = [Layer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
         settled, givers = _settle(layers)
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
