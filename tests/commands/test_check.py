@@ -103,12 +103,12 @@ def test_haystacks_of_all_sizes_are_asked_in_turn(whole):
 
 
 def test_a_check_that_is_stopped_says_what_was_not_asked(needlemap):
-    ended = needlemap("check", *BOX, "--limit-tokens", "5k", "--json", "-o", "c", code=4)
+    ended = needlemap("check", *BOX, "--limit-tokens", "12k", "--json", "-o", "c", code=4)
     found = json.loads(ended.stdout)
     assert found["line"].startswith("found by length: 160 ")
     assert {row["n"] > 0 for row in found["probes"][0]["sizes"]} == {True}, "all sizes"
     assert "not all was asked" in ended.stderr
-    assert needlemap("check", *BOX, "--limit-tokens", "5k", "--on-undecided", "pass", "-o", "c")
+    assert needlemap("check", *BOX, "--limit-tokens", "12k", "--on-undecided", "pass", "-o", "c")
 
 
 def test_the_plan_counts_prompts_and_tokens_and_asks_nothing(needlemap):

@@ -99,7 +99,7 @@ class Nats(Probe):
         return AtSize(
             size,
             "fail" if fails else "pass" if passes else "undecided",
-            fails or not passes,
+            fails or 2 * len(beyond) > n,
             n,
             len(beyond),
             0,

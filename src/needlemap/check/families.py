@@ -84,6 +84,7 @@ class Asker:
             "beside": [100 * depth for depth in depths_beside(schedule, ask)],
             "anchor": 0 if window else schedule.anchor(size),
             "exact": not window,
+            "asked": None if ask.place is None else ask.fact,
             "line": f"Document: {ask.salt}\n" if ask.salt else "",
         }
         own: dict[str, Any] = {

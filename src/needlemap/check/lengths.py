@@ -138,7 +138,8 @@ class Residues(Probe):
         p = min(1.0, p * classes)
         marked = [reply for reply in missed if self.number(reply) % by == rest]
         fails = p <= level and bool(marked)
-        able = len(rows) >= LEAST and len(missed) <= LEAST_FOUND * len(rows)
+        lost = len(missed) > LEAST_FOUND * len(rows)
+        able = len(rows) >= LEAST and not lost
         others = self.beside(answers, size)
         wrong = sum(not reply.right for reply in others)
         beyond = rates_apart(len(missed), len(rows), wrong, len(others))
@@ -151,7 +152,7 @@ class Residues(Probe):
         return AtSize(
             size,
             "fail" if fails else "pass" if passes else "undecided",
-            fails or p <= SUSPICIOUS or not able or (beyond is not None and beyond.low > 0),
+            fails or p <= SUSPICIOUS or lost or (beyond is not None and beyond.low > 0),
             len(rows),
             len(missed),
             0,

@@ -75,7 +75,7 @@ class Same(Probe):
         return AtSize(
             size,
             "fail" if fails else "pass" if passes else "undecided",
-            fails or (count > 0 and not passes) or not able,
+            fails or (count > 0 and not passes) or 2 * found < n,
             n,
             count,
             0,
@@ -156,7 +156,7 @@ class Mates(Probe):
         return AtSize(
             size,
             "fail" if fails else "pass" if passes else "undecided",
-            bool(leaks) or not able,
+            bool(leaks) or 2 * told < n,
             n,
             len(leaks),
             0,

@@ -179,8 +179,9 @@ class Schedule:
     def first(self) -> list[Haystack]:
         """The haystacks of the first round, in their order."""
         found = []
+        found += [Haystack(self, self.short, at) for at in _part(SHORTS, 0)]
         for part in range(ROUNDS):
-            found += [Haystack(self, self.short, at) for at in _part(SHORTS, part)]
+            found += [Haystack(self, self.short, at) for at in _part(SHORTS, part + 1)]
             for size in self.sizes:
                 found += [Haystack(self, size, at) for at in _part(self.count(size), part)]
         return found
@@ -294,7 +295,7 @@ class Schedule:
 
 def _part(count: int, part: int) -> range:
     """The numbers of one of ROUNDS equal parts."""
-    return range(count * part // ROUNDS, count * (part + 1) // ROUNDS)
+    return range(count * part // ROUNDS, min(count, count * (part + 1) // ROUNDS))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Apart(Worded):
     there. anchor: haystack tokens that depths are shares of in prompts of every length, so that
     facts keep their places; 0: each prompt's own. exact: whether the last fact, and one that moved,
     start at that very token rather than at a sentence's end. line: a first line before the
-    haystack.
+    haystack. asked: the number of the fact that is asked and moves, where not the nearest.
     """
 
     name = "apart"
@@ -36,6 +36,7 @@ class Apart(Worded):
     anchor: int = 0
     exact: bool = False
     line: str = ""
+    asked: int | None = None
 
     def __post_init__(self) -> None:
         if not self.needle.strip() or not self.question.strip():
@@ -55,7 +56,8 @@ class Apart(Worded):
         """All facts, the asked one first."""
         rows = drawn_apart(self.draw or {}, draw.repeat, draw.seed, len(self.beside), self.question)
         depth = draw.cell.depth
-        asked = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
+        nearest = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
+        asked = nearest if self.asked is None else self.asked
         texts = [fill(self.needle, values, "needle") for values in rows]
         words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
         others, last = [at for at in range(len(rows)) if at != asked], len(rows) - 1
