@@ -1,5 +1,6 @@
-"""An addition is one file: a task, a back end and a scorer are each made in a package outside of
-this one, and are found, listed, planned, asked, priced and keyed by what stands in that file."""
+"""An addition is one file: a task, a back end, a scorer and a probe are each made in a package
+outside of this one, and are found, listed, planned, asked, priced, keyed and reported by what
+stands in that file."""
 
 from __future__ import annotations
 
@@ -85,6 +86,28 @@ class Amount(Scorer):
         found = re.search("[0-9]+", answer)
         right = bool(found) and abs(int(found[0]) - int(reference.answer)) <= self.options["off"]
         return Score(share=float(right), native=float(right), why={"found": found and found[0]})
+'''
+PROBE = '''
+from needlemap.plugins import AtSize, Probe
+
+
+class Sorry(Probe):
+    """Does an answer apologise?"""
+
+    name = "sorry"
+    asked = "each haystack's first prompt"
+    sees = "answers that apologise"
+    cannot = "apologies in other words"
+
+    def asks(self, haystack):
+        return (haystack.cold,)
+
+    def at(self, answers, size, level):
+        rows = answers.of(size, "cold", "crowded")
+        count = sum("sorry" in reply.answer for reply in rows)
+        state = "fail" if count else "pass" if rows else "undecided"
+        said = f"{count} of {len(rows)} sorry"
+        return AtSize(size, state, count > 0, len(rows), count, said=said)
 '''
 DECLARED = 'base_url_variable, key_variable = "GEM_BASE_URL", "GEM_API_KEY"'
 GRID = ("--lengths", "400,600", "--depths", "0,50", "--max-answer-tokens", "40", "--no-canary")
@@ -194,6 +217,23 @@ def test_a_back_end_is_one_file(package, wire, wires, facts):
     )  # another port is no other
     assert package.files == ["gem.py"]
     assert len(home) == 4
+
+
+def test_a_probe_is_one_file(package):
+    """Its level is its own: adding it changes no other row."""
+    asked = ("check", "--model", "demo/retriever", "--max-length", "200", "--max-answer-tokens")
+    before = package(*asked, "24", "--json", "-o", "before")
+    package.add("probes", "sorry", "sorry:Sorry", PROBE)
+    assert "Does an answer apologise? (my-sorry)" in package("list", "probes").stdout
+    assert "\nwhole" in package(*asked, "24", "--probe", "sorry", "--plan").stdout
+    found = package(*asked, "24", "--json", "-o", "c")
+    rows = {row["probe"]: row for row in json.loads(found.stdout)["probes"]}
+    assert rows["sorry"]["state"] == "pass"
+    assert rows["sorry"]["said"].endswith("24 sorry")
+    assert set(rows) == {row["probe"] for row in json.loads(before.stdout)["probes"]} | {"sorry"}
+    package("report", "c", "-o", "c.html")
+    assert "of 24 sorry" in (package.needlemap.folder / "c.html").read_text("utf-8")
+    assert package.files == ["sorry.py"]
 
 
 def test_a_back_ends_own_home_typed_out_is_the_same_server():

@@ -163,21 +163,25 @@ def false_no_worse_new(runs: int, seed: int) -> dict[str, float]:
 
 def equal_and_worse(runs: int, seed: int) -> dict[str, float]:
     """200 equal pairs are no worse by 2 points; 1,000 pairs that lose 5 are worse: the least, over
-    how the pairs are spread. Looks without an end are for more pairs than 200."""
+    how the pairs are spread. Looks without an end are for more pairs than 200. With as few as 20
+    haystacks, which say little of how haystacks differ, fewer losses are sure: a figure of its
+    own."""
     equal = [Design(100, 2, 4), Design(20, 10, 5), Design(8, 25, 5)]
-    lossy = [Design(500, 2, 4), Design(40, 25, 5), Design(20, 50, 5)]
+    lossy = [Design(500, 2, 4), Design(100, 10, 5), Design(40, 25, 5)]
     return {
         "no_worse_equal_200": min(
             share_of(passes, way, each, flips(0.0), min(runs, 20), seed)
             for way in WAYS[:2]
             for each in equal
         ),
-        "worse_5_1000": min(
-            share_of(is_worse, way, each, flips(0.02, 0.05), runs, seed)
-            for way in WAYS[:2]
-            for each in lossy
-        ),
+        "worse_5_1000": min(_called_worse(each, runs, seed) for each in lossy),
+        "worse_5_1000_of_20_haystacks": _called_worse(Design(20, 50, 5), runs, seed),
     }
+
+
+def _called_worse(design: Design, runs: int, seed: int) -> float:
+    """How often a loss of 5 points with 2 % flips is called worse: the least of both ways."""
+    return min(share_of(is_worse, way, design, flips(0.02, 0.05), runs, seed) for way in WAYS[:2])
 
 
 def missing(runs: int, seed: int, misses: float = 0.015) -> dict[str, float]:

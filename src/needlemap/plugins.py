@@ -1,8 +1,10 @@
-"""All that an extension imports: a model, task, scorer, haystack or tokenizer of one's own needs
-this module alone. Where its names come from may change; these names stay."""
+"""All that an extension imports: a model, task, scorer, haystack, tokenizer or probe of one's own
+needs this module alone. Where its names come from may change; these names stay."""
 
 from __future__ import annotations
 
+from needlemap.check.finding import AtSize
+from needlemap.check.probe import Probe
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.grid import Cell
 from needlemap.haystacks import Document, Source
@@ -15,6 +17,7 @@ from needlemap.text.tokens import Tokenizer, TokenText
 
 __all__ = [
     "Answer",
+    "AtSize",
     "Background",
     "Cell",
     "Checked",
@@ -28,6 +31,7 @@ __all__ = [
     "Logprobs",
     "Model",
     "Needle",
+    "Probe",
     "Prompt",
     "Reference",
     "Score",

@@ -2,9 +2,10 @@
 signature.
 
 Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks,
-needlemap.tokenizers. Built-ins use it too. Nothing is imported before it is named; a plug-in that
-cannot be imported is an error when it is named. `class Levenshtein(metaclass=Checked)` is all it
-takes for options: a misspelt name or a value of the wrong type is refused when it is built.
+needlemap.tokenizers, needlemap.probes. Built-ins use it too. Nothing is imported before it is
+named; a plug-in that cannot be imported is an error when it is named. `class
+Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a value of the wrong
+type is refused when it is built.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Literal, get_args, get_origin
 Complete = Callable[[str], list[str]]
 KINDS = (
     *("presets", "suites", "templates", "tokenizers"),
-    *("models", "tasks", "scorers", "haystacks", "runs"),
+    *("models", "tasks", "scorers", "haystacks", "probes", "runs"),
 )
 _INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
 
