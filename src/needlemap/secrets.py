@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
 DEEPEST = 100  # levels of a JSON value that is looked through; nothing below is taken over
-_BETWEEN = "\n\ue000\n"  # two texts: no secret goes on behind it
+_BETWEEN = "\n\x7f\n"  # two texts: no secret goes on behind it
 LONGEST_MESSAGE = 500
 _SCRUBBED = 10_000  # characters of a text that a message is made of
 # What a key looks like, and what a text must hold, in small letters, to be searched for it. Each
@@ -220,18 +220,16 @@ class _Texts:
         texts = [text for text in self._texts if len(text) >= SHORTEST]
         whole = _BETWEEN.join(texts)
         spans = spellings.spans(whole) if spellings and texts else []
-        start, at = 0, 0
-        for text in texts if spans else ():
-            stop = start + len(text)
-            own = []
-            while at < len(spans) and spans[at][0] < stop:
-                own.append((max(0, spans[at][0] - start), min(len(text), spans[at][1] - start)))
-                if spans[at][1] > stop:  # it goes on in the next
-                    break
-                at += 1
-            if own:
+        left = iter(texts)
+        start, stop, text, own = 0, -len(_BETWEEN), "", list[tuple[int, int]]()
+        for first, last in (*spans, (len(whole), 0)):
+            if first >= stop and own:
                 self._texts[text], self.changed = _without(text, own), True
-            start = stop + len(_BETWEEN)
+                own = []
+            while first >= stop and (text := next(left, "")):
+                start = stop + len(_BETWEEN)
+                stop = start + len(text)
+            own.append((first - start, last - start))
 
     def instead(self, value: Any, levels: int) -> Any:
         """A value with these texts."""

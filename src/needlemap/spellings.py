@@ -3,8 +3,8 @@ of JSON, of addresses and of HTML, escaped twice, in base64 (also of UTF-16, als
 in hexadecimal digits, or backwards.
 
 The text is made plain once (escapes become what they stand for), and every 12 characters in a row
-are looked up in a table of all that the secrets come to. That takes the same time for any text,
-about 30 ms a megabyte, and no more memory for a long one: it is read in pieces.
+are looked up in a table of all that the secrets come to. That takes 15 to 50 ms a megabyte,
+whatever the text is, and no more memory for a long one: it is read in pieces.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _ESCAPES = (
     (b"&#", 2, 10, b";"),
     (b"&#", 3, 10, b";"),
 )
+_BEGIN = sorted({escape[0][:1] for escape in _ESCAPES})
 _BACKSLASH = 0x5C
 _LINE = b"nrtbf"  # behind a backslash: an escape of what parts lines and words
 # Both alphabets of base64 are read as one, and capitals as small letters.
@@ -69,26 +70,46 @@ class Spellings:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where secrets stand in a text: [start, stop) of each stretch, in order, none in
         another."""
-        found: list[tuple[int, int]] = []
-        for start in range(0, max(1, len(text) - _OVERLAP), _PIECE - _OVERLAP):
-            for first, last in self._in_piece(text[start : start + _PIECE]):
-                found.append((first + start, last + start))
-        joined: list[tuple[int, int]] = []
-        for first, last in sorted(found):
-            if joined and first < joined[-1][1]:
-                joined[-1] = joined[-1][0], max(joined[-1][1], last)
-            else:
-                joined.append((first, last))
-        return joined
-
-    def _in_piece(self, text: str) -> Iterator[tuple[int, int]]:
         import numpy as np
 
-        data = _bytes_of(text)
-        shown = _Shown(data, None, None).plain()
-        if self._grams and len(self._grams.found(_folded(shown.data))):
-            yield from self._stretches(_Shown.of(data).plain())
-        sought = shown.data.tobytes() if self._whole else b""
+        found = [
+            stretch + start
+            for start in range(0, max(1, len(text) - _OVERLAP), _PIECE - _OVERLAP)
+            for stretch in self._in_piece(text[start : start + _PIECE])
+        ]
+        if not found:
+            return []
+        firsts, stops = np.concatenate(found, axis=1)
+        order = np.argsort(firsts, kind="stable")
+        firsts, stops = firsts[order], np.maximum.accumulate(stops[order])
+        parted = np.flatnonzero(firsts[1:] >= stops[:-1]) + 1  # the others overlap one before
+        firsts, stops = firsts[np.append(0, parted)], stops[np.append(parted - 1, -1)]
+        return list(zip(firsts.tolist(), stops.tolist(), strict=True))
+
+    def _in_piece(self, text: str) -> Iterator[Places]:
+        """Starts and stops of some stretches, (2, n)."""
+        shown = _Shown(_bytes_of(text)).plain()
+        for firsts, lasts in (*self._stretches(shown.data), *self._wholes(shown.data)):
+            yield shown.spans(firsts, lasts)
+
+    def _stretches(self, data: Bytes) -> Iterator[tuple[Places, Places]]:
+        """First and last bytes of what RUN bytes at each place where they are found cover, joined
+        where they overlap."""
+        import numpy as np
+
+        places = self._grams.found(_folded(data)) if self._grams else np.zeros(0, np.int64)
+        if len(places):
+            kept = np.flatnonzero(data > _BLANK)
+            cuts = np.flatnonzero(np.diff(places) >= RUN) + 1
+            firsts = places[np.concatenate([[0], cuts])]
+            lasts = places[np.concatenate([cuts - 1, [len(places) - 1]])] + RUN - 1
+            yield kept[firsts], kept[lasts]
+
+    def _wholes(self, data: Bytes) -> Iterator[tuple[Places, Places]]:
+        """First and last bytes of each pattern that is found as a whole only."""
+        import numpy as np
+
+        sought = data.tobytes() if self._whole else b""
         for pattern in self._whole:
             firsts, at = list[int](), sought.find(pattern)
             while at >= 0:
@@ -96,20 +117,7 @@ class Spellings:
                 at = sought.find(pattern, at + len(pattern))
             if firsts:
                 starts = np.array(firsts)
-                yield from _Shown.of(data).plain().spans(starts, starts + len(pattern) - 1)
-
-    def _stretches(self, shown: _Shown) -> Iterator[tuple[int, int]]:
-        """What RUN characters at each place where they are found cover, joined where they
-        overlap."""
-        import numpy as np
-
-        assert self._grams is not None
-        kept = np.flatnonzero(shown.data > _BLANK)
-        places = self._grams.found(_folded(shown.data))
-        cuts = np.flatnonzero(np.diff(places) >= RUN) + 1
-        firsts = places[np.concatenate([[0], cuts])]
-        lasts = places[np.concatenate([cuts - 1, [len(places) - 1]])] + RUN - 1
-        yield from shown.spans(kept[firsts], kept[lasts])
+                yield starts, starts + len(pattern) - 1
 
 
 class _Grams:
@@ -120,11 +128,11 @@ class _Grams:
 
         mixed = np.unique(_mixed(b"".join(sorted(grams)))[::RUN])  # (n,), by slots too
         slots = (mixed >> np.uint64(64 - _SLOTS)).astype(np.int64)
-        self._mixed = np.append(mixed, ~mixed[-1])
         self._any = np.zeros(1 << _SLOTS, bool)
         self._any[slots] = True
         self._first = np.searchsorted(slots, np.arange(1 << _SLOTS)).astype(np.int32)
         self._most = int(np.bincount(slots).max())
+        self._mixed = np.append(mixed, np.repeat(~mixed[-1:], self._most))
 
     def found(self, text: bytes) -> Places:
         """Where RUN bytes of the table begin, (n,)."""
@@ -136,9 +144,10 @@ class _Grams:
         slots = mixed >> np.uint64(64 - _SLOTS)
         places = np.flatnonzero(self._any[slots])
         mixed, first = mixed[places], self._first[slots[places]]
-        right = np.zeros(len(places), bool)
-        for further in range(self._most):
-            right |= self._mixed[np.minimum(first + further, len(self._mixed) - 1)] == mixed
+        right = self._mixed[first] == mixed
+        left = np.flatnonzero(~right)
+        for further in range(1, self._most):
+            right[left] |= self._mixed[first[left] + further] == mixed[left]
         return places[right]
 
 
@@ -168,30 +177,32 @@ def _bytes_of(text: str) -> Bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A text by its bytes, and where each stood before escapes were undone: [start, stop). None:
-    not kept."""
+    """A text by its bytes, and how it came of a longer one, from the first step to the last.
+
+    steps: which bytes each step kept, and whether those that it dropped belong to the one before
+    (digits of an escape) or to none.
+    """
 
     data: Bytes
-    starts: Places | None
-    stops: Places | None
+    steps: tuple[tuple[NDArray[np.bool_], bool], ...] = ()
 
-    @classmethod
-    def of(cls, data: Bytes) -> _Shown:
-        """A text as it is, with its places."""
+    def spans(self, firsts: Places, lasts: Places) -> Places:
+        """Where stretches stood before all steps: their starts and stops, (2, n). lasts: their last
+        bytes."""
         import numpy as np
 
-        return cls(data, np.arange(len(data)), np.arange(1, len(data) + 1))
-
-    def spans(self, firsts: Places, lasts: Places) -> Iterator[tuple[int, int]]:
-        """Where stretches stood before, [start, stop). lasts: their last bytes."""
-        if self.starts is not None and self.stops is not None:
-            yield from zip(self.starts[firsts].tolist(), self.stops[lasts].tolist(), strict=True)
+        for kept, owned in reversed(self.steps):
+            places = np.append(np.flatnonzero(kept), len(kept))
+            firsts, lasts = places[firsts], places[lasts + 1] - 1 if owned else places[lasts]
+        return np.stack([firsts, lasts + 1])
 
     def plain(self) -> _Shown:
         """The same without escapes."""
         import numpy as np
 
-        shown = self
+        shown, raw = self, self.data.tobytes()
+        if not any(letter in raw for letter in _BEGIN):
+            return self
         for _ in range(_ROUNDS):
             before = len(shown.data)
             if b"\\\\" in shown.data.tobytes():  # of several in a row the last escapes something
@@ -225,19 +236,16 @@ class _Shown:
         found, value = found[right], value[right]
         data = data.copy()
         data[found] = value
-        shown = replace(self, data=data)
-        if self.stops is not None:
-            stops = self.stops.copy()
-            stops[found] = stops[found + size - 1]
-            shown = replace(shown, stops=stops)
         kept = np.ones(len(data), bool)
         for place in range(1, size):
             kept[found + place] = False
-        return shown._only(kept)
+        return replace(self, data=data)._only(kept, owned=True)
 
-    def _only(self, kept: NDArray[np.bool_]) -> _Shown:
-        places = (each if each is None else each[kept] for each in (self.starts, self.stops))
-        return _Shown(self.data[kept], *places)
+    def _only(self, kept: NDArray[np.bool_], owned: bool = False) -> _Shown:
+        """Only some bytes."""
+        if kept.all():
+            return self
+        return _Shown(self.data[kept], (*self.steps, (kept, owned)))
 
 
 @cache
@@ -257,7 +265,7 @@ def _folded(data: Bytes) -> bytes:
 
 
 def _plain(text: str) -> Bytes:
-    return _Shown(_bytes_of(text), None, None).plain().data
+    return _Shown(_bytes_of(text)).plain().data
 
 
 def _spelt(secret: str) -> Iterator[str]:
