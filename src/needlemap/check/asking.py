@@ -29,6 +29,7 @@ from needlemap.check.probe import short_size
 from needlemap.check.schedule import Options
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
+from needlemap.maps.verdicts import SUSPECT
 from needlemap.models import Model
 from needlemap.records.families import Families, begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, Writer, write_json
@@ -237,6 +238,9 @@ class Asking:
         finally:
             await self._close()
             verdict = check.verdict()
+            if self.missed:  # nothing else was asked, and all of it was lost
+                line = f"{verdict.line}; the first prompts were all missed".lstrip("; ")
+                verdict = replace(verdict, code=SUSPECT, line=line)
             check.write(verdict)
         if not any(reply.measured for reply in answers.by_key.values()):
             self._nothing()

@@ -147,8 +147,10 @@ class NeedleServer:
             flags = {**self._flags(), "limit_time": 60 * minutes}
             options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
             check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
-            verdict = run_coroutine(Asking(check).run())
-        _settle(verdict.code, on_undecided, lambda: _found(check.folder.path, verdict))
+            asking = Asking(check)
+            verdict = run_coroutine(asking.run())
+        text = f"needlemap: {asking.missed}" if asking.missed else ""
+        _settle(verdict.code, on_undecided, lambda: text or _found(check.folder.path, verdict))
 
     def _compared(
         self, golden: str | Path, margin: float, lengths: str | None
