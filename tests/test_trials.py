@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+import needlemap
 from needlemap.errors import HaystackError, SettingsError, TooShort
 from needlemap.files import PRESETS
 from needlemap.grid import Cell
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
+from needlemap.records.loaded import load_run
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
 
@@ -314,13 +316,67 @@ def test_needlehaystacks_contexts_are_the_originals(essays):
         assert trial.prompt.context_text == wanted
 
 
+@pytest.fixture
+def short_file(tmp_path):
+    """Settings of cdme-8k over a file of 840 tokens."""
+    lines = [{"text": f"{n}: a report on ships and the weather of a year. "} for n in range(60)]
+    (tmp_path / "zh_finance.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    path = {"haystack": "jsonl", "haystack_path": str(tmp_path)}
+    return {**path, "lengths": [400, 1000, 2000], "depths": [0, 50, 100], "repeats": 2}
+
+
+@pytest.mark.parametrize("mode", ["exact", "bins", "single"])
+def test_a_short_cdme_file_makes_shorter_prompts_and_says_so(short_file, mode):
+    """It was an error, where OpenCompass asks what there is, without a word."""
+    found = prepare(configure("cdme-8k", short_file | {"mode": mode}))
+    assert len(found.trials) == 18
+    for trial in found.trials:
+        wanted = trial.cell.length_tokens - 200
+        context = found.tokenizer.count(trial.prompt.context_text.encode())
+        assert abs(context - wanted - trial.prompt.off_by) <= 2  # tokens merge at seams
+        assert (trial.prompt.off_by < 0) == (wanted > 840)
+        assert trial.prompt.haystack_tokens <= 840
+    assert [note for note in found.notes if "ended" in note] == [
+        "haystack 'jsonl/" + Path(short_file["haystack_path"]).name + "' ended after 840 tokens: "
+        "prompts of 2,000 and more hold all of it and are shorter than their length, as "
+        "OpenCompass makes them (each record has its own length: prompt.tokens). "
+        "--haystack-repeat fills them"
+    ]
+
+
+def test_a_short_cdme_file_that_is_repeated_or_long_enough_gets_no_note(short_file):
+    for more in ({"haystack_repeat": True}, {"lengths": [400, 1050]}):  # 850 less the needle
+        found = prepare(configure("cdme-8k", short_file | more))
+        assert not any("ended" in note for note in found.notes)
+        assert not any(trial.prompt.off_by for trial in found.trials)
+
+
+def test_elsewhere_a_short_file_stays_an_error(short_file):
+    for more in ({"placement": "sentence"}, {"placement": "period"}, {"joined": "text"}):
+        with pytest.raises(HaystackError, match="the longest prompt needs 1,800"):
+            prepare(configure("cdme-8k", short_file | more))
+
+
+def test_the_report_says_that_prompts_are_shorter_than_their_length(short_file, tmp_path):
+    """Else its row of 2,000 tokens would be one of 994."""
+    settings = {**short_file, "model": "baseline/bm25", "quiet": True}
+    run = needlemap.run("cdme-8k", **settings, out=tmp_path / "run")
+    assert {record.prompt.off_by for record in run.records()} == {0, -931}
+    assert load_run(run.path).notes == (
+        "the haystack ended: 6 prompts from length 2,000 on are shorter than their length, the "
+        "longest has 994 tokens",
+    )
+
+
+@pytest.mark.parametrize("file", ["zh_finance.jsonl", "zh_tech.jsonl"])  # the second is short
 @pytest.mark.parametrize("name", ["cdme-8k", "multi-2-zh-8k", "cdme-multi-3-8k"])
-def test_cdmes_contexts_are_the_originals(name, shared):
+def test_cdmes_contexts_are_the_originals(name, file, shared):
     path = shared / "vectors" / "opencompass" / "input"
     depths = [0, 15, 29, 57, 84, 100]
     given = {
         "haystack": "jsonl",
         "haystack_path": str(path),
+        "file_list": [file],
         "lengths": [1000, 3000],
         "depths": depths,
     }

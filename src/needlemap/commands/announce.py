@@ -150,12 +150,12 @@ def announce(session: Session) -> None:
         lines.append(
             f"note: nothing was answered in the run that {session.folder.path} held: it is replaced"
         )
-    missed = sum(trial.prompt.off_by != 0 for trial in experiment.trials)
-    lines += (
-        [f"warning: {missed} prompts miss their length by a token or two (recorded)"]
-        if missed
-        else []
-    )
+    missed = [abs(trial.prompt.off_by) for trial in experiment.trials if trial.prompt.off_by]
+    if missed:
+        most = counted(max(missed), "token")
+        lines.append(
+            f"warning: {len(missed)} prompts miss their length, by {most} at most (recorded)"
+        )
     lines += _most(session) if session.todo else []
     tell("\n".join(lines))
 

@@ -82,7 +82,7 @@ class Stream(Source):
 @dataclass(frozen=True, slots=True, eq=False)
 class Haystack:
     """Documents as one tokenised text. repeated_from: the token from which documents come again, or
-    None.
+    None. ended: whether its source had fewer tokens than were needed.
 
     sha256: of its bytes. name: of its source.
     """
@@ -92,6 +92,7 @@ class Haystack:
     cuts: Cuts
     sha256: str
     repeated_from: int | None = None
+    ended: bool = False
 
     def broken_off(self, stop: int) -> bool:
         """Whether its first `stop` tokens end inside a sentence or line."""
@@ -109,10 +110,11 @@ def assemble(
     seed: int = 0,
     repeat: int = 0,
     repeat_allowed: bool = False,
+    may_end: bool = False,
     unit: str = "sentence",
     bytes_a_token: float = _BYTES_A_TOKEN,
 ) -> Haystack:
-    """At least tokens_needed tokens of a source's documents.
+    """At least tokens_needed tokens of a source's documents; fewer where it may end.
 
     order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one
     before
@@ -120,7 +122,8 @@ def assemble(
     or
     'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a
     needle may not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to
-    read. Raises HaystackError when the source is empty, or too short and repeat_allowed is False.
+    read. Raises HaystackError when the source is empty, or too short and neither repeat_allowed nor
+    may_end.
     """
     documents = _ordered(source, order, seed, repeat)
     first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
@@ -128,7 +131,7 @@ def assemble(
     if len(first_pass) < tokens_needed:
         if not len(first_pass):
             raise HaystackError(f"Haystack '{source.name}' holds no text.{_left_out(source)}")
-        if not repeat_allowed:
+        if not repeat_allowed and not may_end:
             raise HaystackError(
                 f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', "
                 f"the longest "
@@ -136,12 +139,12 @@ def assemble(
                 f"repeating it with "
                 f"--haystack-repeat.{_left_out(source)}"
             )
-        repeated_from = len(first_pass)
-        again = (document for _ in count() for document in _ordered(source, order, seed, repeat))
-        text = _text(again, tokenizer, tokens_needed, joined, bytes_a_token)
-    return Haystack(
-        source.name, text, Cuts.of(text, unit), hashlib.sha256(text.data).hexdigest(), repeated_from
-    )
+        if repeat_allowed:
+            repeated_from, passes = len(first_pass), count()
+            again = (each for _ in passes for each in _ordered(source, order, seed, repeat))
+            text = _text(again, tokenizer, tokens_needed, joined, bytes_a_token)
+    digest, ended = hashlib.sha256(text.data).hexdigest(), len(text) < tokens_needed
+    return Haystack(source.name, text, Cuts.of(text, unit), digest, repeated_from, ended)
 
 
 def _left_out(source: Source) -> str:

@@ -8,6 +8,7 @@ docs/coming-from.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from needlemap.haystacks import Haystack
 from needlemap.prompts import Prompt
-from needlemap.prompts.placement import PromptBuilder, Wanted, around
+from needlemap.prompts.placement import Frame, PromptBuilder, Wanted, around
 from needlemap.text.tokens import Tokenizer
 
 if TYPE_CHECKING:
@@ -40,12 +41,19 @@ class OlderBuilder(PromptBuilder):
         self._chained = chained
         self._stops = dots(tokenizer) if placement == "period" else None
 
+    def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
+        """What the other parts leave, or all of a haystack that ends before."""
+        left = super().haystack_tokens(frame, needles, length_tokens)
+        return min(left, len(self.haystack.text))
+
     def _fitted(self, wanted: Wanted) -> Prompt | None:
         """The haystack's tokens are what the other parts leave."""
         if wanted.guess < 1:
             return None
         positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
-        return self._prompt(wanted, positions, wanted.guess)
+        prompt = self._prompt(wanted, positions, wanted.guess)
+        left = wanted.room - self._fixed(wanted.frame, wanted.needles)
+        return replace(prompt, off_by=wanted.guess - left)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Where needles go by depth, among the haystack's first `stop` tokens."""

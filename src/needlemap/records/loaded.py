@@ -10,7 +10,7 @@ needles stood, what was paid and how long it took is left out, and the server's 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -34,7 +34,7 @@ from needlemap.maps.pairs import WEIGHS
 from needlemap.records import SIGNED, one_haystack
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
-from needlemap.text import printable
+from needlemap.text import counted, printable
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families
@@ -56,15 +56,15 @@ _KEPT = (
     ),
     *("finish", "score", "scorer", "prompt_tokens", "completion_tokens"),
 )
+_SEAMS = 64  # tokens that seams may cost at most
 _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
 
 
 @dataclass(frozen=True)
 class Loaded:
     """path: as the user gave it. about: what run.json holds. records: one a trial, as
-    `latest_records`. notes: what in its folder was left out, in words. folder: None where another
-    tool's file was
-    read."""
+    `latest_records`. notes: what in its folder was left out, and which prompts are shorter than
+    their length. folder: None where another tool's file was read."""
 
     path: str
     about: Mapping[str, Any]
@@ -103,7 +103,21 @@ def load_run(folder: RunFolder | str | Path) -> Loaded:
     """Read a run. Raises NeedlemapError when there is no run, or it cannot be read."""
     folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     records = tuple(latest_records(folder.records()))
-    return Loaded(folder.given, folder.about(), records, tuple(folder.left_out.notes()), folder)
+    notes = (*folder.left_out.notes(), *_shorter(records))
+    return Loaded(folder.given, folder.about(), records, notes, folder)
+
+
+def _shorter(records: Sequence[Record]) -> list[str]:
+    """That lengths are those asked for, where prompts are shorter by more than seams cost."""
+    short = [row for row in records if row.prompt is not None and row.prompt.off_by < -_SEAMS]
+    if not short:
+        return []
+    longest = max(row.prompt.tokens for row in short if row.prompt is not None)
+    first = min(row.length_tokens for row in short)
+    return [
+        f"the haystack ended: {counted(len(short), 'prompt')} from length {first:,} on are shorter "
+        f"than their length, the longest has {longest:,} tokens"
+    ]
 
 
 def called(settings: Mapping[str, Any]) -> str:

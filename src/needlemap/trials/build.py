@@ -19,6 +19,7 @@ import numpy as np
 from needlemap.deadline import limited_to
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, Grid
+from needlemap.haystacks import Haystack
 from needlemap.models import MARK, Traits, backend_or_default
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
@@ -122,14 +123,38 @@ def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> E
 def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Experiment:
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
+    short: list[Trial] = []
     index, repeat = cache(resolved.tokenizer.index), None
     for number, grid in each:
         part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
         repeat = Repeat.of(part, number, index, repeat if part is resolved else None)
         haystack = repeat.builder.haystack
         haystacks.append((haystack.name, haystack.sha256))
-        trials.extend(repeat.trials())
-    return Experiment.of(resolved, trials, _notes(resolved), haystacks=tuple(haystacks))
+        made = list(repeat.trials())
+        trials += made
+        short += [trial for trial in made if _holds_all(haystack, trial)]
+    notes = (*_notes(resolved), *_ended(haystacks[0][0], short))
+    return Experiment.of(resolved, trials, notes, haystacks=tuple(haystacks))
+
+
+def _holds_all(haystack: Haystack, trial: Trial) -> bool:
+    """Whether a prompt is shorter than its length since the haystack ended."""
+    prompt = trial.prompt
+    whole = prompt.haystack_tokens == len(haystack.text)
+    return haystack.ended and whole and prompt.off_by < 0
+
+
+def _ended(name: str, short: Sequence[Trial]) -> list[str]:
+    """That prompts hold all of a haystack and are shorter than their length."""
+    if not short:
+        return []
+    held = max(trial.prompt.haystack_tokens for trial in short)
+    first = min(trial.cell.length_tokens for trial in short)
+    return [
+        f"haystack '{name}' ended after {held:,} tokens: prompts of {first:,} and more hold all of "
+        f"it and are shorter than their length, as OpenCompass makes them (each record has its own "
+        f"length: prompt.tokens). --haystack-repeat fills them"
+    ]
 
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
