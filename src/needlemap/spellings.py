@@ -148,7 +148,8 @@ class _Grams:
         left = np.flatnonzero(~right)
         for further in range(1, self._most):
             right[left] |= self._mixed[first[left] + further] == mixed[left]
-        return places[right]
+        found: Places = places[right]
+        return found
 
 
 def _mixed(text: bytes) -> NDArray[np.uint64]:
