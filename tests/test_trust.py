@@ -153,6 +153,16 @@ def test_what_a_golden_names_is_not_asked(typed, overheard, settings, monkeypatc
     assert not (typed.folder / "ran").exists()
 
 
+def test_a_goldens_folder_is_not_taken_for_the_value_that_it_names(typed, monkeypatch):
+    """A golden in a folder 'hub' was heard with haystack 'hub', as if the user had typed it."""
+    typed("run", "bm25", *GRID, "-o", "r")
+    golden(typed.folder, "", haystack="hub", haystack_path="evil/data")
+    (typed.folder / "r").rename(typed.folder / "hub")
+    monkeypatch.chdir(typed.folder)
+    with pytest.raises(NeedlemapError, match="names haystack 'hub'"):
+        api.run(prompts_of="hub", model="baseline/bm25", out="out", trust_run="prompts", quiet=True)
+
+
 def test_a_golden_that_names_nobody_is_asked(typed, overheard, monkeypatch):
     typed("run", "bm25", *GRID, "-o", "r")
     golden(typed.folder, "", base_url="http://127.0.0.1:9/v1", tokenizer="cl100k_base")

@@ -70,7 +70,8 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
 def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
     """Raises SettingsError where a run whose prompts are asked names what would be asked, imported
     or sent a key while they are built or scored, unless our own settings say the very same."""
-    said = _texts(ours.model_dump()) | {os.environ.get(name, "") for name in _ADDRESSES}
+    own = ours.model_dump(exclude={"prompts_of", "label"})  # a folder's name vouches for nothing
+    said = _texts(own) | {os.environ.get(name, "") for name in _ADDRESSES}
     for name, value in _reached(theirs, ours.scorer == "auto"):
         if value not in said:
             raise SettingsError(
