@@ -57,10 +57,6 @@ WRONG = {
         "Unknown haystack 'foldr'. Did you mean 'folder'?",
     ),
     "tokenizer": (["run", "--tokenizer", "cl10k_base", *SMALL], "Unknown tokenizer 'cl10k_base'."),
-    "which tokens": (
-        ["run", "--model", "openai/m"],
-        "Give --tokenizer: a path to its tokenizer.json",
-    ),
     "template": (
         ["run", "--template", "chat-e", *SMALL],
         "Unknown template 'chat-e'. Did you mean 'chat-en'?",
@@ -224,7 +220,7 @@ def test_keys_are_in_no_file_and_no_output_even_when_the_server_repeats_them(nee
     assert said.count("Incorrect API key provided: [hidden]") >= 2
     assert all(request["had_key"] for request in wire.log())
     files = [path for path in needlemap.folder.rglob("*") if path.is_file()]
-    assert len(files) >= 12
+    assert len(files) >= 8  # a refused key leaves no folder
     for key in keys.values():
         assert key not in said
         assert all(key.encode() not in path.read_bytes() for path in files)
