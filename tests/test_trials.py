@@ -163,7 +163,6 @@ def test_a_word_counts_only_for_the_prompts_that_hold_it(tmp_path):
         ({"depths": [101]}, SettingsError, "outside 0..100"),
         ({"model": "gpt-4"}, SettingsError, "is not BACKEND/NAME"),
         ({"model": "opena/gpt-4"}, SettingsError, r"Did you mean 'openai'\?"),
-        ({"model": "anthropic/claude-9"}, SettingsError, "Give --tokenizer"),
         ({"task": "mult"}, SettingsError, r"Unknown task 'mult'. Did you mean 'multi'\?"),
         ({"task": "mult", "collisions": "warn"}, SettingsError, r"Unknown task 'mult'."),
         ({"task": "multi"}, SettingsError, "needs --needles"),
