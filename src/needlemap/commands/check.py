@@ -19,7 +19,7 @@ from needlemap.check.ask import Ask
 from needlemap.check.asking import Asked, Asking, Check, Face
 from needlemap.check.finding import UNITS, Finding
 from needlemap.check.judge import Verdict
-from needlemap.check.probe import probes, short_size
+from needlemap.check.probe import probes
 from needlemap.check.schedule import Options
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
@@ -27,6 +27,7 @@ from needlemap.grid import duration_label, tokens
 from needlemap.http.served import context_of, wait_for
 from needlemap.maps.verdicts import NO_WORSE, WORSE, softened
 from needlemap.records.lock import hold_folder
+from needlemap.reports.check_report import HEAD, finding_rows
 from needlemap.reports.live import ShowingFace
 from needlemap.reports.verdict import OF_CODE, Case, write_junit
 from needlemap.text import counted, short, show, tell
@@ -226,19 +227,7 @@ def looks_like(finding: Finding) -> list[str]:
 
 def show_findings(path: Path, verdict: Verdict) -> None:
     """The table of probes, what each failing one looks like, and how to see it again."""
-    told = [
-        (
-            each.probe,
-            each.state,
-            short_size(each.passes_to) if each.passes_to and each.state != "fail" else "-",
-            each.excludes or "-",
-            each.said,
-        )
-        for each in verdict.findings
-        if each.state != "not applicable"
-    ]
-    head = ("probe", "verdict", "to", "excludes", "found")
-    show_table(head, told, left=("verdict", "to", "excludes", "found"))
+    show_table(HEAD, finding_rows(verdict.findings), left=HEAD[1:])
     for each in verdict.findings:
         if each.state not in ("fail", "undecided"):
             continue

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from needlemap.check.finding import FILE as CHECK_FILE
+from needlemap.check.finding import CheckFile, read_check
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
+from needlemap.commands.check import show_table
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, is_run_folder
 from needlemap.interop import context_title
@@ -23,6 +26,7 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
 from needlemap.reports.arms import arms_report
+from needlemap.reports.check_report import HEAD, finding_rows, write_check_markdown
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
@@ -88,6 +92,9 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
             show_families(families_of(path), _rules(typed, FAMILY_RULES))
         _draw([run for run in whole if isinstance(run, Loaded)], typed)
         return
+    if out is not None and out.suffix.lower() == MARKDOWN and _is_check(runs):
+        tell(str(write_check_markdown(read_check(runs[0]), out)))
+        return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
     if out is not None:
@@ -101,6 +108,10 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
             loaded, tracker, typed.step, title=typed.title, palette=typed.palette, rules=rules
         ):
             tell(place)
+
+
+def _is_check(runs: Sequence[Path]) -> bool:
+    return len(runs) == 1 and is_regular(runs[0] / CHECK_FILE)
 
 
 def _freeze(runs: Sequence[Path], out: Path | None) -> None:
@@ -147,14 +158,24 @@ def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
-    """Print the table of a run with several families, or what each of them sought, or an ab's
-    verdict."""
+    """Print the table of a run with several families, or what each of them sought, or what an ab or
+    a check came to."""
     read = read_families(families)
+    if is_regular(families.path / CHECK_FILE):
+        show_check(read_check(families.path))
+        return
     if is_regular(families.path / AB_FILE):
         report = arms_report(families.path, read)
         show("\n".join([*report.lines(), *report.worst_lines()]))
         return
     show(families_text(families, read, rules))
+
+
+def show_check(check: CheckFile) -> None:
+    """Print what a check found, and the exit code that it ended with."""
+    show_table(HEAD, finding_rows(check.findings), left=HEAD[1:])
+    code = "It has not ended yet." if check.code is None else f"Exit code {check.code}"
+    show(f"{check.line}\n{code}")
 
 
 def show_kept(run: Loaded, *, anywhere: bool = False) -> None:
