@@ -395,7 +395,8 @@ class Asking:
             return
         asker = self.check.asker
         row = rows[-1]
-        question = asker.first.settings.question
+        trial = asker.experiment([row.ask], framing_of(answers) or 0)[row.ask.key]
+        question = trial.item.question
         said = row.answer if len(row.answer) <= 120 else f"{row.answer[:119]}…"
         self.missed = (
             f"the first {len(rows)} prompts of {row.ask.length:,} tokens were all missed; to "

@@ -125,7 +125,7 @@ def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasure
 
 def timed_out(timeout_s: float) -> Unmeasured:
     """No answer within the time allowed for one attempt."""
-    words = f"No answer within {timeout_s:g} s (setting: timeout_s)."
+    words = f"No answer within {round(timeout_s, 1):g} s (setting: timeout_s)."
     return _sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
 
 
