@@ -35,10 +35,10 @@ def test_every_suite_says_what_it_is_and_resolves(name):
 
 
 def test_the_smoke_suite_has_every_family():
-    """But those that ask for texts or a file of the user's."""
+    """But those that ask for texts or a file of the user's, and what `check` asks."""
     asked = {settings.task for settings in load_suite("smoke").settle({}).values()}
     ours = {name for name, point in installed("tasks").items() if point.dist.name == "needlemap"}
-    assert ours - asked == {"single", "multi", "published"}
+    assert ours - asked == {"single", "multi", "published", "apart"}
 
 
 def test_later_settings_win_and_options_are_merged(tmp_path: Path):

@@ -161,7 +161,9 @@ def test_of_a_users_own_needles(own):
     assert check(configure(None, OWN[own])) != "levenshtein"
 
 
-@pytest.mark.parametrize("task", sorted({*installed("tasks")} - {"single", "multi", "published"}))
+@pytest.mark.parametrize(
+    "task", sorted({*installed("tasks")} - {"single", "multi", "published", "apart"})
+)
 def test_of_each_task_as_it_is_by_default(task):
     check(configure(None, {"task": task}))
 

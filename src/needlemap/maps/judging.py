@@ -482,7 +482,10 @@ def _missing(rows: Rows, margin: float, plain: Loss, mean: Word) -> Missing:
 
 def _lost_lengths(rows: Rows, known: Rows) -> Iterator[LostLength]:
     """The lengths of all families, and of each where there are several, at which half or more is
-    lost. rows: with what misses counted against B; known: as they are."""
+    lost; none of samples of a log, which have no length. rows: with what misses counted against B;
+    known: as they are."""
+    if not rows.length.any():
+        return
     groups = list(_length_groups(rows))
     if all(share < HALF - 1e-9 for *_, share in groups):
         return

@@ -131,8 +131,9 @@ def _missing_label(missing: Missing, names: Names) -> str:
     if missing.place is not None:
         repeat, length, depth = missing.place
         at = f"; the first: length {length}, depth {percent(depth):g}, repeat {repeat}"
+    place = f" ({where}{at})" if any(missing.lengths) else ""  # samples of a log have none
     return (
-        f"{' and '.join(told)} ({where}{at}), which may add {_points(missing.share)} to the loss: "
+        f"{' and '.join(told)}{place}, which may add {_points(missing.share)} to the loss: "
         f"ask them again"
     )
 
