@@ -96,6 +96,9 @@ def test_of_check_a_case_for_each_probe(needlemap, cases):
         "cut",
         "--probe",
         "stop",
+        "--require",
+        "cut,stop",
     )
     needlemap("check", "--model", "demo/retriever", *small, "-o", "c", "--junit", "check.xml")
-    assert cases("check.xml") == {"cut": "pass", "stop": "pass"}
+    found = cases("check.xml")
+    assert {name: found[name] for name in ("cut", "stop")} == {"cut": "pass", "stop": "pass"}
