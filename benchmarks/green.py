@@ -126,10 +126,10 @@ def sizes_of(by: str) -> broken.Sizes:
     return Schedule(asked(by), seed=0).sizes
 
 
-def asked(by: str, cached_told: bool = True) -> Options:
+def asked(by: str) -> Options:
     """What a check is asked to do."""
     own = {} if by == "replay" else {"answer_tokens": ANSWER, "around": AROUND}
-    return Options(max_length=SIZES[by], promised=True, cached_told=cached_told, **own)
+    return Options(max_length=SIZES[by], promised=True, **own)
 
 
 def kept(keep: Path | None, name: str, ask: Callable[[], Outcome]) -> Outcome:
@@ -153,7 +153,7 @@ def as_tuple(value: Any) -> Any:
 def fault_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A fault, replayed."""
     fault = broken.drawn(number, seed, sizes_of("replay"))
-    told = asked("replay", fault.machine.counters in ("openai", "template"))
+    told = asked("replay")
 
     def ask() -> Outcome:
         return check(told, fault.machine, [fault], f"{seed} {number}", number)
@@ -164,7 +164,7 @@ def fault_case(number: int, seed: int, keep: Path | None = None) -> Case:
 def sound_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A sound server, replayed."""
     server = sound.drawn(number, seed, sizes_of("replay"))
-    told = asked("replay", server.machine.counters in ("openai", "template"))
+    told = asked("replay")
 
     def ask() -> Outcome:
         return check(told, server.machine, [server], f"sound {seed} {number}", number)

@@ -65,7 +65,6 @@ class Options:
     serial: bool = False
     promised: bool = False
     distinct: bool = True
-    cached_told: bool = True  # not heeded: the replies tell
     probes: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
