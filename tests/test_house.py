@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,28 @@ def test_a_circle_and_a_late_import_are_seen_and_one_for_types_is_not(
     assert found.circles() == [["p.a", "p.b"]]
     assert found.graph["p.c"] == set()
     assert len(found.longest_chain()) == 2
+
+
+def asks_a_model(tree: ast.AST) -> bool:
+    """Whether something is called that a model answers by. A back end that calls its own base
+    class's is none."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("answer", "force")
+        and not (isinstance(of := node.func.value, ast.Call) and ast.unparse(of) == "super()")
+        for node in ast.walk(tree)
+    )
+
+
+def test_one_module_awaits_the_answer_of_a_model(tool: dict[str, Any]) -> None:
+    files = (tool["SOURCE"] / "needlemap").rglob("*.py")
+    found = [str(file.name) for file in files if asks_a_model(ast.parse(file.read_text("utf-8")))]
+    assert found == ["call.py"]
+
+
+def test_a_second_caller_would_be_seen() -> None:
+    assert asks_a_model(ast.parse("async def f(m):\n    return await m.answer(prompt, decoding)"))
+    assert asks_a_model(ast.parse("asked = self.model.force(prompt, given, decoding)"))
+    assert not asks_a_model(ast.parse("said = await super().answer(prompt, decoding)"))
+    assert not asks_a_model(ast.parse("text = record.answer"))

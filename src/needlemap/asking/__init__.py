@@ -28,6 +28,7 @@ from needlemap.asking.retry import Scoring, attempts
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import unreached_words
 from needlemap.models import LANE, Answer, Decoding, Model
+from needlemap.models.call import call_model
 from needlemap.plan import Costs, Halves, LaneQueue, Lanes
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer
@@ -151,7 +152,6 @@ class Runner:
         self._scoring = (
             Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
         )
-        self._teacher = model if scorer.weighs else None
 
     async def run(
         self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0, own_caches: bool = False
@@ -215,7 +215,7 @@ class Runner:
         refused = self.outcome.refused_from
         if refused is not None and trial.cell.length_tokens >= refused:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
-        answer_tokens = 0 if self._teacher is not None else self._decoding.most_tokens
+        answer_tokens = 0 if self.scorer.weighs else self._decoding.most_tokens
         reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
@@ -235,8 +235,6 @@ class Runner:
                 raise NeedlemapError(unreached_words(failure)) from None
             self.budget.look_at_the_clock()
             return failure, failure.attempts
-        except Exception as error:
-            return raised(error, Failure.MODEL), 1
         if answer.note:
             self.watcher.said(answer.note)
         prompt_tokens = (
@@ -250,12 +248,9 @@ class Runner:
         scored."""
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         try:
-            if self._teacher is not None:
-                return await self._teacher.force(
-                    trial.prompt, trial.item.reference.answer, decoding
-                )
             assert self.model is not None  # whoever gives none has an answer to each trial
-            return await self.model.answer(trial.prompt, decoding)
+            given = trial.item.reference.answer if self.scorer.weighs else None
+            return await call_model(self.model, trial.prompt, decoding, given)
         except Unmeasured as failure:
             if failure.spent is not None:
                 failure.transient &= self._lose(trial, failure.spent)

@@ -18,6 +18,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular
 from needlemap.grid import percent, setting, tokens
 from needlemap.models import Answer
+from needlemap.models.call import call_model
 from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.ab import worst_of_ab
 from needlemap.records.families import check_origin, is_ours
@@ -186,6 +187,6 @@ async def _ask(settings: Settings, trial: Trial) -> Answer:
     model = make_model(settings)
     decoding = decoding_of(settings)
     try:
-        return await model.answer(trial.prompt, decoding)
+        return await call_model(model, trial.prompt, decoding)
     finally:
         await model.close()

@@ -22,6 +22,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding, Forced, Model, find_backend
+from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import scrub
@@ -164,7 +165,7 @@ class Judge(Scorer):
     async def _ask(self, prompt: Prompt, costs: Sequence[float | None]) -> Answer:
         self._judge = self._judge or build(self.model, self._options)
         try:
-            return await self._judge.answer(prompt, self.decoding)
+            return await call_model(self._judge, prompt, self.decoding)
         except Unmeasured as error:
             error.args = (f"Judge '{self.model}': {error}",)
             spent = error.spent  # of a request without a readable reply, which may be billed

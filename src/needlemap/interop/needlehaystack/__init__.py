@@ -47,6 +47,7 @@ from needlemap.interop.needlehaystack.parameters import (
     write,
 )
 from needlemap.models import Answer, Decoding, Model, find_backend
+from needlemap.models.call import call_model
 from needlemap.models.judge import Judge
 from needlemap.prompts import Prompt
 from needlemap.prompts.templates import load_template
@@ -324,7 +325,7 @@ class LLMNeedleHaystackTester(ContextMethods):
             raise NeedlemapError("The model is asked while a test runs. Call start_test().")
         said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         asked = Prompt.plain((message["role"], message["content"]) for message in said)
-        return await model.answer(asked, Decoding(temperature=self.temperature))
+        return await call_model(model, asked, Decoding(temperature=self.temperature))
 
     async def _score(self, response: str) -> float:
         if not self._scores_itself:

@@ -28,9 +28,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from needlemap import __version__
-from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import read_regular
 from needlemap.models import Answer, Decoding, Model, find_backend
+from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
 from needlemap.secrets import raised_by
 from needlemap.text import show
@@ -117,16 +118,9 @@ async def ask(
     model: Model = data[key].model
     prompt = unpacked(packed, [data[each] for each in texts])
     try:
-        asked = (
-            model.answer(prompt, decoding)
-            if given is None
-            else model.force(prompt, given, decoding)
-        )
-        return await asked
+        return await call_model(model, prompt, decoding, given)
     except NeedlemapError as error:
         return error
-    except Exception as error:
-        return Unmeasured(Failure.MODEL, raised_by(error))
 
 
 async def let_go(key: str, dask_worker: Worker) -> None:

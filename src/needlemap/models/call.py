@@ -1,0 +1,39 @@
+"""The one place that awaits an answer of a model, whoever asks: a campaign, a judge, a replica, an
+evaluator of another tool, or `replay`.
+
+A back end may be a stranger's code. What it raises, and what it returns in place of an answer,
+becomes the reason why there is none, and ends nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from needlemap.errors import Failure, NeedlemapError, Unmeasured
+from needlemap.models import Answer, Decoding, Model
+from needlemap.secrets import raised_by
+
+if TYPE_CHECKING:
+    from needlemap.prompts import Prompt
+
+
+async def call_model(
+    model: Model, prompt: Prompt, decoding: Decoding, given: str | None = None
+) -> Answer:
+    """The model's answer to one request; of a given answer, how likely the model finds it.
+
+    Raises Unmeasured where there is no answer, NeedlemapError as the back end does.
+    """
+    try:
+        if given is None:
+            answer = await model.answer(prompt, decoding)
+        else:
+            answer = await model.force(prompt, given, decoding)
+    except NeedlemapError:
+        raise
+    except Exception as error:
+        raise Unmeasured(Failure.MODEL, raised_by(error)) from error
+    if not isinstance(answer, Answer):
+        kind = type(answer).__name__
+        raise Unmeasured(Failure.MODEL, f"{type(model).__name__} returned {kind}, not an Answer.")
+    return answer
