@@ -30,8 +30,8 @@ from time import monotonic
 import numpy as np
 
 from machine import machine
-from needlemap.asking.ab import Ab, Asked, Asking
-from needlemap.asking.run import Face
+from needlemap.asking.ab import Ab, ArmsInBlocks, Asked
+from needlemap.asking.campaign import Campaign, Face
 from needlemap.maps import Array
 from needlemap.maps.arms import Trio, judge_arms, tripwire
 from needlemap.maps.difference import mcnemar
@@ -155,8 +155,8 @@ def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[Trio]:
     flags = {"lengths": "192,256", "depths": "10,60", "quiet": True, "seed": 3}
     arms = Arm("ref", "demo/retriever"), Arm("new", "demo/retriever")
     asked = Asked(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
-    asking = Asking(Ab.of(asked, folder), Face(), lambda _: None, {"new": lambda _: Faulty(engine)})
-    return asyncio.run(asking.run())
+    blocks = ArmsInBlocks(Ab.of(asked, folder), Face(), lambda _: None)
+    return asyncio.run(Campaign({"new": lambda _: Faulty(engine)}).run(blocks))
 
 
 def moved_by_chance(found: list[Trio], random: np.random.Generator) -> list[Trio]:

@@ -21,10 +21,10 @@ from typing import Any
 from urllib.request import urlopen
 
 from machine import machine
-from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import Session, make_model
 from needlemap.reports.live import View
 from needlemap.settings.reading import configure
+from needlemap.sync import run_coroutine
 from needlemap.trials.build import prepare
 from table import rounded, show
 

@@ -24,13 +24,13 @@ from distributed.comm.tcp import TCP
 
 from machine import machine
 from needlemap.asking import Watcher
-from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import Session, make_replicas
 from needlemap.models.replicas import Processes
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
+from needlemap.sync import run_coroutine
 from needlemap.trials.build import Experiment, prepare
 from table import rounded, show
 

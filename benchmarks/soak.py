@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import machine
-from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import Session, make_model
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
+from needlemap.sync import run_coroutine
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 from table import rounded, show

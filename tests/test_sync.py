@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from needlemap.asking.run import run_coroutine
+from needlemap.sync import run_coroutine
 
 
 async def double(number: int) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 
 from needlemap.asking.recording import RecordMaker, needle_records
-from needlemap.asking.run import run_coroutine
 from needlemap.asking.session import about
 from needlemap.errors import Failure, Unmeasured
 from needlemap.models import Answer
@@ -20,6 +19,7 @@ from needlemap.plan import laned, ordered
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.settings.prices import Prices
+from needlemap.sync import run_coroutine
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 

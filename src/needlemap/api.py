@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
+from needlemap.asking.campaign import Share
 from needlemap.asking.discovery import with_model
 from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
-    Share,
     ask_families,
-    await_in_thread,
-    run_coroutine,
     share_out,
     try_servers,
 )
@@ -41,6 +39,7 @@ from needlemap.reports.runs import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.settings.trust import Trust
+from needlemap.sync import await_in_thread, run_coroutine
 from needlemap.text import tell
 
 if TYPE_CHECKING:

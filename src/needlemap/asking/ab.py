@@ -21,9 +21,9 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
+from needlemap.asking.campaign import Batches, Face, Strategy
 from needlemap.asking.resume import GRID_MODES
-from needlemap.asking.run import Face, MakeModel, Turns
-from needlemap.asking.session import Session, make_model
+from needlemap.asking.session import Session
 from needlemap.check.asking import SEED_BITS
 from needlemap.check.families import keeping_logprobs
 from needlemap.errors import NeedlemapError, SettingsError
@@ -271,63 +271,54 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         )
 
 
-@dataclass(slots=True)
-class Asking:
-    """An ab under way. tell: hears what is known behind each block. make: each arm's model.
-    stopped: why not all was asked."""
+class ArmsInBlocks(Strategy[list[Trio]]):
+    """Block by block all arms, in random order, until the verdict, a limit, or an arm that answers
+    no more. Finds all that was asked. Its models have the arms' names.
 
-    ab: Ab
-    face: Face
-    tell: Callable[[ArmsVerdict], None]
-    make: Mapping[str, MakeModel] = field(default_factory=dict)
-    stopped: str = ""
-    _limited: bool = False
-    _failing: dict[str, int] = field(default_factory=dict)
-    _gone: dict[str, str] = field(default_factory=dict)
-    _again: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    tell: hears what is known behind each block. stopped: why not all was asked.
+    """
 
-    async def run(self) -> list[Trio]:
-        """Ask block by block until the verdict, a limit, or an arm that answers no more. Raises
-        NeedlemapError where both are gone."""
-        ab = self.ab
-        ab.begin()
-        paths = [ab.folder.folder(name) for name in ab.folder.names]
-        arms = [arm.name for arm in ab.asked.arms]
-        turns = {name: Turns(self.face, paths, self.make.get(name, make_model)) for name in arms}
-        turns[AGAIN] = turns[arms[0]]
-        try:
-            await self._blocks(turns)
-        finally:
-            for name in arms:
-                await turns[name].close()
+    def __init__(self, ab: Ab, face: Face, tell: Callable[[ArmsVerdict], None]) -> None:
+        super().__init__(face, map(ab.folder.folder, ab.folder.names))
+        self.ab, self.tell, self.stopped = ab, tell, ""
+        self._limited = False
+        self._failing, self._gone = dict[str, int](), dict[str, str]()
+        self._again = Counter[tuple[str, str, int]]()
+
+    def batches(self) -> Batches[list[Trio]]:
+        """Raises NeedlemapError where both arms are gone."""
+        self.ab.begin()
+        yield from self._blocks()
+        arms = [arm.name for arm in self.ab.asked.arms]
         if len(self._gone) == len(arms):
             raise NeedlemapError(f"No arm answers. {' '.join(self._gone[name] for name in arms)}")
-        return ab.trios()
+        return self.ab.trios()
 
-    async def _blocks(self, turns: Mapping[str, Turns]) -> None:
+    def _blocks(self) -> Batches[None]:
         ab = self.ab
+        arms = [*(arm.name for arm in ab.asked.arms), AGAIN]
         number = first_open(ab)
         self.tell(judged := ab.judged())
         while number < ab.haystacks and not self.stopped:
             if ab.asked.decided and judged.word != "undecided":
                 break
             stop = min(ab.haystacks, number + self._size(number))
-            await self._ask_again(turns, range(number))
+            yield from self._ask_again(range(number))
             for family in ab.families:
-                order = list(turns)
+                order = list(arms)
                 Random(f"{ab.seed}:{number}:{family}").shuffle(order)
                 for arm in order:
-                    await self._take(turns[arm], arm, family, range(number, stop))
+                    yield from self._ask_arm(arm, family, range(number, stop))
                 for arm in order if ab.weighing else ():
-                    await self._take(turns[arm], arm, family, range(number, stop), weigh=True)
+                    yield from self._ask_arm(arm, family, range(number, stop), weigh=True)
             number = stop
             judged = ab.judged()
             if number == ab.haystacks or (ab.asked.decided and judged.word != "undecided"):
-                while not self.stopped and await self._ask_again(turns, range(number)):
+                while not self.stopped and (yield from self._ask_again(range(number))):
                     judged = ab.judged()
             self.tell(judged)
 
-    async def _ask_again(self, turns: Mapping[str, Turns], numbers: range) -> bool:
+    def _ask_again(self, numbers: range) -> Batches[bool]:
         """Ask once more for the answers that one arm lost, AGAINS times each at most; whether there
         were any. Two arms that answer all else alike are not told apart by time-outs."""
         ab, found = self.ab, False
@@ -345,9 +336,8 @@ class Asking:
                 self._again.update((arm.name, family, number) for number in wanted)
                 name = f"{arm.name}-{family}"
                 made = ab.experiment(arm.name, family, wanted)
-                outcome = await turns[arm.name].take(
-                    name, Session.open(made, ab.folder.folder(name))
-                )
+                session = Session.open(made, ab.folder.folder(name))
+                outcome = yield from self.family(name, session, arm.name)
                 if outcome is not None and outcome.stopped:
                     self._limited, self.stopped = True, str(outcome.stopped)
         return found
@@ -357,9 +347,9 @@ class Asking:
         first = self.ab.ways[AGAIN].values()
         return max(number // _PART, *(ceil(each.workers / len(each.grid.depths)) for each in first))
 
-    async def _take(
-        self, turns: Turns, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
-    ) -> None:
+    def _ask_arm(
+        self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
+    ) -> Batches[None]:
         """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
         wanted = [
             number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0
@@ -369,7 +359,8 @@ class Asking:
         name = f"{arm}-{family}{WEIGHED if weigh else ''}"
         made = self.ab.experiment(arm, family, wanted, weigh=weigh)
         if made.trials:
-            outcome = await turns.take(name, Session.open(made, self.ab.folder.folder(name)))
+            session = Session.open(made, self.ab.folder.folder(name))
+            outcome = yield from self.family(name, session, self._server(arm))
             if outcome is not None:
                 self._look(self._server(arm), outcome)
 

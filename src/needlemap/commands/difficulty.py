@@ -19,15 +19,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from needlemap.asking import Outcome
-from needlemap.asking.run import Turns
-from needlemap.asking.session import Session, make_model
+from needlemap.asking.campaign import Batches, Campaign, Strategy
+from needlemap.asking.session import Session
 from needlemap.commands.announce import interrupted, notes, tell_rules, terminable, verdict
 from needlemap.commands.arguments import ReplicaFlags, RunFlags
 from needlemap.commands.run import Terminal, model_of, show_result, show_usage
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
 from needlemap.maps.means import Map
-from needlemap.models import Model
 from needlemap.records.families import begin_families, fresh_folder
 from needlemap.records.folder import RunFolder, records_files
 from needlemap.records.loaded import load_run
@@ -187,7 +186,7 @@ def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: Replica
     face = _Steps(families, settings, typed, path)
     with face, terminable() as ending:
         try:
-            ending.run(_measured(wanted, face, model))
+            ending.run(Campaign(models={"": model}).run(StepsOfDials(wanted, face)))
         except KeyboardInterrupt:
             return interrupted(settings, path, ending.code)
         _end(face)
@@ -218,16 +217,43 @@ def _end(face: _Steps) -> None:
         tell(f"others at the same difficulty: --difficulty {frozen}")
 
 
-async def _measured(wanted: Sequence[_Family], face: _Steps, model: Model) -> None:
+class StepsOfDials(Strategy[None]):
     """Each family's pilots until one is hard enough, then the family itself."""
-    every = [path for each in wanted for path in (each.path, *each.pilots)]
-    turns = Turns(face, every, make_model, model)
-    try:
-        for each in wanted:
-            if not await each.measure(turns, face):
+
+    def __init__(self, wanted: Sequence[_Family], face: _Steps) -> None:
+        super().__init__(face, [path for each in wanted for path in (each.path, *each.pilots)])
+        self._wanted, self._steps = wanted, face
+
+    def batches(self) -> Batches[None]:
+        """Family by family, as long as another can be asked."""
+        for each in self._wanted:
+            if not (yield from self._measure(each)):
                 break
-    finally:
-        await turns.close()
+
+    def _measure(self, each: _Family) -> Batches[bool]:
+        """Whether to go on with the next family."""
+        face, scores = self._steps, list[float]()
+        for step, (options, pilot) in enumerate(zip(each.dial, each.pilots, strict=True), 1):
+            once = at_step(each.settings.model_copy(update={"repeats": 1}), options)
+            outcome = yield from self.family(each.name, Session.open(prepare(once), pilot))
+            score = _score(load_run(pilot).map) if RunFolder(pilot).exists else None
+            if score is None or (outcome and (outcome.over or outcome.failures)):
+                face.code = face.code or 1
+                return not (outcome and outcome.over)
+            scores.append(score)
+            said = ", ".join(f"{option}={value}" for option, value in options.items())
+            tell(f"step {step} of {len(each.dial)}: {said}: {score_label(score)}")
+            if score <= HIGHEST:
+                break
+        frozen = chosen_step(scores)
+        each.freeze(frozen, scores[frozen])
+        if not in_range(scores[frozen]):
+            found = f"{each.settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
+            tell(f"warning: {found}: {missed(scores, frozen)}")
+        self.folders.remove(each.pilots[frozen])  # its answers are the family's first
+        whole = at_step(each.settings, each.dial[frozen])
+        outcome = yield from self.family(each.name, Session.open(prepare(whole), each.path))
+        return not (outcome and outcome.over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,32 +270,7 @@ class _Family:
         """The folders of its steps."""
         return [self.path / _PILOTS / str(step) for step in range(len(self.dial))]
 
-    async def measure(self, turns: Turns, face: Terminal) -> bool:
-        """Whether to go on with the next family."""
-        scores = list[float]()
-        for step, (options, pilot) in enumerate(zip(self.dial, self.pilots, strict=True), 1):
-            once = at_step(self.settings.model_copy(update={"repeats": 1}), options)
-            outcome = await turns.take(self.name, Session.open(prepare(once), pilot))
-            score = _score(load_run(pilot).map) if RunFolder(pilot).exists else None
-            if score is None or (outcome and (outcome.over or outcome.failures)):
-                face.code = face.code or 1
-                return not (outcome and outcome.over)
-            scores.append(score)
-            said = ", ".join(f"{option}={value}" for option, value in options.items())
-            tell(f"step {step} of {len(self.dial)}: {said}: {score_label(score)}")
-            if score <= HIGHEST:
-                break
-        frozen = chosen_step(scores)
-        self._freeze(frozen, scores[frozen])
-        if not in_range(scores[frozen]):
-            found = f"{self.settings.model} scores {score_label(scores[frozen])}, outside 60 to 95"
-            tell(f"warning: {found}: {missed(scores, frozen)}")
-        turns.paths.remove(self.pilots[frozen])  # its answers are the family's first
-        whole = at_step(self.settings, self.dial[frozen])
-        outcome = await turns.take(self.name, Session.open(prepare(whole), self.path))
-        return not (outcome and outcome.over)
-
-    def _freeze(self, step: int, score: float) -> None:
+    def freeze(self, step: int, score: float) -> None:
         """Write the difficulty's file, and let the run begin with the pilot's answers."""
         pilot, options = self.pilots[step], dict(self.dial[step])
         n = load_run(pilot).map.n

@@ -14,7 +14,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, Asked, Asking, Settle
+from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, ArmsInBlocks, Asked, Settle
+from needlemap.asking.campaign import Campaign
 from needlemap.asking.discovery import find_model
 from needlemap.commands.announce import (
     Ending,
@@ -140,10 +141,10 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
     with hold_folder(path), FailuresFace(ab.folder) as face:
-        asking = Asking(ab, face, Progress(quiet))
-        found = ending.finish(asking.run(), path)
+        blocks = ArmsInBlocks(ab, face, Progress(quiet))
+        found = ending.finish(Campaign().run(blocks), path)
     if found is not None:
-        say_stopped(asking.stopped, path)
+        say_stopped(blocks.stopped, path)
     report = told(ab, ab.trios() if found is None else found, typed)
     return ending.code if found is None else softened(report.code(), typed.on_undecided)
 

@@ -138,10 +138,10 @@ class NeedleServer:
         on_undecided: Undecided = "fail",
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
-        from needlemap.asking.run import run_coroutine
         from needlemap.check.asking import Asked, Asking, Check
         from needlemap.check.schedule import Options
         from needlemap.grid import tokens
+        from needlemap.sync import run_coroutine
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}

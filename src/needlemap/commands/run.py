@@ -13,15 +13,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
+from needlemap.asking.campaign import Share, spent_in
 from needlemap.asking.policy import Goal
 from needlemap.asking.run import (
     Asking,
-    Share,
     ask_families,
     look_ahead,
-    run_coroutine,
     share_out,
-    spent_in,
     try_servers,
 )
 from needlemap.asking.session import Session, make_model, make_replicas, open_session
@@ -63,6 +61,7 @@ from needlemap.reports.verdict import (
 )
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
+from needlemap.sync import run_coroutine
 from needlemap.text import show, tell
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import Task, TaskConfig
 
-from needlemap.asking.run import run_coroutine
 from needlemap.errors import SettingsError
 from needlemap.interop.hosted import PREFIX, Hosted, hosted
 from needlemap.interop.logs import OURS
+from needlemap.sync import run_coroutine
 
 SCORE = "score"
 _GREEDY = {

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from needlemap.asking import Watcher
-from needlemap.asking.run import Face
+from needlemap.asking.campaign import Face
 from needlemap.asking.session import Session, about
 from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from needlemap.asking.retry import attempts
-from needlemap.asking.run import run_coroutine
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.http import LENT
 from needlemap.interop.needlehaystack.contexts import context
@@ -54,6 +53,7 @@ from needlemap.prompts.templates import load_template
 from needlemap.scorers import Scorer, call_beside
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden, scrub
+from needlemap.sync import run_coroutine
 from needlemap.tasks import Reference
 from needlemap.text import printable, show
 

@@ -1,0 +1,175 @@
+"""A campaign asks what a strategy wants: the one loop over batches, whoever chooses them.
+
+What it does for every strategy: it makes each model when that is first needed and lets it go at
+the end, shares the limits among all folders, and shows how the asking goes. What is asked next, and
+when that ends, is the strategy's: all families of a run (`run.py`), the blocks of two arms
+(`ab.py`), the steps of a difficulty. How one batch is asked is `session.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic
+from typing import Generic, TypeVar
+
+from needlemap.asking import Outcome, Watcher
+from needlemap.asking.budget import Budget
+from needlemap.asking.session import Session, make_model
+from needlemap.errors import NeedlemapError
+from needlemap.models import Model
+from needlemap.records.folder import RunFolder
+from needlemap.settings import Settings
+
+MakeModel = Callable[[Settings], Model]
+Found = TypeVar("Found")
+
+
+class Face:
+    """Hears how the asking goes, family by family, named '' in a run with one; this one shows
+    nothing."""
+
+    def begins(self, name: str, session: Session, model: Model | None) -> None:
+        """A family is about to be asked. model: None where all its answers are known."""
+
+    def watch(self, name: str, session: Session) -> AbstractContextManager[Watcher]:
+        """What hears of each trial, entered while a family is asked."""
+        return nullcontext(Watcher())
+
+    def goes_on(self, name: str, session: Session) -> None:
+        """A run that seeks has its next haystacks."""
+
+    def ended(self, name: str, session: Session, outcome: Outcome) -> None:
+        """A family was asked. What it raises ends the asking."""
+
+    def whole(self, name: str, session: Session) -> None:
+        """Nothing of a family is left to ask."""
+
+    def left_out(self, name: str, error: NeedlemapError) -> None:
+        """A family cannot be asked, for what only building all its prompts showed: the others
+        can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is asked next: what is left of a session. family: its name, '' of the only one. model:
+    the name of the model that answers, '' of the only one. goes_on: whether the batch before it was
+    of the same family, and this one follows from its answers."""
+
+    family: str
+    session: Session
+    model: str = ""
+    goes_on: bool = False
+
+
+Batches = Generator[Batch, Outcome, Found]
+
+
+class Strategy(Generic[Found]):
+    """What a campaign asks. Override `batches`.
+
+    folders: of all that share the limits. What the others have spent counts.
+    """
+
+    def __init__(self, face: Face, folders: Iterable[Path]) -> None:
+        self.face, self.folders = face, list(folders)
+
+    def batches(self) -> Batches[Found]:
+        """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended.
+        Returns what was found. Raises NeedlemapError."""
+        raise NotImplementedError
+
+    def family(self, name: str, session: Session, model: str = "") -> Batches[Outcome | None]:
+        """What is left of a family, and then what follows from its answers. Returns how that ended,
+        None where nothing was left."""
+        if not session.wanted:
+            session.relabel()
+            self.face.whole(name, session)
+            return None
+        outcome, scored = (yield Batch(name, session, model)), 0
+        again = session.policy.asks_again
+        while (
+            not outcome.over
+            and (again or outcome.scored > scored)
+            and (more := session.next()) is not None
+        ):
+            session, scored = more, outcome.scored
+            outcome += yield Batch(name, session, model, goes_on=True)
+        self.face.ended(name, session, outcome)
+        return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one of several campaigns may use of limits that hold for all of them: an equal part of
+    what is left.
+
+    beside: the folders of the others' families. of: how many campaigns are not whole yet, from this
+    one on. started_s: since when time counts, by the monotonic clock.
+    """
+
+    beside: tuple[Path, ...]
+    of: int
+    started_s: float
+
+
+@dataclass
+class Campaign:
+    """make: how each model is made, by its name among the batches. models: those that were made.
+    share: where others share the limits."""
+
+    make: Mapping[str, MakeModel] = field(default_factory=dict)
+    models: dict[str, Model] = field(default_factory=dict)
+    share: Share = field(default_factory=lambda: Share((), 1, monotonic()))
+
+    async def run(self, strategy: Strategy[Found]) -> Found:
+        """Ask batch by batch until the strategy ends, and let go of the models. Returns what it
+        found. Raises NeedlemapError as the strategy, a model or a folder does."""
+        batches, outcome = strategy.batches(), None
+        try:
+            while True:
+                batch = batches.send(outcome) if outcome else next(batches)
+                session = self._with_budget(batch.session, strategy.folders)
+                model = self._model_of(batch)
+                if batch.goes_on:
+                    strategy.face.goes_on(batch.family, session)
+                else:
+                    strategy.face.begins(batch.family, session, model)
+                with strategy.face.watch(batch.family, session) as watcher:
+                    outcome = await session.run(model, watcher, close=False)
+                del batch, session, watcher  # its prompts, before those of the next are built
+        except StopIteration as done:
+            found: Found = done.value
+            return found
+        finally:
+            batches.close()
+            for model in self.models.values():
+                await model.close()
+
+    def _model_of(self, batch: Batch) -> Model | None:
+        """The model that a batch asks, made when the first needs it; None where all answers are
+        known and none was made."""
+        if batch.model not in self.models and batch.session.asks:
+            make = self.make.get(batch.model, make_model)
+            self.models[batch.model] = make(batch.session.experiment.settings)
+        return self.models.get(batch.model)
+
+    def _with_budget(self, session: Session, folders: Iterable[Path]) -> Session:
+        """A session with its part of what the others leave of the limits."""
+        settings, share = session.experiment.settings, self.share
+        limited = settings.limit_usd is not None or settings.limit_tokens is not None
+        others = [
+            path for path in (*folders, *share.beside) if limited and path != session.folder.path
+        ]
+        return replace(session, budget=spent_in(settings, others, share.started_s).part(share.of))
+
+
+def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
+    """The limits of several runs, and what all their starts have spent together; of the time, since
+    then."""
+    budget = Budget.of(settings, started_s)
+    for folder in folders:
+        budget.read(RunFolder(folder))
+    return budget

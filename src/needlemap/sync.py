@@ -1,0 +1,68 @@
+"""The result of a coroutine for ordinary code, where a loop may run already, as in a notebook's
+cell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its
+    own."""
+    loop = None
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+    # Not in an except clause: what fails inside would have its error as a cause.
+    return asyncio.run(coroutine) if loop is None else _run_in_thread(coroutine)
+
+
+def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """An interrupt here cancels it there, and waits until it has put its things away."""
+    with _other_loop() as loop:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+            asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result()
+
+
+async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there,
+    and waits until it has put its things away."""
+    with _other_loop() as loop:
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            future.cancel()
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_settle_loop(), loop))
+
+
+@contextmanager
+def _other_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that runs in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="needlemap", daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _settle_loop() -> None:
+    """Wait for what still runs on this loop, then for its generators and threads."""
+    loop = asyncio.get_running_loop()
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    await asyncio.gather(*others, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
