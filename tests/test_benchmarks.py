@@ -96,7 +96,10 @@ def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name,
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["benchmark"] == name
-    assert all(isinstance(result[key], int | float) and result[key] > 0 for key in PROMISED[name])
+    told = {key: result[key] for key in PROMISED[name]}
+    assert all(isinstance(figure, int | float) for figure in told.values()), told
+    # How often a verdict was false may be 0; whatever else is 0 was not measured.
+    assert all(told[key] > 0 or key.startswith("false_") for key in told), told
     assert list(tmp_path.iterdir()) == []
 
 

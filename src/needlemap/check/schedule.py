@@ -534,7 +534,7 @@ def places_of(anchor: int, head: int) -> range:
     >>> places_of(7_456, 20)[7:9], places_of(127_456, 20)[8] + 20
     (range(6123, 6125), 122880)
     >>> max(places_of(57, 20))
-    56
+    48
     """
     last = anchor + head - PLACES
     ends = [
