@@ -137,9 +137,14 @@ class Reply:
         return not self.failure
 
 
-def did_end(finish: str | None) -> bool:
-    """Whether an answer ended by itself."""
-    return finish not in _LAST
+def did_end(finish: str | None, written: int | None, budget: int) -> bool:
+    """Whether an answer ended by itself, or where the context did: a server's own template takes
+    room beside the prompts that we count. written: the answer's tokens. budget: those it may have.
+
+    >>> did_end("stop", 3, 24), did_end("length", 24, 24), did_end("length", 12, 24)
+    (True, False, True)
+    """
+    return finish not in _LAST or (written is not None and written < budget)
 
 
 def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) -> bool:

@@ -190,7 +190,8 @@ class Asker:
         around = [n.before[-_AROUND:] for n in record.needles[:1]]
         around += [n.after[:_AROUND] for n in record.needles[:1]]
         parrot = is_parrot(answer, beside, around)
-        ended = did_end(record.finish)
+        budget = self.first.settings.max_answer_tokens
+        ended = did_end(record.finish, record.completion_tokens, budget)
         right = (record.score or 0.0) >= 1.0 and ended and not parrot
         failure = "" if record.scored else record.failure or "not measured"
         sent = (record.prompt_tokens or record.own_tokens) + (record.completion_tokens or 0)
