@@ -65,3 +65,36 @@ def test_a_second_caller_would_be_seen() -> None:
     assert asks_a_model(ast.parse("asked = self.model.force(prompt, given, decoding)"))
     assert not asks_a_model(ast.parse("said = await super().answer(prompt, decoding)"))
     assert not asks_a_model(ast.parse("text = record.answer"))
+
+
+DRAWN = ("rich", "xml", "html")  # what a terminal, JUnit and a page are made with
+FINDINGS = ("check", "asking", "maps.arms", "maps.comparison", "maps.judging", "commands")
+RENDERERS = "needlemap.reports.renderers."
+OF_MAPS = {  # draw runs, which are no reports yet
+    *("needlemap.reports.terminal", "needlemap.reports.live", "needlemap.reports.page"),
+    "needlemap.reports.figures",
+}
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """The modules that a file imports, late and for types too."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+    return found
+
+
+def test_findings_meet_terminal_page_junit_and_markdown_in_renderers_alone(house: Any) -> None:
+    draws, knows = set(), set()
+    for source in house.sources:
+        name, modules = source.module, imported(source.tree)
+        if any(each.split(".")[0] in DRAWN for each in modules):
+            draws.add(name)
+        known = tuple(f"needlemap.{each}" for each in FINDINGS)
+        if name.startswith(RENDERERS) and any(each.startswith(known) for each in modules):
+            knows.add(name)
+    assert {name for name in draws if not name.startswith(RENDERERS)} == OF_MAPS
+    assert knows == set()

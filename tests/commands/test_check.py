@@ -188,12 +188,13 @@ def test_its_page_opens_with_the_probes(whole):
 
 
 def test_its_report_says_the_first_line_and_the_exit_code_on_the_terminal_and_in_markdown(whole):
-    first = whole.shown.splitlines()[0]
-    assert whole.command("report", "sound").stdout.splitlines()[-2:] == [first, "Exit code 0"]
+    first, *_, last = whole.shown.splitlines()
+    reported = whole.command("report", "sound").stdout.splitlines()
+    assert (reported[0], reported[-1]) == (first, "Exit code 0") == (first, last)
     whole.command("report", "sound", "-o", "check.md")
     text = (whole.command.folder / "check.md").read_text("utf-8")
     assert first.replace(":", "\\:") in text
-    assert "exit code 0, demo/retriever" in text
+    assert "Exit code 0, demo/retriever" in text
     assert "| same | pass | 256 |" in text
 
 

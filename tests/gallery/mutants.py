@@ -43,9 +43,10 @@ from faults import (
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
 from needlemap.check.asking import Asked, Asking, Check
-from needlemap.commands.check import show_findings
 from needlemap.models.demo import DATA, DemoModel
 from needlemap.models.walk import Walk
+from needlemap.reports.check_report import check_report
+from needlemap.reports.renderers.text import show_report
 from needlemap.text import show
 
 BOX = {"model": "demo/retriever"}
@@ -264,8 +265,7 @@ def main(name: str) -> None:
     reference = "demo/retriever" if mutant.reference else ""
     begun = asking(mutant.flags, Path(name), PROBES, reference, mutant.make)
     verdict = asyncio.run(begun.run())
-    show(verdict.line)
-    show_findings(Path(name), verdict)
+    show_report(check_report(Path(name), name, verdict))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.reports.verdict import Case, junit_xml, write_junit
+from needlemap.reports.renderers.junit import to_junit, write_junit
+from needlemap.reports.report import Claim, Report
+
+
+def report_of(kind: str, *claims: Claim) -> Report:
+    return Report(kind, "a model", claims=claims)
 
 
 def cases_of(data: bytes) -> dict[str, ElementTree.Element]:
@@ -16,13 +21,14 @@ def cases_of(data: bytes) -> dict[str, ElementTree.Element]:
 
 
 def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
-    cases = [
-        Case("comb", "pass", "none missed"),
-        Case("edges", "fail", "3 of 9 missed", "3 of 9 missed\nsee it: needlemap replay c"),
-        Case("cut", "undecided", "too few"),
-        Case("load", "skipped", "not told"),
-    ]
-    data = junit_xml("check", cases)
+    report = report_of(
+        "check",
+        Claim("comb", 0, "none missed", "none missed of 9"),
+        Claim("edges", 1, "3 of 9 missed", "3 of 9 missed\nsee it: needlemap replay c"),
+        Claim("cut", 5, "too few", "too few"),
+        Claim("load", 4, "not told", "not told"),
+    )
+    data = to_junit([report], on_undecided="pass")
     suite = ElementTree.fromstring(data).find("testsuite")
     assert suite is not None
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == [
@@ -33,7 +39,7 @@ def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
     ]
     found = cases_of(data)
     assert {case.get("classname") for case in found.values()} == {"needlemap.check"}
-    assert list(found["comb"]) == []
+    assert [(part.tag, part.text) for part in found["comb"]] == [("system-out", "none missed of 9")]
     failure = found["edges"].find("failure")
     assert failure is not None
     assert failure.get("message") == "3 of 9 missed"
@@ -46,7 +52,7 @@ def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
 
 def test_what_a_model_said_cannot_break_the_file():
     said = "]]> <b> & \x00 \x1b[31m \ufffe \ud800 \x85 ‮ end"
-    found = cases_of(junit_xml("compare", [Case(said, "fail", said, f"{said}\nmore")]))
+    found = cases_of(to_junit([report_of("compare", Claim(said, 1, said, f"{said}\nmore"))]))
     (failure,) = (case.find("failure") for case in found.values())
     assert failure is not None
     assert failure.text is not None
@@ -55,9 +61,9 @@ def test_what_a_model_said_cannot_break_the_file():
 
 
 def test_folders_on_its_way_are_made_and_no_link_in_a_run_is_followed(tmp_path: Path):
-    write_junit(tmp_path / "new" / "deep.xml", "run", [Case("mean", "pass", "fine")])
+    write_junit(tmp_path / "new" / "deep.xml", [report_of("run", Claim("mean", 0, "fine"))])
     assert cases_of((tmp_path / "new" / "deep.xml").read_bytes())
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "out.xml").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NeedlemapError):
-        write_junit(tmp_path / "out.xml", "run", [])
+        write_junit(tmp_path / "out.xml", [])

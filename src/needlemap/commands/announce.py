@@ -24,14 +24,12 @@ from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
 from needlemap.asking.session import Session
-from needlemap.maps.verdicts import softened
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.labels import tokens_label
-from needlemap.reports.verdict import OF_CODE, Case
 from needlemap.scorers import rule_of
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
@@ -272,13 +270,6 @@ def say_stopped(why: str, path: Path) -> None:
     if why:
         rest = f"To go on: the same command with -o {path}"
         tell(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}")
-
-
-def case_of(name: str, code: int, text: str, on_undecided: str, said: str = "") -> Case:
-    """A verdict for JUnit, by its own exit code. said: it in a line; the last of the text if not
-    given."""
-    state = "skipped" if softened(code, on_undecided) != code else OF_CODE[code]
-    return Case(name, state, said or text.splitlines()[-1], text)
 
 
 def show_json(document: Any) -> None:

@@ -4,20 +4,15 @@ exit code."""
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from needlemap.asking import Outcome
 from needlemap.asking.discovery import ADDRESS, seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Asked, Asking, Check, Face
-from needlemap.check.finding import UNITS, Finding
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
 from needlemap.check.schedule import Options
@@ -25,11 +20,14 @@ from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.grid import duration_label, tokens
 from needlemap.http.served import context_of, wait_for
-from needlemap.maps.verdicts import NO_WORSE, WORSE, softened
+from needlemap.maps.verdicts import softened
 from needlemap.records.lock import hold_folder
-from needlemap.reports.check_report import HEAD, finding_rows
+from needlemap.reports.check_report import check_report
 from needlemap.reports.live import ShowingFace
-from needlemap.reports.verdict import OF_CODE, Case, write_junit
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.junit import write_junit
+from needlemap.reports.renderers.text import show_report, show_table
+from needlemap.reports.report import Fact, Report
 from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY
 
@@ -121,20 +119,6 @@ def show_plan(check: Check, typed: CheckFlags) -> int:
     return 0
 
 
-def show_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str] = ()
-) -> None:
-    """Print a table of 80 columns at least. left: what stands on the left beside the first
-    column."""
-    table = Table(box=None, pad_edge=False)
-    for name in head:
-        on_left = name == head[0] or name in left
-        table.add_column(name, justify="left" if on_left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=max(80, Console().width)).print(table)
-
-
 class FailuresFace(ShowingFace):
     """Tells on the terminal what could not be measured."""
 
@@ -162,79 +146,32 @@ class Progress(Face):
             )
 
 
+def report_of(check: Check, verdict: Verdict, on_undecided: str = "fail") -> Report:
+    """What was found, and what only a check that was just asked knows."""
+    schedule, settings = check.asker.schedule, check.asker.first.settings
+    more = [
+        Fact("sizes", list(schedule.sizes)),
+        Fact("not_tried", dict(verdict.lacking)),
+        Fact("accepted", list(schedule.options.accept)),
+    ]
+    for name, why in verdict.lacking.items():
+        more.append(Fact(said=f"not tried: {name} needs {why.removeprefix('needs ')}"))
+    if not check.asked.reference:
+        more.append(Fact(said=f"not seen without --reference: {probes()['reference'].sees}"))
+    ends = softened(verdict.code, on_undecided)
+    return check_report(check.folder.path, settings.model, verdict, _spent(check), more, ends)
+
+
 def show_verdict(check: Check, verdict: Verdict, typed: CheckFlags, missed: bool = False) -> None:
     """Print what was found, and write it for CI."""
-    path = check.folder.path
+    path, report = check.folder.path, report_of(check, verdict, typed.on_undecided)
     if typed.json:
-        show_json(as_json(check, verdict, typed.on_undecided))
+        show_json(to_json(report))
     elif not missed:
-        show(verdict.line)
-        show_findings(path, verdict)
-        show(f"\n{_spent(check)}\n{UNITS}")
-        for name, why in verdict.lacking.items():
-            show(f"not tried: {name} needs {why.removeprefix('needs ')}")
-        if not check.asked.reference:
-            show(f"not seen without --reference: {probes()['reference'].sees}")
+        show_report(report)
         tell(f"\ncheck: {path}\npage: needlemap report {path} -o check.html")
     if typed.junit is not None:
-        write_junit(typed.junit, "check", cases_of(path, verdict, typed.on_undecided))
-
-
-def as_json(check: Check, verdict: Verdict, on_undecided: str = "fail") -> dict[str, Any]:
-    """All that is known, for programs."""
-    path = check.folder.path
-    return {
-        "check": str(path),
-        "code": softened(verdict.code, on_undecided),
-        "verdict_code": verdict.code,
-        "line": verdict.line,
-        "sizes": list(check.asker.schedule.sizes),
-        "not_asked": list(verdict.not_asked),
-        "not_tried": dict(verdict.lacking),
-        "accepted": list(check.asker.schedule.options.accept),
-        "probes": [{**asdict(each), "replay": _replay(path, each)} for each in verdict.findings],
-    }
-
-
-def cases_of(path: Path, verdict: Verdict, on_undecided: str = "fail") -> list[Case]:
-    """The verdict and each probe's finding, for JUnit."""
-    state = OF_CODE[verdict.code]
-    if softened(verdict.code, on_undecided) != verdict.code:
-        state = "skipped"
-    cases = [Case("check", state, verdict.line, verdict.line)]
-    softens = verdict.code not in (NO_WORSE, WORSE) and state == "skipped"
-    for each in verdict.findings:
-        if each.decides and each.state != "not applicable":
-            cases.append(case_of(path, each, softens))
-    return cases
-
-
-def case_of(path: Path, finding: Finding, softens: bool = False) -> Case:
-    """A probe's finding for JUnit."""
-    lines = [f"{finding.probe}: {finding.said}", *looks_like(finding)]
-    lines += [f"see it: {_replay(path, finding)}"] if finding.worst else []
-    state = "skipped" if softens and finding.state == "undecided" else finding.state
-    return Case(finding.probe, state, finding.said, "\n".join(lines))  # type: ignore[arg-type]
-
-
-def looks_like(finding: Finding) -> list[str]:
-    """Public faults that look like a finding."""
-    return [
-        f"{finding.probe} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}"
-        for fault in finding.known
-    ]
-
-
-def show_findings(path: Path, verdict: Verdict) -> None:
-    """The table of probes, what each failing one looks like, and how to see it again."""
-    show_table(HEAD, finding_rows(verdict.findings), left=HEAD[1:])
-    for each in verdict.findings:
-        if each.state not in ("fail", "undecided"):
-            continue
-        for line in looks_like(each):
-            show(f"\n{line}")
-        if each.worst is not None:
-            show(f"  see it: {_replay(path, each)}")
+        write_junit(typed.junit, [report], typed.on_undecided)
 
 
 def _spent(check: Check) -> str:
@@ -245,10 +182,3 @@ def _spent(check: Check) -> str:
         f"asked {counted(len(rows), 'prompt')}, {short(sent)} tokens, {duration_label(seconds)} of "
         "answers"
     )
-
-
-def _replay(path: Path, finding: Finding) -> str:
-    """The command that shows the smallest trial of a finding; '' without one."""
-    if finding.worst is None:
-        return ""
-    return f"needlemap replay {path} --probe {finding.probe} --worst"

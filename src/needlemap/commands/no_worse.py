@@ -19,20 +19,19 @@ from needlemap.asking.campaign import Campaign
 from needlemap.asking.discovery import find_model
 from needlemap.commands.announce import (
     Ending,
-    case_of,
     say_stopped,
     show_json,
     terminable,
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
-from needlemap.commands.check import FailuresFace, show_table
+from needlemap.commands.check import FailuresFace
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
 from needlemap.maps.arms import ArmsVerdict, Trio
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.judging import Scope
-from needlemap.maps.verdicts import softened, worst_code
+from needlemap.maps.verdicts import NO_WORSE, WORSE, softened, worst_code
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
@@ -41,7 +40,9 @@ from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
 from needlemap.reports.judgement import margin_label, verdict_line
 from needlemap.reports.paired import MARGIN, compare_runs
-from needlemap.reports.verdict import Case, State, write_junit
+from needlemap.reports.renderers.junit import write_junit
+from needlemap.reports.renderers.text import show_table
+from needlemap.reports.report import Claim, Report
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, printable, short, show, show_data, tell
 
@@ -230,8 +231,8 @@ def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
             " against ".join(report.names[::-1]),
             "\n".join([*report.lines(), *report.worst_lines()]),
         )
-        case = case_of(name, report.code(), text, typed.on_undecided, report.verdict)
-        write_junit(typed.junit, "ab", [case])
+        claims = (Claim(name, report.code(), report.verdict, text),)
+        write_junit(typed.junit, [Report("ab", "", claims=claims)], typed.on_undecided)
     return report
 
 
@@ -302,13 +303,13 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     )
     verdict, gates = comparison.verdict, typed.fail_if_worse is not None
     own = softened(verdict.code, typed.on_undecided)
-    codes, lines, cases = [own if gates else 0], list[str](), list[Case]()
+    codes, lines, claims = [own if gates else 0], list[str](), list[Claim]()
     plain = comparison_json(comparison, names, typed.answers)
     if typed.fail_if_answers_differ is not None:
-        case = same_answers(comparison, typed.fail_if_answers_differ)
-        cases, lines = [case], [case.said]
-        codes.append(int(case.state == "fail"))
-        plain["answers_verdict"] = case.state
+        claim = same_answers(comparison, typed.fail_if_answers_differ)
+        claims, lines = [claim], [claim.said]
+        codes.append(claim.code)
+        plain["answers_verdict"] = "fail" if claim.code else "pass"
     code = worst_code(codes)
     gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
     text = comparison_text(comparison, names, typed.answers, code, gated, lines)
@@ -319,19 +320,21 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     if typed.junit is not None:
         name = f"no worse than {margin_label(points / 100)} points"
         said = verdict_line(verdict, verdict.code)
-        cases.insert(0, case_of(name, verdict.code, text, typed.on_undecided, said))
-        write_junit(typed.junit, "compare", cases)
+        report = Report(
+            "compare", names.second, claims=(Claim(name, verdict.code, said, text), *claims)
+        )
+        write_junit(typed.junit, [report], typed.on_undecided)
     return code
 
 
-def same_answers(comparison: Comparison, most: float) -> Case:
+def same_answers(comparison: Comparison, most: float) -> Claim:
     """Whether at most so many percent of the answers differ. Raises SettingsError where there is
     none."""
     n = sum(each.n for each in comparison.answers)
     if not n:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
     share = 100 * sum(each.differing for each in comparison.answers) / n
-    state: State = "pass" if share <= most + 1e-9 else "fail"
+    state, code = ("pass", NO_WORSE) if share <= most + 1e-9 else ("fail", WORSE)
     said = f"verdict on answers: {state} ({share:.1f} % differ, {most:g} % may)"
     text = "\n".join([*answers_text(comparison, whole=True), said])
-    return Case(f"at most {most:g} % of the answers differ", state, said, text)
+    return Claim(f"at most {most:g} % of the answers differ", code, said, text)

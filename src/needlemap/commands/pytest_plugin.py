@@ -126,8 +126,8 @@ class NeedleServer:
         from needlemap.commands.no_worse import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
-        case = same_answers(compared.comparison, percent)
-        _settle(int(case.state == "fail"), "fail", lambda: _told(case.said, run, compared))
+        claim = same_answers(compared.comparison, percent)
+        _settle(claim.code, "fail", lambda: _told(claim.said, run, compared))
 
     def assert_checked(
         self,
@@ -246,23 +246,15 @@ def _told(head: str, run: Run, compared: Compared) -> str:
 
 def _map(folder: Path) -> str:
     """A run's map in letters."""
-    from io import StringIO
-
-    from rich.console import Console
-
     from needlemap.records.loaded import load_run
-    from needlemap.reports.terminal import terminal_map
+    from needlemap.reports.terminal import map_text
 
-    text = StringIO()
-    Console(file=text, width=_WIDE, color_system=None, highlight=False).print(
-        terminal_map(load_run(folder).map)
-    )
-    return text.getvalue().rstrip()
+    return map_text(load_run(folder).map, _WIDE)
 
 
 def _found(path: Path, verdict: Verdict) -> str:
     """What a check that did not pass shows: its first line, each probe, and where to look."""
-    from needlemap.commands.check import case_of
+    from needlemap.reports.check_report import check_report
 
     applying = [each for each in verdict.findings if each.decides and each.sizes]
     bad = [each for each in applying if each.state == "fail"] or [
@@ -272,8 +264,9 @@ def _found(path: Path, verdict: Verdict) -> str:
     names = ", ".join(each.probe for each in bad) or "too little was asked"
     lines = [f"needlemap: check {state}: {names}", verdict.line, ""]
     lines += [f"{each.probe:<10} {each.state:<10} {each.said}" for each in applying]
+    claims = {each.name: each for each in check_report(path, "", verdict).claims}
     for each in bad:
-        lines += ["", case_of(path, each).text]
+        lines += ["", claims[each.probe].text]
         if each.worst is not None:
             lines.append(_map(path / each.worst.way))
     return "\n".join(lines)

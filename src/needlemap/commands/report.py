@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from needlemap.check.finding import FILE as CHECK_FILE
-from needlemap.check.finding import CheckFile, read_check
+from needlemap.check.finding import read_check
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
-from needlemap.commands.check import show_table
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_regular, is_run_folder
 from needlemap.interop import context_title
@@ -26,12 +25,15 @@ from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
 from needlemap.reports.arms import arms_report
-from needlemap.reports.check_report import HEAD, finding_rows, write_check_markdown
+from needlemap.reports.check_report import check_report
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.labels import score_label
 from needlemap.reports.page import uncollected, write_page
+from needlemap.reports.renderers import markdown as reported
+from needlemap.reports.renderers.text import show_report
+from needlemap.reports.report import Report
 from needlemap.reports.results import (
     families_text,
     fields_of,
@@ -93,7 +95,7 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
         _draw([run for run in whole if isinstance(run, Loaded)], typed)
         return
     if out is not None and out.suffix.lower() == MARKDOWN and _is_check(runs):
-        tell(str(write_check_markdown(read_check(runs[0]), out)))
+        tell(str(reported.write_markdown(_report(runs[0]), out)))
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
@@ -162,7 +164,7 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     a check came to."""
     read = read_families(families)
     if is_regular(families.path / CHECK_FILE):
-        show_check(read_check(families.path))
+        show_report(_report(families.path))
         return
     if is_regular(families.path / AB_FILE):
         report = arms_report(families.path, read)
@@ -171,11 +173,10 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     show(families_text(families, read, rules))
 
 
-def show_check(check: CheckFile) -> None:
-    """Print what a check found, and the exit code that it ended with."""
-    show_table(HEAD, finding_rows(check.findings), left=HEAD[1:])
-    code = "It has not ended yet." if check.code is None else f"Exit code {check.code}"
-    show(f"{check.line}\n{code}")
+def _report(path: Path) -> Report:
+    """What a check found, as it is kept. Raises NeedlemapError."""
+    check = read_check(path)
+    return check_report(path, check.model, check)
 
 
 def show_kept(run: Loaded, *, anywhere: bool = False) -> None:

@@ -26,7 +26,6 @@ from needlemap.asking.session import Session, make_model, make_replicas, open_se
 from needlemap.commands.announce import (
     INTERRUPTED,
     announce,
-    case_of,
     families_line,
     interrupted,
     next_line,
@@ -49,6 +48,8 @@ from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.lock import hold_folder
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
+from needlemap.reports.renderers.junit import write_junit
+from needlemap.reports.report import Claim, Report
 from needlemap.reports.results import asked_line, fields_of, length_line, results
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import (
@@ -57,7 +58,6 @@ from needlemap.reports.verdict import (
     check_threshold,
     judge,
     judge_goal,
-    write_junit,
 )
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
@@ -208,11 +208,12 @@ class _Command:
             ]
             show_json(results(runs) | {"exit_code": code})
         if self.typed.junit is not None:
-            cases = [
-                case_of(f"{path.name}: {found.asked}", found.code, found.text(code), passing)
-                for path, found in known.items()
-            ]
-            write_junit(self.typed.junit, "run", cases)
+            claims = []
+            for path, found in known.items():
+                text = found.text(code)
+                name = f"{path.name}: {found.asked}"
+                claims.append(Claim(name, found.code, text.splitlines()[-1], text))
+            write_junit(self.typed.junit, [Report("run", "", claims=tuple(claims))], passing)
         for path, found in known.items() if not self.typed.json else ():
             text = found.text(code)
             show(text if len(codes) == 1 else f"{path.name}: {text}")

@@ -1,46 +1,121 @@
-"""A check's findings as the rows of a table, and as Markdown for a pull request."""
+"""What a check found, as a report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from needlemap.check.finding import CheckFile, Finding
+from needlemap.check.finding import UNITS, CheckFile, Finding
 from needlemap.check.probe import short_size
-from needlemap.files import write_report
-from needlemap.reports.table import markdown_table, plain_markdown
+from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.reports.report import (
+    SENTENCE,
+    Claim,
+    Column,
+    Fact,
+    Report,
+    Row,
+    Table,
+    Unit,
+    Verdict,
+)
+from needlemap.text import short
 
-HEAD = ("probe", "verdict", "to", "excludes", "found")
+if TYPE_CHECKING:
+    from needlemap.check.judge import Verdict as Judged
 
 
-def finding_rows(findings: Iterable[Finding]) -> list[tuple[str, ...]]:
-    """A row for each probe that applies, under HEAD. to: the longest size up to which it passes."""
-    return [
+def _longest(row: Mapping[str, Any]) -> str:
+    """The longest size up to which a probe passes."""
+    passes = row["passes_to"] and row["state"] != "fail"
+    return short_size(row["passes_to"]) if passes else "-"
+
+
+COLUMNS = (
+    Column("probe", "probe"),
+    Column("state", "verdict"),
+    Column("to", "to", of=_longest),
+    Column("excludes", "excludes", Unit(lambda said: said or "-", number=False)),
+    Column("tokens", "tokens", Unit(short), wide=True),
+    Column("said", "found", SENTENCE),
+)
+
+
+def check_report(
+    path: Path,
+    model: str,
+    found: CheckFile | Judged,
+    spent: str = "",
+    more: Iterable[Fact] = (),
+    ends: int | None = None,
+) -> Report:
+    """The report of a check. spent, more: what was asked, and what else only a check knows that was
+    just asked. ends: the exit code that the command ends with, by default the verdict's."""
+    applying = [each for each in found.findings if each.state != "not applicable"]
+    counts = Counter(each.state for each in applying)
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    code = UNDECIDED if found.code is None else found.code
+    return Report(
+        "check",
+        model,
         (
-            each.probe,
-            each.state,
-            short_size(each.passes_to) if each.passes_to and each.state != "fail" else "-",
-            each.excludes or "-",
-            each.said,
-        )
-        for each in findings
-        if each.state != "not applicable"
+            Fact("check", str(path)),
+            Fact("code", found.code if ends is None else ends),
+            Fact("verdict_code", found.code),
+            Fact("line", found.line),
+            Fact("not_asked", list(found.not_asked)),
+            Fact(value=states or "not ended yet", head="Check", note="probes"),
+            Fact(value="-" if found.code is None else str(found.code), head="Exit code"),
+            Table("probes", COLUMNS, tuple(_row(path, each) for each in found.findings)),
+            Fact(said=spent),
+            Fact(said=UNITS),
+            *more,
+        ),
+        Verdict(states, found.line, found.code, ends, leads=True),
+        (
+            Claim("check", code, found.line, found.line),
+            *(_claim(path, each, code) for each in applying if each.decides),
+        ),
+    )
+
+
+def _row(path: Path, finding: Finding) -> Row:
+    """A probe, the public faults that look like what it found, and how to see that again."""
+    worst = finding.worst
+    return Row(
+        asdict(finding) | {"replay": _replay(path, finding)},
+        _details(path, finding) if finding.state in ("fail", "undecided") else (),
+        worst.way if worst else "",
+        finding.state != "not applicable",
+    )
+
+
+def _details(path: Path, finding: Finding) -> tuple[str, ...]:
+    """What the finding looks like, and how to see it again."""
+    name = finding.probe
+    found = [
+        f"{name} looks like: {fault.name}\n  {fault.link}\n  try: {fault.tried}"
+        for fault in finding.known
     ]
+    if finding.worst is not None:
+        see = f"see it: {_replay(path, finding)}"
+        found = [*found[:-1], f"{found[-1]}\n  {see}"] if found else [see]
+    return tuple(found)
 
 
-def check_markdown(check: CheckFile) -> str:
-    """What was found by length, the exit code, what was not asked, and the table of probes."""
-    code = "not ended yet" if check.code is None else f"exit code {check.code}"
-    parts = [
-        f"**{plain_markdown(check.line or 'check')}**",
-        f"{code}, {plain_markdown(check.model)}",
-    ]
-    if check.not_asked:
-        parts.append(plain_markdown(f"not asked: {', '.join(check.not_asked)}"))
-    rows = [[plain_markdown(cell) for cell in row] for row in finding_rows(check.findings)]
-    return "\n\n".join([*parts, markdown_table(list(HEAD), rows)]) + "\n"
+def _claim(path: Path, finding: Finding, code: int) -> Claim:
+    """A probe's own test case. code: of the whole check."""
+    doubtful = code if code in (UNDECIDED, SUSPECT) else SUSPECT
+    own = {"pass": NO_WORSE, "fail": WORSE}.get(finding.state, doubtful)
+    text = "\n".join([f"{finding.probe}: {finding.said}", *_details(path, finding)])
+    return Claim(finding.probe, own, finding.said, text)
 
 
-def write_check_markdown(check: CheckFile, out: Path) -> Path:
-    """Write it; the path."""
-    return write_report(out, check_markdown(check).encode())
+def _replay(path: Path, finding: Finding) -> str:
+    """The command that shows the smallest trial of a finding; '' without one."""
+    if finding.worst is None:
+        return ""
+    return f"needlemap replay {path} --probe {finding.probe} --worst"

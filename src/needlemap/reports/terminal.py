@@ -13,6 +13,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -257,6 +258,13 @@ def terminal_map(
     them.
     """
     return TerminalMap(map, max(1, max_rows), palette_colours(palette), means)
+
+
+def map_text(map: Map, width: int) -> str:
+    """A map in letters, at most so many of them in a line."""
+    text = StringIO()
+    Console(file=text, width=width, color_system=None, highlight=False).print(terminal_map(map))
+    return text.getvalue().rstrip()
 
 
 def show_map(map: Map, palette: str | None = None, *, anywhere: bool = False) -> None:

@@ -135,12 +135,17 @@ def tables(summary: Mapping[str, Any]) -> str:
 
 def _sheet(sheet: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in sheet["lines"])
+    tables = "".join(map(_sheet_table, [sheet["table"], *sheet.get("more", ())]))
+    return f"<h2>{escape(sheet['title'])}</h2>\n{tables}{lines}"
+
+
+def _sheet_table(table: Mapping[str, Any]) -> str:
     rows = [
         [name, *(text for text, *_ in rest)]
-        for name, *rest in (row["cells"] for row in sheet["table"]["rows"])
+        for name, *rest in (row["cells"] for row in table["rows"])
     ]
-    shown = "\n".join([_row(sheet["table"]["head"], "th"), *map(_row, rows)])
-    return f"<h2>{escape(sheet['title'])}</h2>\n<table>\n{shown}\n</table>\n{lines}"
+    shown = "\n".join([_row(table["head"], "th"), *map(_row, rows)])
+    return f"<table>\n{shown}\n</table>\n"
 
 
 def _run(run: Mapping[str, Any]) -> str:

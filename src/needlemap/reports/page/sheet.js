@@ -94,7 +94,7 @@ function drawSheet({ sheet }, palette) {
   const words = el(
     "div",
     { class: "sheet-words" },
-    wide("Table", sheetTable(sheet, palette)),
+    ...[sheet.table, ...(sheet.more ?? [])].map((each) => wide("Table", sheetTable(sheet, each, palette))),
     lines.length ? el("ul", { class: "lines" }, lines) : null,
     comparison && !comparison.refused
       ? el("section", { class: "verdict" }, verdictNodes({ difference: comparison }))
@@ -109,9 +109,9 @@ function drawSheet({ sheet }, palette) {
   fitSheet();
 }
 
-function sheetTable(sheet, palette) {
+function sheetTable(sheet, { head, rows: found }, palette) {
   const named = isNamed(sheet.curves);
-  const rows = sheet.table.rows.map(({ to, line, cells: [name, ...rest] }) => {
+  const rows = found.map(({ to, line, cells: [name, ...rest] }) => {
     const label = to
       ? button(isolated(name), () => chooseView(viewAt(to)), { class: "link", "data-keep": `row ${name}` })
       : isolated(name);
@@ -119,7 +119,7 @@ function sheetTable(sheet, palette) {
     const shown = el("span", { class: "row-name", "data-line": line }, sign, label);
     return [shown, ...rest.map(([text, share, kind]) => scoreCell(text, share, palette, kind))];
   });
-  return table(sheet.table.head, rows, { class: "numbers" });
+  return table(head, rows, { class: "numbers" });
 }
 
 function viewAt(to) {

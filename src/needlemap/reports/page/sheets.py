@@ -7,14 +7,12 @@ A run's own map is no sheet.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.finding import FILE, UNITS, Finding, read_check
-from needlemap.check.probe import short_size
+from needlemap.check.finding import FILE, read_check
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
@@ -23,6 +21,7 @@ from needlemap.records.ab import FILE as AB_FILE
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.arms import arms_sheet
+from needlemap.reports.check_report import check_report
 from needlemap.reports.labels import (
     effective_label,
     interval_behind,
@@ -34,10 +33,10 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.payload import tokens_of, told_comparison
 from needlemap.reports.page.trials import mean_columns, share
 from needlemap.reports.paired import compare_runs
+from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.results import sought_sheet
 from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
 from needlemap.secrets import hidden
-from needlemap.text import short
 
 Sheet = dict[str, Any]
 
@@ -269,7 +268,11 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     if is_regular(path / AB_FILE):
         return alone | arms_sheet(path, read, cast.places(at))
     if is_regular(path / FILE):
-        return alone | check_sheet(cast.subjects[at].runs, path, cast.places(at))
+        check = read_check(path)
+        lengths = sorted({length for run in cast.subjects[at].runs for length in run.map.lengths})
+        sheet = to_sheet(check_report(path, check.model, check), cast.places(at))
+        labels = [[length, length_labels([length])[length]] for length in lengths]  # near ones
+        return alone | sheet | {"lengths": labels}
     return sheet
 
 
@@ -343,44 +346,3 @@ def _count(run: Loaded | None) -> str:
     if run is None:
         return "not begun"
     return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"
-
-
-def check_sheet(runs: Sequence[Loaded], path: Path, places: Mapping[str, int]) -> dict[str, Any]:
-    """A row a probe; the finding's way of asking is a click away. runs: the ways'; places: of
-    each."""
-    check = read_check(path)
-    findings = [each for each in check.findings if each.state != "not applicable"]
-    lengths = sorted({length for run in runs for length in run.map.lengths})
-    states = Counter(each.state for each in findings)
-    found = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    looks = [
-        f"{each.probe} looks like: {fault.name} ({fault.link}). Try: {fault.tried}."
-        for each in findings
-        for fault in each.known
-    ]
-    replay = f"See it: needlemap replay {path} --probe"
-    seen = [f"{replay} {each.probe} --worst" for each in findings if each.worst]
-    return {
-        "lengths": [
-            [length, length_labels([length])[length]] for length in lengths
-        ],  # ways differ by a few
-        "says": hidden(check.line or found),
-        "readings": [
-            ["Check", found or "not ended yet", "probes", "main"],
-            ["Exit code", "-" if check.code is None else str(check.code), "", ""],
-        ],
-        "table": {
-            "head": ["Probe", "Verdict", "To", "Excludes", "Tokens", "Found"],
-            "rows": [_probe_row(each, places) for each in findings],
-        },
-        "lines": [hidden(line) for line in (check.line, *looks, *seen, UNITS) if line],
-    }
-
-
-def _probe_row(finding: Finding, places: Mapping[str, int]) -> dict[str, Any]:
-    """A probe's numbers, and what was found in words."""
-    at = places.get(finding.worst.way) if finding.worst else None
-    to = short_size(finding.passes_to) if finding.passes_to and finding.state != "fail" else "-"
-    numbers = finding.state, to, finding.excludes or "-", short(finding.tokens)
-    words = [hidden(finding.said), None, "words"]
-    return _row(finding.probe, [*numbers, words], None if at is None else ["run", at])

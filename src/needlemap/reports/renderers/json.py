@@ -1,0 +1,22 @@
+"""A report for programs: facts and tables by their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from needlemap.reports.report import Fact, Report, Table
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """What JSON can hold."""
+    found: dict[str, Any] = {}
+    for part in report.parts:
+        if not part.key:
+            continue
+        if isinstance(part, Fact):
+            found[part.key] = part.unit.plain(part.value)
+        elif isinstance(part, Table):
+            found[part.key] = part.plain()
+        else:
+            found[part.key] = {name: to_json(each) for name, each in part.reports.items()}
+    return found

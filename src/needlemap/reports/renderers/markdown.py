@@ -1,0 +1,28 @@
+"""A report as Markdown, for a pull request or a job's summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from needlemap.files import write_report
+from needlemap.reports.report import Report
+from needlemap.reports.table import markdown_table, plain_markdown
+
+
+def to_markdown(report: Report) -> str:
+    """The verdict, the exit code and what was asked, the tables, and the sentences as a list."""
+    verdict = report.verdict
+    parts = [f"**{plain_markdown(verdict.said or report.kind)}**"] if verdict else []
+    parts.append(f"{verdict.state if verdict else report.kind}, {plain_markdown(report.title)}")
+    for table in report.tables:
+        shown = [column for column in table.heads if not column.wide]
+        rows = [[plain_markdown(cell) for cell in row] for row in table.labels(shown)]
+        parts.append(markdown_table([column.head for column in shown], rows))
+    if sentences := list(report.sentences()):
+        parts.append("\n".join(f"- {plain_markdown(line)}" for line in sentences))
+    return "\n\n".join(parts) + "\n"
+
+
+def write_markdown(report: Report, out: Path) -> Path:
+    """Write it; the path."""
+    return write_report(out, to_markdown(report).encode())

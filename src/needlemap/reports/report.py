@@ -1,0 +1,230 @@
+"""A report: what was found out, before it is drawn anywhere.
+
+A finding (a check, an ab, a comparison) becomes a `Report` once. Each renderer of `renderers/`
+(text, JSON, page, Markdown, JUnit, pandas) draws any report and knows no finding, so that a fact
+that is added to a finding's report is on all of its faces.
+
+A fact or a row of a table has two sides: a key and a value for programs, and words for people. What
+has no key is for people alone; what has no words is for programs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from needlemap.grid import percent
+from needlemap.reports.labels import length_labels, p_label, points, score_label
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How a value is written. text: for people. data: for programs. number: whether columns of it
+    are set to the right."""
+
+    text: Callable[[Any], str] = str
+    data: Callable[[Any], Any] = _same
+    number: bool = True
+
+    def labels(self, values: Sequence[Any]) -> list[str]:
+        """Some values of one column for people; '' for None."""
+        if self is LENGTH:
+            known = length_labels(sorted({value for value in values if value is not None}))
+            return ["" if value is None else known[value] for value in values]
+        return ["" if value is None else self.text(value) for value in values]
+
+    def plain(self, value: Any) -> Any:
+        """A value for programs; None stays None."""
+        return None if value is None else self.data(value)
+
+
+WORDS = Unit(number=False)
+SENTENCE = Unit(number=False)  # longer ones, which are broken into lines
+COUNT = Unit("{:,}".format)
+LENGTH = Unit()  # tokens; labels of a column are told apart
+DEPTH = Unit(lambda share: f"{percent(share):g}", percent)
+PERCENT = Unit(score_label, percent)  # of a share
+POINTS = Unit(points, percent)  # of a difference of shares, with its sign
+P = Unit(p_label)
+NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that was found out.
+
+    key, value, unit: for programs. said: a sentence, or several lines, for people. warns: whether
+    it is a warning. head, note: its name and an addition where it is shown at a glance, with its
+    value.
+    """
+
+    key: str = ""
+    value: Any = None
+    said: str = ""
+    unit: Unit = WORDS
+    warns: bool = False
+    head: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. head: '' where it is for programs alone. of: makes what people see of
+    the whole row, by default what stands under the key. wide: on the page and in frames alone."""
+
+    key: str
+    head: str = ""
+    unit: Unit = WORDS
+    of: Callable[[Mapping[str, Any]], Any] | None = None
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table. values: by key; what no column names is for programs alone. details: what
+    more is to be said of it, each one or several lines. to: the family whose map shows more.
+    shown: whether people see it."""
+
+    values: Mapping[str, Any]
+    details: tuple[str, ...] = ()
+    to: str = ""
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns. title: above it. after: a line below it. A table without heads is shown
+    by its rows' details."""
+
+    key: str
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Row, ...] = ()
+    title: str = ""
+    after: str = ""
+
+    @property
+    def heads(self) -> list[Column]:
+        """The columns that people see."""
+        return [column for column in self.columns if column.head]
+
+    @property
+    def shown(self) -> list[Row]:
+        """The rows that people see."""
+        return [row for row in self.rows if row.shown]
+
+    def labels(self, columns: Sequence[Column]) -> list[tuple[str, ...]]:
+        """The rows as people see them, in some columns."""
+        across = []
+        for column in columns:
+            values = [
+                column.of(row.values) if column.of else row.values.get(column.key)
+                for row in self.shown
+            ]
+            across.append(column.unit.labels(values))
+        return list(zip(*across, strict=True))
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The rows for programs."""
+        units = {column.key: column.unit for column in self.columns if column.of is None}
+        return [
+            {key: units.get(key, WORDS).plain(value) for key, value in row.values.items()}
+            for row in self.rows
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Reports of parts of what was found, by name."""
+
+    key: str
+    reports: Mapping[str, Report]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that passes or not, a test case in CI. code: the exit code of it alone. said: what
+    came of it, in a line. text: all that is known; the whole report if not given."""
+
+    name: str
+    code: int
+    said: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What it comes to. word: 'worse'. said: a line, with what it holds for and why. code: the
+    verdict's exit code, None before its end. ends: the exit code of the command, where it is not
+    the verdict's. leads: whether the line comes first, and is no sentence on a margin."""
+
+    word: str
+    said: str
+    code: int | None
+    ends: int | None = None
+    gated: str = ""
+    leads: bool = False
+
+    @property
+    def state(self) -> str:
+        """'Exit code 4 (--fail-if-worse 2 makes it 5)'."""
+        code = self.code if self.ends is None else self.ends
+        return "It has not ended yet" if code is None else f"Exit code {code}{self.gated}"
+
+    @property
+    def last(self) -> str:
+        """The last line: the exit code, behind the verdict if that does not come first."""
+        return self.state if self.leads else f"{self.said}. {self.state}"
+
+    @property
+    def brief(self) -> str:
+        """What a tab of a page says."""
+        return self.said if self.leads and self.said else self.word
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a command found. kind: the command. title: what was asked. parts: in the order in which
+    people read them. verdict: None where none was asked for."""
+
+    kind: str
+    title: str
+    parts: tuple[Fact | Table | Parts, ...] = ()
+    verdict: Verdict | None = None
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def facts(self) -> list[Fact]:
+        """All facts."""
+        return [each for each in self.parts if isinstance(each, Fact)]
+
+    def sentences(self) -> Iterator[str]:
+        """What is said besides the verdict and the cells of tables, a line each."""
+        for part in self.parts:
+            if isinstance(part, Fact):
+                yield from part.said.splitlines()
+            elif isinstance(part, Table):
+                yield from (
+                    " · ".join(map(str.strip, detail.splitlines()))
+                    for row in part.shown
+                    for detail in row.details
+                )
+
+    @property
+    def all_tables(self) -> list[Table]:
+        """All tables."""
+        return [each for each in self.parts if isinstance(each, Table)]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that people see."""
+        return [each for each in self.all_tables if each.heads and each.shown]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes it prove less."""
+        return [each.said for each in self.facts if each.warns]

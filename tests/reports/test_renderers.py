@@ -1,0 +1,136 @@
+"""A report has the same facts on each of its faces."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from needlemap.reports.renderers.frame import to_pandas
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.junit import to_junit
+from needlemap.reports.renderers.markdown import to_markdown
+from needlemap.reports.renderers.page import to_sheet
+from needlemap.reports.renderers.text import to_text
+from needlemap.reports.report import (
+    COUNT,
+    LENGTH,
+    POINTS,
+    SENTENCE,
+    Claim,
+    Column,
+    Fact,
+    Parts,
+    Report,
+    Row,
+    Table,
+    Verdict,
+)
+
+COLUMNS = (
+    Column("length", "length", LENGTH),
+    Column("n", "pairs", COUNT),
+    Column("change", "points", POINTS),
+    Column("seconds", "seconds", COUNT, wide=True),
+    Column("said", "found", SENTENCE),
+    Column("doubled", "twice", COUNT, of=lambda row: 2 * row["n"]),
+)
+ROWS = (
+    Row({"length": 128_000, "n": 1200, "change": -0.07311, "seconds": 3, "said": "<b>", "raw": 1}),
+    Row(
+        {"length": 128_400, "n": 5, "change": None, "seconds": 4, "said": "fine", "raw": 2},
+        details=("looks like: a fault\n  try: another",),
+        to="far",
+    ),
+    Row({"length": 9, "n": 0, "change": 0.0, "seconds": 0, "said": "", "raw": 3}, shown=False),
+)
+VERDICT = Verdict("worse", "verdict: worse, on these prompts", 1)
+REPORT = Report(
+    "ab",
+    "b against a",
+    (
+        Fact("model", "demo/retriever"),
+        Fact("drift", 0.0125, "the last third lost 1.3 points", POINTS, warns=True),
+        Fact(value="worse", head="Verdict", note="margin 2 points"),
+        Table("lengths", COLUMNS, ROWS, title="by length:"),
+        Table("worst", rows=(Row({"place": 3}, details=("prompt 3: lost",)),), after="see it: ..."),
+        Parts("families", {"one": Report("ab", "one", (Fact("n", 8),))}),
+    ),
+    VERDICT,
+    (Claim("b against a", 1, "worse"), Claim("answers", 4, "too few", "too few: 3")),
+)
+
+
+def test_text_holds_the_sentences_the_shown_rows_and_the_verdict_last() -> None:
+    assert to_text(REPORT).splitlines() == [
+        "the last third lost 1.3 points",
+        "by length:",
+        "length  pairs  points  found  twice",
+        "  128k  1,200    -7.3  <b>    2,400",
+        "128.4k      5          fine      10",
+        "",
+        "looks like: a fault",
+        "  try: another",
+        "",
+        "prompt 3: lost",
+        "see it: ...",
+        "",
+        "verdict: worse, on these prompts. Exit code 1",
+    ]
+
+
+def test_a_line_that_leads_comes_first_and_the_exit_code_of_the_command_last() -> None:
+    report = Report("check", "m", verdict=Verdict("2 fail", "found: 3 of 9", 4, ends=0, leads=True))
+    assert to_text(report) == "found: 3 of 9\nExit code 0\n"
+    running = Report("check", "m", verdict=Verdict("", "", None, leads=True))
+    assert to_text(running) == "It has not ended yet\n"
+
+
+def test_json_holds_every_key_in_the_unit_of_programs_and_all_rows() -> None:
+    found = to_json(REPORT)
+    assert list(found) == ["model", "drift", "lengths", "worst", "families"]
+    assert found["drift"] == 1.25
+    assert [row["change"] for row in found["lengths"]] == [-7.311, None, 0.0]
+    assert [row["raw"] for row in found["lengths"]] == [1, 2, 3]
+    assert "doubled" not in found["lengths"][0]
+    assert found["families"] == {"one": {"n": 8}}
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_sheet_of_the_page_has_readings_tables_that_lead_to_maps_and_lines() -> None:
+    sheet = to_sheet(REPORT, {"far": 4})
+    assert sheet["says"] == "worse"
+    assert sheet["readings"] == [["Verdict", "worse", "margin 2 points", "main"]]
+    assert sheet["table"]["head"] == ["Length", "Pairs", "Points", "Seconds", "Found", "Twice"]
+    first, second = sheet["table"]["rows"]
+    assert (first["to"], second["to"]) == (None, ["run", 4])
+    assert first["cells"][4] == ["<b>", None, "words"]
+    assert sheet["more"] == []
+    assert sheet["lines"] == [
+        "verdict: worse, on these prompts",
+        "the last third lost 1.3 points",
+        "looks like: a fault · try: another",
+        "prompt 3: lost",
+    ]
+
+
+def test_markdown_means_nothing_else_whatever_a_model_said() -> None:
+    text = to_markdown(REPORT)
+    assert text.startswith("**verdict\\: worse, on these prompts**\n\nExit code 1, b against a\n")
+    assert "| 128k | 1,200 | \\-7.3 | \\<b\\> | 2,400 |" in text
+    assert "\n- the last third lost 1.3 points\n" in text
+
+
+def test_in_junit_a_claim_without_a_text_of_its_own_shows_the_whole_report() -> None:
+    root = ElementTree.fromstring(to_junit([REPORT]))
+    worse, few = root.iter("testcase")
+    assert worse.findtext("failure", "") == to_text(REPORT)
+    assert few.findtext("error") == "too few: 3"
+
+
+def test_a_table_is_a_frame() -> None:
+    pytest.importorskip("pandas")
+    frame = to_pandas(REPORT, "lengths")
+    assert list(frame["change"][:1]) == [-7.311]
+    assert list(to_pandas(Report("ab", "")).columns) == []
