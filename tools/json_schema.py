@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap import SCHEMA
-from needlemap.records import Run
+from needlemap.records import RunFile
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings
 
@@ -30,7 +30,7 @@ def record_schema() -> dict[str, Any]:
 
 def run_schema() -> dict[str, Any]:
     """Of run.json; settings of other versions and of plug-ins are allowed."""
-    schema = Run.model_json_schema(by_alias=True)
+    schema = RunFile.model_json_schema(by_alias=True)
     settings = Settings.model_json_schema()
     properties = {name: _plain(name, part) for name, part in settings["properties"].items()}
     schema["properties"]["settings"] |= {"properties": properties, "additionalProperties": True}

@@ -13,7 +13,7 @@ from needlemap.settings.reading import checked
 from needlemap.trials.build import prepare
 
 wall, cpu = perf_counter(), process_time()
-settings = checked(RunFolder(sys.argv[1]).about()["settings"], sys.argv[1])
+settings = checked(RunFolder(sys.argv[1]).about().settings, sys.argv[1])
 session = Session.open(prepare(settings), sys.argv[1])
 wall_s, cpu_s = perf_counter() - wall, process_time() - cpu
 if session.todo:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from needlemap.records import contrast, phrase, prompt_contrast
+from needlemap.records import RunFile, contrast, phrase, prompt_contrast
 
-ABOUT: dict[str, Any] = {
-    "settings": {"model": "a", "needle": "", "seed": 0, "concurrency": 4},
+PARTS: dict[str, Any] = {
+    "settings": {
+        "model": "a",
+        "task": "t",
+        "mode": "exact",
+        "needle": "",
+        "seed": 0,
+        "concurrency": 4,
+    },
     "tokenizer": {"name": "cl100k_base", "fingerprint": "quicktok:0123456789abcdef"},
     "haystacks": [{"name": "generated", "sha256": "f" * 64}],
     "scorer": {"name": "exact", "options": {}},
+    "cells": [],
 }
 
 
-def changed(**parts: Any) -> dict[str, Any]:
-    return {**ABOUT, **parts, "settings": ABOUT["settings"] | parts.get("settings", {})}
+def changed(**parts: Any) -> RunFile:
+    settings = PARTS["settings"] | parts.get("settings", {})
+    return RunFile.model_validate({**PARTS, **parts, "settings": settings})
+
+
+ABOUT = changed()
 
 
 def test_equal_runs_differ_in_nothing_and_speed_is_no_difference():
@@ -51,7 +63,5 @@ def test_long_values_are_cut():
 
 def test_scorers_are_told_apart_by_name_and_by_the_options_they_were_given():
     ours = {"name": "substring", "options": {"words": ["a"], "any": False}}
-    found = contrast(
-        {**ABOUT, "scorer": ours}, {**ABOUT, "scorer": {"name": "judge", "options": {}}}
-    )
+    found = contrast(changed(scorer=ours), changed(scorer={"name": "judge", "options": {}}))
     assert found["scorer"] == ("substring words=['a']", "judge")

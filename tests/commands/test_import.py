@@ -39,15 +39,15 @@ def test_a_folder_of_results_is_a_run(typed, folder):
         == "r: m/1 · single · 3 results in 2 cells, 0 missing · overall 41.7 (4.7500 on 1..10)\n"
     )
     run = RunFolder(typed.folder / "r")
-    assert run.about()["cells"] == [[1000, 0.0, [0]], [1000, 0.5, [0, 1]]]
-    files = run.about()["imported"]["files"]
-    assert [file["name"] for file in files] == [
+    assert run.about().cells == [(1000, 0.0, [0]), (1000, 0.5, [0, 1])]
+    files = run.about().imported.files
+    assert [file.name for file in files] == [
         "a_results.json",
         "a_results_2.json",
         "b_results.json",
     ]
-    assert files[0]["sha256"] == sha256((folder / "a_results.json").read_bytes()).hexdigest()
-    assert run.about()["title"].startswith("m/1 200K Context Performance\n")
+    assert files[0].sha256 == sha256((folder / "a_results.json").read_bytes()).hexdigest()
+    assert run.about().title.startswith("m/1 200K Context Performance\n")
     assert [(record.repeat, record.scorer.native) for record in run.records()] == [
         (0, 7),
         (1, 10),
@@ -187,7 +187,7 @@ def test_a_row_of_dashes_is_a_missing_cell_of_the_run(typed, tmp_path):
     typed("import", "oc.csv", "-o", "oc")
     assert sorted(path.name for path in (tmp_path / "oc").iterdir()) == ["good-7b", "new-7b"]
     run = RunFolder(tmp_path / "oc" / "good-7b")
-    assert run.about()["cells"] == [[1000, 0.0, [0]], [2000, 0.0, [0]], [3000, 0.0, [0]]]
+    assert run.about().cells == [(1000, 0.0, [0]), (2000, 0.0, [0]), (3000, 0.0, [0])]
     assert [record.score for record in run.records()] == [0.9, 0.9, None]
 
 

@@ -7,15 +7,17 @@ import errno
 import gc
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from needlemap import files
 from needlemap.errors import NeedlemapError
+from needlemap.records import RunFile
 from needlemap.records import folder as store
-from needlemap.records import what_is_wrong
-from needlemap.records.folder import RunFolder, Writer, write_json
+from needlemap.records.document import write_json
+from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 
 
@@ -252,7 +254,7 @@ def test_nothing_is_written_through_a_link_in_the_folder(tmp_path):
 
 def test_a_run_is_its_owners_alone(tmp_path):
     writer = Writer(RunFolder(tmp_path / "runs" / "r"))
-    writer.describe({"a": 1})
+    writer.describe(RunFile.model_validate(ABOUT))
     asyncio.run(writer.append(record("1")))
     writer.close()
     folder = tmp_path / "runs" / "r"
@@ -278,7 +280,41 @@ def test_a_run_file_of_more_than_any_run_has_is_refused_in_words(tmp_path, cells
         folder_of(tmp_path, cells=cells).about()
 
 
-def test_what_is_wrong_with_a_run_json_is_said_in_our_words():
-    about = {"settings": {}, "tokenizer": {"name": "", "fingerprint": ""}, "cells": []}
-    wrong = what_is_wrong(json.dumps(about | {"scorer": {"name": "", "options": {}}}).encode())
-    assert wrong == "settings: 'model' is missing, or no text"
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({}, "'model' is missing, or no text"),
+        ({"label": 1}, "'label' is no text"),
+        ({"seek": "85"}, "'seek' is no number"),
+        ({"until": None}, "'until' is no text"),
+    ],
+)
+def test_what_is_wrong_with_a_run_json_is_said_in_our_words(tmp_path, settings, wrong):
+    """A `seek` of a text ended a report in a traceback."""
+    whole = {**ABOUT["settings"], **settings} if settings else {}
+    with pytest.raises(NeedlemapError, match=re.escape(f"is not a run's: settings: {wrong}.")):
+        folder_of(tmp_path, settings=whole).about()
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ({"imported": "x"}, "imported: Input should be an object"),
+        ({"imported": {"files": [1]}}, "imported.files.0: Input should be an object"),
+        ({"packages": []}, "packages: Input should be an object"),
+        ({"signed": 5}, "signed: Input should be a valid string"),
+        ({"tokenizer": {}}, "tokenizer.name: Field required"),
+    ],
+)
+def test_a_part_of_another_shape_is_refused_in_words(tmp_path, part, wrong):
+    with pytest.raises(NeedlemapError, match=re.escape(f"is not a run's: {wrong}.")):
+        folder_of(tmp_path, **part).about()
+
+
+def test_fields_of_a_later_version_are_read_over_and_kept(tmp_path):
+    later = {"compaction": {"folds": 3}, "imported": {"files": [], "by": "hand"}}
+    about = folder_of(tmp_path, **later).about()
+    assert about.document() == {**ABOUT, **later}
+    changed = about.with_settings({"label": "x"})
+    assert changed.document()["compaction"] == {"folds": 3}
+    assert changed.settings == {**ABOUT["settings"], "label": "x"}

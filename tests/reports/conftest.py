@@ -10,6 +10,7 @@ from needlemap.maps import prompts_of
 from needlemap.maps.intervals import wilson
 from needlemap.maps.means import CellScore, Map
 from needlemap.maps.means import make_map as map_of_records
+from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
 
@@ -160,4 +161,4 @@ def loaded() -> Loaded:
         "haystacks": [{"name": "prose", "sha256": "0123456789abcdef"}],
         "cells": [[length, depth, list(range(6))] for length in (1000, 4000) for depth in (0.0, 1.0)],  # noqa: E501
     }  # fmt: skip
-    return Loaded("runs/r", about, tuple(records))
+    return Loaded("runs/r", RunFile.model_validate(about), tuple(records))

@@ -10,6 +10,7 @@ import pytest
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import RULES, parse_rule
+from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
 from needlemap.reports.figures.curves import draw_curves, plots_of, spread
@@ -36,12 +37,12 @@ def run(name: str, right: Sequence[int]) -> Loaded:
             records.append(Record(key=key, task="t", model=name, score=float(at < good), **asked))  # type: ignore[arg-type]
     about = {
         "settings": {"model": name, "task": "t", "mode": "exact"},
-        "tokenizer": {"name": "cl100k_base"},
-        "scorer": {"name": "substring"},
+        "tokenizer": {"name": "cl100k_base", "fingerprint": ""},
+        "scorer": {"name": "substring", "options": {}},
         "haystacks": [{"name": "h", "sha256": str(at)} for at in range(REPEATS)],
         "cells": [[length, depth, list(range(REPEATS))] for length in LENGTHS for depth in DEPTHS],
     }
-    return Loaded(f"runs/{name}", about, tuple(records))
+    return Loaded(f"runs/{name}", RunFile.model_validate(about), tuple(records))
 
 
 GOOD, WEAK, NONE = (18, 18, 18, 18), (18, 18, 9, 0), (0, 0, 0, 0)

@@ -44,7 +44,7 @@ def whole(make_map, make_cell) -> Map:
 
 
 def test_a_runs_own_file_says_so_and_those_of_other_tasks_do_not(run, typed):
-    assert run.about["depthless"] is True
+    assert run.about.depthless
     assert run.map.depthless
     options = (
         "--task-options",

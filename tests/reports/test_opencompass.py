@@ -12,7 +12,12 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.maps.means import Map
+from needlemap.records.run_file import RunSettings
 from needlemap.reports.table import column_names, summary_csv, summary_txt
+
+
+def named(model: str, label: str = "") -> RunSettings:
+    return RunSettings(model=model, label=label, task="single", mode="exact")
 
 
 def read_columns(path: Path, make_map: Any, make_cell: Any) -> dict[str, Map]:
@@ -126,15 +131,13 @@ def test_the_text_equals_what_opencompass_wrote(
 def test_a_models_name_may_be_part_of_a_files_name(model: str, label: str, name: str) -> None:
     """OpenCompass's plotting script ended with FileNotFoundError: a slash stood in the column's
     name."""
-    assert column_names([{"model": model, "label": label}], ["runs/r"]) == [name]
+    assert column_names([named(model, label)], ["runs/r"]) == [name]
 
 
 def test_no_two_columns_have_one_name() -> None:
-    same = [{"model": "openai/m"}, {"model": "hf/x/m"}, {"model": "hf/x/m"}]
+    same = [named("openai/m"), named("hf/x/m"), named("hf/x/m")]
     assert column_names(same, ["a/r", "b/r", "c"]) == ["m@a_r", "m@b_r", "m@c"]
-    assert column_names(
-        [{"model": "a", "label": "x:y"}, {"model": "b", "label": "x|y"}], ["r", "r"]
-    ) == [
+    assert column_names([named("a", "x:y"), named("b", "x|y")], ["r", "r"]) == [
         "x_y@r",
         "x_y@r-2",
     ]

@@ -10,6 +10,7 @@ import pytest
 
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.records.run_file import RuledScorer, RunFile, RunTokenizer
 from needlemap.reports.table import Table, Value, cells_table, csv_text, safe, trials_table
 
 
@@ -36,12 +37,12 @@ def a_run(*records: Record, path: str = "r", asked: int = 1) -> Loaded:
     cells = sorted({(record.length_tokens, record.depth) for record in records})
     return Loaded(
         path,
-        {
-            "settings": {"model": "m", "task": "single", "mode": "exact"},
-            "tokenizer": {"name": "cl100k_base"},
-            "scorer": {"name": "exact"},
-            "cells": [[length, depth, list(range(asked))] for length, depth in cells],
-        },
+        RunFile(
+            settings={"model": "m", "task": "single", "mode": "exact"},
+            tokenizer=RunTokenizer(name="cl100k_base", fingerprint=""),
+            scorer=RuledScorer(name="exact", options={}),
+            cells=[(length, depth, list(range(asked))) for length, depth in cells],
+        ),
         records,
     )
 

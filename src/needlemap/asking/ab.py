@@ -10,7 +10,6 @@ drawn for the ab, so that no cache of before answers its prompts.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,14 +26,13 @@ from needlemap.asking.session import Session
 from needlemap.check.asking import SEED_BITS
 from needlemap.check.families import keeping_logprobs
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_regular
 from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
 from needlemap.maps.arms import ArmsVerdict, Trio, judge_arms, trios
 from needlemap.maps.judging import Scope
-from needlemap.records.ab import AGAIN, FILE, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
+from needlemap.records.ab import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
-from needlemap.records.folder import RunFolder, write_json
+from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.trials.build import Experiment, prepare_haystacks
@@ -98,7 +96,7 @@ class Ab:
     def of(cls, asked: Asked, path: Path | None = None) -> Ab:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another, or arms would get other prompts."""
-        before = read_ab(path) if path and is_regular(path / FILE) else None
+        before = read_ab(path) if path and AB.is_in(path) else None
         seed = before.seed if before else int(asked.flags.get("seed", randbits(SEED_BITS)))
         ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
@@ -174,7 +172,7 @@ class Ab:
     def begin(self) -> None:
         """Make the folder. Raises NeedlemapError where it holds something else."""
         begin_families(self.folder.path, self.folder.suite, self.folder.names)
-        if not is_regular(self.folder.path / FILE):
+        if not AB.is_in(self.folder.path):
             self.keep({})
         elif read_ab(self.folder.path).seed != self.seed:
             raise begun_meanwhile(self.folder.path)
@@ -191,7 +189,7 @@ class Ab:
             scope=self.asked.scope,
             findings=Findings.model_validate(findings),
         )
-        write_json(self.folder.path / FILE, json.loads(file.model_dump_json()))
+        AB.write(self.folder.path, file)
 
     def trios(self) -> list[Trio]:
         """All that was asked so far."""

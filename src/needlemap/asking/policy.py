@@ -42,7 +42,7 @@ from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.maps.sequential import haystack_order, interleaved
 from needlemap.plan import by_length, ordered
-from needlemap.records import one_haystack, phrase, ruled
+from needlemap.records import phrase
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, lender_of
@@ -139,22 +139,21 @@ class Until(Policy):
         self.goal: Goal = Goal.of(spec)
         folder = RunFolder(self.goal.path)
         about = folder.about()
-        self.reference = by_place(prompts_of(folder.records(), about["cells"], about.get("shared")))
-        self._one = one_haystack(about)
+        self.reference = by_place(prompts_of(folder.records(), about.cells, about.shared))
+        self._one = about.one_haystack
         self._experiment: Experiment | None = None
         self._rounds = 0
 
     def check(self, experiment: Experiment) -> None:
         """Raises SettingsError where the reference asked something else, or scored it otherwise."""
-        path, theirs = self.goal.path, ruled(RunFolder(self.goal.path).about()["scorer"])
+        path, theirs = self.goal.path, RunFolder(self.goal.path).about().scorer.current
         ours, advice = (
             scorer_about(experiment.scorer),
             f"Ask exactly its prompts: --prompts-of {path}",
         )
         if theirs != ours:
-            raise SettingsError(
-                f"'{path}' is scored otherwise: {phrase({'scorer': (theirs, ours)})}. {advice}"
-            )
+            both = phrase({"scorer": (theirs.model_dump(), ours.model_dump())})
+            raise SettingsError(f"'{path}' is scored otherwise: {both}. {advice}")
         trials = {place: trial for trial in experiment.trials for place in _places(trial)}
         shared = sorted(scored_places(self.reference) & trials.keys())
         if not shared:
@@ -304,7 +303,7 @@ class Seeker(Policy):
         known."""
         known = folder.exists and not is_unanswered(folder)
         records = latest_records(folder.records()) if known else []
-        asks = _asks_of(folder.about()["cells"]) if known else {}
+        asks = _asks_of(folder.about().cells) if known else {}
         if not self._resumed:
             self._resumed = True
             scored = {place_of(each) for each in records if each.scored}
@@ -334,7 +333,7 @@ class Seeker(Policy):
 
     def finished(self, folder: RunFolder) -> Experiment:
         """Of a run that is known, its first haystack: all of it is scored."""
-        asks = _asks_of(folder.about()["cells"])
+        asks = _asks_of(folder.about().cells)
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _grid(self, number: int, length: int) -> Grid:

@@ -25,7 +25,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
-from needlemap.records import About, how_to_score, is_ruled_otherwise, ruled
+from needlemap.records import RuledScorer, RunFile, how_to_score
 from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.record import Record
@@ -82,7 +82,7 @@ def set_aside(folder: RunFolder) -> None:
 def is_unanswered(folder: RunFolder) -> bool:
     """Whether nothing of a run was ever answered, as far as can be read."""
     about = folder.about()
-    if "imported" in about:
+    if about.imported:
         return False
     closed = folder.path / CLOSED_BOOK
     for record in chain(
@@ -109,9 +109,9 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     now, done = scorer_about(experiment.scorer), set()
     for record in folder.records():
         trial = trials.get((place_of(record), record.second))
-        if is_ruled_otherwise(scorer_of(record), now) and (
-            trial is None or record.asked == trial.asked
-        ):
+        scorer = scorer_of(record)
+        otherwise = scorer is not None and scorer.is_by_another_rule(now)
+        if otherwise and (trial is None or record.asked == trial.asked):
             continue
         if trial is not None and record.key != trial.key:
             raise AnotherRun(
@@ -136,27 +136,28 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises AnotherRun when a folder's run asks something else: two mixed would make a false
     map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
-    if theirs["schema"] < SCHEMA and "imported" not in theirs:
+    if theirs.schema_version < SCHEMA and not theirs.imported:
         raise _of_before(folder, theirs)
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
     free = with_role("scored", "free") if fixed else with_role("scored", "free", "grid")
     differing = [
         name
-        for name, value in theirs["settings"].items()
+        for name, value in theirs.settings.items()
         if name not in free
         and name in ours
         and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
-    if (theirs["settings"].get("seek") is None) != (ours["seek"] is None):
+    if (theirs.named.seek is None) != (ours["seek"] is None):
         differing.append("seek")
-    scorers = [ruled(theirs["scorer"]), scorer_about(wanted.scorer)]
-    if scorers[0] != scorers[1] and not is_ruled_otherwise(*scorers):
+    scorers = [theirs.scorer.current, scorer_about(wanted.scorer)]
+    if scorers[0] != scorers[1] and not scorers[0].is_by_another_rule(scorers[1]):
         differing.append("scorer")
-    if not differing and theirs["tokenizer"]["fingerprint"] != wanted.tokenizer.fingerprint:
+    if not differing and theirs.tokenizer.fingerprint != wanted.tokenizer.fingerprint:
         differing = ["tokenizer"]
     if differing:
         name = differing[0]
-        was, now = scorers if name == "scorer" else (theirs["settings"].get(name), ours.get(name))
+        plain = [scorer.model_dump() for scorer in scorers]
+        was, now = plain if name == "scorer" else (theirs.settings.get(name), ours.get(name))
         scoring = f" To score its answers anew: {how_to_score(str(folder.path), scorers[1])}"
         advice = scoring if differing == ["scorer"] else ""
         raise AnotherRun(
@@ -166,17 +167,14 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         )
 
 
-def _of_before(folder: RunFolder, about: About) -> AnotherRun:
+def _of_before(folder: RunFolder, about: RunFile) -> AnotherRun:
     """What to do with a folder whose trials have keys of an earlier kind."""
     path = shlex.quote(folder.given)
     return AnotherRun(
-        f"'{folder.path}' was begun by needlemap {about['needlemap']}, whose trials have other "
-        f"keys (schema "
-        f"{about['schema']}, now {SCHEMA}), so it cannot be gone on with. Give another folder with "
-        f"-o, which "
-        f"asks all anew. What it holds can still be read and scored anew: needlemap report {path}, "
-        f"needlemap "
-        f"score {path} --scorer NAME"
+        f"'{folder.path}' was begun by needlemap {about.needlemap}, whose trials have other "
+        f"keys (schema {about.schema_version}, now {SCHEMA}), so it cannot be gone on with. Give "
+        f"another folder with -o, which asks all anew. What it holds can still be read and scored "
+        f"anew: needlemap report {path}, needlemap score {path} --scorer NAME"
     )
 
 
@@ -185,11 +183,11 @@ def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
     return place(settings["model"].partition("/")[0], value) if name == "base_url" else value
 
 
-def scorer_about(scorer: Scorer) -> dict[str, Any]:
+def scorer_about(scorer: Scorer) -> RuledScorer:
     """A scorer's name, resolved options and rule, as run.json holds them: what was typed may
     differ."""
     options: dict[str, Any] = json.loads(json.dumps(dict(scorer.options), default=str))
-    return {"name": scorer.name, "options": options, "rule": rule_of(scorer)}
+    return RuledScorer(name=scorer.name, options=options, rule=rule_of(scorer))
 
 
 def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
@@ -221,12 +219,12 @@ def with_prompts_of(settings: Settings, trusted: Trust = False) -> Settings:
     folder = Path(settings.prompts_of)
     check_origin(folder, bool(trusted))
     about = RunFolder(folder).about()
-    if "imported" in about:
+    if about.imported:
         raise NeedlemapError(
             f"'{folder}' was imported: its prompts are not known, so none can be asked."
         )
-    theirs = checked(about["settings"], str(folder / RUN_FILE))
-    if trusted == "prompts" and not is_ours(about, about["settings"]):
+    theirs = checked(about.settings, str(folder / RUN_FILE))
+    if trusted == "prompts" and not is_ours(about):
         refuse_foreign(theirs, settings, folder)
     lengths = _part(settings, theirs)
     _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)

@@ -199,7 +199,8 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
         for cell in grid.cells
         for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats)
     }
-    about = folder.about() if folder.exists else {}
-    prompts = prompts_of(folder.records(), about.get("cells", ()), about.get("shared"))
+    begun = folder.begun
+    cells, shared = (begun.cells, begun.shared) if begun else ((), {})
+    prompts = prompts_of(folder.records(), cells, shared)
     done = {place for prompt in prompts if prompt.score is not None for place in prompt.places}
     return Ahead(len(asked), len(asked & done))

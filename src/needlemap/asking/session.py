@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -41,6 +41,7 @@ from needlemap.plan.cover import ALONE
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
+from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
@@ -118,10 +119,9 @@ class Session:
     def relabel(self) -> None:
         """Keep a new label of a run that has nothing left to ask."""
         label, about = self.experiment.settings.label, self.folder.about()
-        if label and label != about["settings"].get("label"):
+        if label and label != about.named.label:
             with closing(Writer(self.folder)) as writer:
-                settings = {**about["settings"], "label": label}
-                writer.describe(signed({**about, "settings": settings}, settings))
+                writer.describe(signed(about.with_settings({"label": label})))
 
     async def run(self, model: Model | None, watcher: Watcher, *, close: bool = True) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
@@ -167,7 +167,8 @@ class Session:
                     own = await model.prepare(max(len(cut.bounds) for _, cut in walks))
                 await runner.run(*walks, most=lanes, own_caches=own)
             if stopped := runner.outcome.stopped:
-                writer.describe(about(self.experiment, self.folder, model) | {"stopped": stopped})
+                ended = about(self.experiment, self.folder, model)
+                writer.describe(ended.model_copy(update={"stopped": stopped}))
             return runner.outcome
 
     def spent(self) -> Budget:
@@ -278,56 +279,53 @@ def check_judge(experiment: Experiment) -> None:
         )
 
 
-def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> dict[str, Any]:
-    """What run.json holds: the resolved settings, versions, hashes, and which repeats each cell is
-    to have.
+def about(experiment: Experiment, folder: RunFolder, model: Model | None = None) -> RunFile:
+    """run.json: the resolved settings, versions, hashes, and which repeats each cell is to have.
 
     Cells of earlier starts stay.
     """
-    before = folder.about() if folder.exists else {}
-    notes = list(model.notes if model else ()) or before.get("model_notes")
-    label = experiment.settings.label or before.get("settings", {}).get("label", "")
+    before = folder.begun
+    label = experiment.settings.label or (before.named.label if before else "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for repeat, cell in (place for trial in experiment.trials for place in trial.places):
         expected[cell.length_tokens, cell.depth].add(repeat)
-    for length, depth, repeats in before.get("cells", []):
+    for length, depth, repeats in before.cells if before else ():
         expected[length, depth].update(repeats)
-    settings = experiment.settings.model_dump(mode="json") | {"label": label}
-    row = {
-        "schema": SCHEMA,
-        "needlemap": __version__,
-        "created": before.get("created") or datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "packages": dict(
-            filter(lambda row: row[1], ((name, _version(name)) for name in _PACKAGES))
+    where_known: dict[str, Any] = {
+        "shared": _shared(experiment, folder, before),
+        "notes": list(experiment.notes),
+        "depthless": experiment.task.depthless,
+        "model_notes": list(model.notes if model else ()) or (before and before.model_notes),
+        "earlier_scorers": before and before.earlier_scorers,
+    }
+    made = RunFile(
+        schema=SCHEMA,
+        needlemap=__version__,
+        created=(before and before.created) or datetime.now(UTC).isoformat(timespec="seconds"),
+        python=platform.python_version(),
+        packages={name: found for name in _PACKAGES if (found := _version(name))},
+        identity=run_hash(experiment.settings),
+        settings=experiment.settings.model_dump(mode="json") | {"label": label},
+        tokenizer=RunTokenizer(
+            name=experiment.tokenizer.name, fingerprint=experiment.tokenizer.fingerprint
         ),
-        "identity": run_hash(experiment.settings),
-        "settings": settings,
-        "tokenizer": {
-            "name": experiment.tokenizer.name,
-            "fingerprint": experiment.tokenizer.fingerprint,
-        },
-        "scorer": scorer_about(experiment.scorer),
-        "haystacks": [{"name": name, "sha256": sha256} for name, sha256 in experiment.haystacks],
-        "cells": [
-            [length, depth, sorted(repeats)]
+        scorer=scorer_about(experiment.scorer),
+        haystacks=[RunHaystack(name=name, sha256=sha256) for name, sha256 in experiment.haystacks],
+        cells=[
+            (length, depth, sorted(repeats))
             for (length, depth), repeats in sorted(expected.items())
         ],
-        **({"shared": shared} if (shared := _shared(experiment, folder, before)) else {}),
-        **({"notes": list(experiment.notes)} if experiment.notes else {}),
-        **({"depthless": True} if experiment.task.depthless else {}),
-        **({"model_notes": notes} if notes else {}),
-        **({"earlier_scorers": before["earlier_scorers"]} if "earlier_scorers" in before else {}),
-    }
-    return signed(row, settings)
+        **{name: value for name, value in where_known.items() if value},
+    )
+    return signed(made)
 
 
 def _shared(
-    experiment: Experiment, folder: RunFolder, before: Mapping[str, Any]
+    experiment: Experiment, folder: RunFolder, before: RunFile | None
 ) -> dict[str, list[tuple[int, float, int]]]:
     """By a trial's `asked` all that it stands for, where that is more than its record says: cells
     of earlier starts stay."""
-    found = {asked: set(map(tuple, rows)) for asked, rows in before.get("shared", {}).items()}
+    found = {asked: set(places) for asked, places in before.shared.items()} if before else {}
     for trial in experiment.trials:
         places = {(cell.length_tokens, cell.depth, repeat) for repeat, cell in trial.places}
         found.setdefault(trial.asked, set()).update(places)

@@ -23,7 +23,7 @@ from needlemap.asking.session import about, check_price, make_model, marked
 from needlemap.check.ask import BESIDE, Answers, Ask
 from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
-from needlemap.check.finding import FILE, CheckFile, Finding, Worst, read_check
+from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import short_size
 from needlemap.check.schedule import Options
@@ -31,8 +31,15 @@ from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mea
 from needlemap.files import RUN_FILE, is_regular, plain_name
 from needlemap.maps.verdicts import SUSPECT
 from needlemap.models import Model
-from needlemap.records.families import Families, begin_families, fresh_folder
-from needlemap.records.folder import RunFolder, Writer, write_json
+from needlemap.records.families import (
+    SUITE,
+    Families,
+    SuiteFile,
+    begin_families,
+    families_of,
+    fresh_folder,
+)
+from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.record import Record
 from needlemap.settings import Settings
 from needlemap.trials import Trial
@@ -73,8 +80,8 @@ class Check:
     def of(cls, asked: Asked, path: Path | None = None) -> Check:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another."""
-        earlier = read_check(path) if path and is_regular(path / FILE) else None
-        base = read_check(asked.baseline) if asked.baseline else None
+        earlier = CHECK.read(path) if path and CHECK.is_in(path) else None
+        base = CHECK.read(asked.baseline) if asked.baseline else None
         seed = earlier.seed if earlier else base.seed if base else randbits(SEED_BITS)
         options = replace(asked.options, reference=bool(asked.reference))
         flags = dict(asked.flags)
@@ -152,7 +159,7 @@ class Check:
             not_asked=list(verdict.not_asked) if verdict else [],
             findings=list(verdict.findings) if verdict else list(self.failed.values()),
         )
-        write_json(self.folder.path / FILE, file.model_dump(mode="json"))
+        CHECK.write(self.folder.path, file)
 
 
 def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
@@ -170,7 +177,7 @@ def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
 def worst_in(path: Path, probe: str) -> Worst:
     """The shortest trial that shows what a probe of a check found. Raises NeedlemapError without
     one."""
-    found = {each.probe: each.worst for each in read_check(path).findings}
+    found = {each.probe: each.worst for each in CHECK.read(path).findings}
     if probe not in found:
         raise SettingsError(f"'{path}' has no probe '{probe}'. {did_you_mean(probe, found)}")
     worst = found[probe]
@@ -179,7 +186,7 @@ def worst_in(path: Path, probe: str) -> Worst:
             f"Probe '{probe}' found nothing in '{path}', so there is no worst prompt."
         )
     if not plain_name(worst.way):  # a stranger's file may name any folder of this machine
-        raise NeedlemapError(f"'{path / FILE}' names a folder outside of the check's.")
+        raise NeedlemapError(f"'{path / CHECK.file}' names a folder outside of the check's.")
     return worst
 
 
@@ -262,7 +269,7 @@ class Asking:
             left_s=self.budget.left_s,
             say=Watcher().said,
         )
-        if not is_regular(path / FILE):
+        if not CHECK.is_in(path):
             begin_families(path, "check", ("cold",))
             check.write(None)
 
@@ -424,8 +431,8 @@ class Asking:
     async def _close(self) -> None:
         for family in self._families.values():
             row = about(experiment_of(family.resolved, ()), family.folder)
-            row["cells"] = merged(row["cells"], family.trials)
-            family.writer.describe(row)
+            cells = merged(row.cells, family.trials)
+            family.writer.describe(row.model_copy(update={"cells": cells}))
         self._stack.close()
         for model in self._models.values():
             await model.close()
@@ -460,17 +467,7 @@ def framing_of(answers: Answers) -> int | None:
 
 def rewrite_families(folder: Families) -> None:
     """suite.json with the families that were begun so far."""
-    from needlemap.files import SUITE_FILE
-    from needlemap.records.families import families_of
-
     before = families_of(folder.path)
     names = [name for name in before.names if (folder.path / name / RUN_FILE).exists()]
     names += [name for name in folder.names if name not in names]
-    document = {
-        "schema_version": 1,
-        "suite": "check",
-        "families": names,
-        "needlemap": "",
-        "created": "",
-    }
-    write_json(folder.path / SUITE_FILE, document)
+    SUITE.write(folder.path, SuiteFile(suite="check", families=names))

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from needlemap.check.ask import Reply
 from needlemap.check.exact import Effect
-from needlemap.errors import NeedlemapError
-from needlemap.files import is_regular, read_regular
+from needlemap.records.document import DocumentKind
 
-FILE = "check.json"
 SCHEMA = 2
 NetState = Literal["pass", "fail", "undecided"]
 State = Literal["pass", "fail", "undecided", "not applicable"]
@@ -128,17 +126,9 @@ class CheckFile(BaseModel):
         return list(self.looks), failed
 
 
+CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA, earliest=SCHEMA)
+
+
 def read_check(path: Path) -> CheckFile:
     """check.json. Raises NeedlemapError where there is none, or one that is none of ours."""
-    if not is_regular(path / FILE):
-        raise NeedlemapError(f"No check at '{path}': it holds no {FILE}.")
-    try:
-        found = CheckFile.model_validate_json(read_regular(path / FILE))
-    except ValidationError:
-        found = None
-    if found is None or found.schema_version != SCHEMA:
-        raise NeedlemapError(
-            f"'{path / FILE}' is not a check's, or one of an earlier version. Give another folder "
-            "with -o."
-        )
-    return found
+    return CHECK.read(path)

@@ -15,12 +15,10 @@ from needlemap.asking.session import make_model
 from needlemap.check.asking import worst_in
 from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_regular
 from needlemap.grid import percent, setting, tokens
 from needlemap.models import Answer
 from needlemap.models.call import call_model
-from needlemap.records.ab import FILE as AB_FILE
-from needlemap.records.ab import worst_of_ab
+from needlemap.records.ab import AB, worst_of_ab
 from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
@@ -46,14 +44,14 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
     folder, length, depth, repeat = _place(folder, typed)
     check_origin(folder, typed.trust_run)
     run = RunFolder(folder)
-    if "imported" in run.about():
+    if run.about().imported:
         raise NeedlemapError(
             f"'{folder}' was imported: its prompts are not known, so none is rebuilt."
         )
-    settings = checked(run.about()["settings"], str(folder / "run.json"))
+    settings = checked(run.about().settings, str(folder / "run.json"))
     if typed.ask:
         settings = _askable(run, settings, typed)
-    trial = _trial(settings, run.about()["cells"], int(tokens(length)), depth, repeat)
+    trial = _trial(settings, run.about().cells, int(tokens(length)), depth, repeat)
     record = _recorded(run, trial)
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
@@ -70,7 +68,7 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
 def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
     """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the
     worst of a check's probe or of an ab. Raises NeedlemapError."""
-    if typed.worst and (typed.arm is not None or is_regular(folder / AB_FILE)):
+    if typed.worst and (typed.arm is not None or AB.is_in(folder)):
         way, place = worst_of_ab(folder, typed.arm)
         return folder / way, *place
     if typed.worst and typed.probe is not None:
@@ -101,7 +99,7 @@ def _askable(run: RunFolder, settings: Settings, typed: ReplayFlags) -> Settings
     if typed.key_env is not None:
         options = {**settings.model_options, "key_env": typed.key_env}
         return settings.model_copy(update={"model_options": options})
-    if not is_ours(about := run.about(), about["settings"]):
+    if not is_ours(run.about()):
         check_key_names(
             settings.model_options, "To send it, type the same with --key-env and its name."
         )

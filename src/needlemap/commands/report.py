@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from needlemap.check.finding import FILE as CHECK_FILE
-from needlemap.check.finding import read_check
+from needlemap.check.finding import CHECK
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import is_regular, is_run_folder
+from needlemap.files import is_run_folder
 from needlemap.interop import context_title
 from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
-from needlemap.records.ab import FILE as AB_FILE
+from needlemap.records.ab import AB
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
@@ -113,7 +112,7 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
 
 
 def _is_check(runs: Sequence[Path]) -> bool:
-    return len(runs) == 1 and is_regular(runs[0] / CHECK_FILE)
+    return len(runs) == 1 and CHECK.is_in(runs[0])
 
 
 def _freeze(runs: Sequence[Path], out: Path | None) -> None:
@@ -163,10 +162,10 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     """Print the table of a run with several families, or what each of them sought, or what an ab or
     a check came to."""
     read = read_families(families)
-    if is_regular(families.path / CHECK_FILE):
+    if CHECK.is_in(families.path):
         show_report(_report(families.path))
         return
-    if is_regular(families.path / AB_FILE):
+    if AB.is_in(families.path):
         report = arms_report(families.path, read)
         show("\n".join([*report.lines(), *report.worst_lines()]))
         return
@@ -175,7 +174,7 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
 
 def _report(path: Path) -> Report:
     """What a check found, as it is kept. Raises NeedlemapError."""
-    check = read_check(path)
+    check = CHECK.read(path)
     return check_report(path, check.model, check)
 
 
@@ -213,7 +212,7 @@ def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
         return found
     titles = [context_title(run.map.model, typed.dataset_length) for run in found]
     return [
-        replace(run, about={**run.about, "title": title})
+        replace(run, about=run.about.model_copy(update={"title": title}))
         for run, title in zip(found, titles, strict=True)
     ]
 
@@ -294,7 +293,7 @@ def _tell(notes: Sequence[str]) -> None:
 def _summary(run: Imported, path: Path) -> str:
     """Where a run is, how many results it holds, and its mean, also as the other tool would write
     it."""
-    map, settings = load_run(path).map, run.about["settings"]
+    map, named = load_run(path).map, run.about.named
     low, high = run.scale
     mean = "-"
     if map.mean_of_means is not None:
@@ -305,7 +304,7 @@ def _summary(run: Imported, path: Path) -> str:
     results = sum(cell.n for cell in map.cells)
     missing = sum(cell.missing for cell in map.cells)
     lines = [
-        f"{path}: {settings['model']} · {settings['task']} · {results} results in {len(map.cells)} "
+        f"{path}: {named.model} · {named.task} · {results} results in {len(map.cells)} "
         f"cells, "
         f"{missing} missing · overall {mean}"
     ]
@@ -313,6 +312,6 @@ def _summary(run: Imported, path: Path) -> str:
         lines.append(
             f"  {run.moved} results came again for the same cell and version: counted as repeats"
         )
-    if settings["model"] == "unknown":
+    if named.model == "unknown":
         lines.append("  the file names no model: --model NAME")
     return "\n".join(lines)

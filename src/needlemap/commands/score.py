@@ -26,7 +26,7 @@ from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured,
 from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
 from needlemap.models.decoding import parted
-from needlemap.records import how_to_score, ruled
+from needlemap.records import RunFile, how_to_score
 from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
@@ -58,12 +58,12 @@ def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> 
     """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
     folder = RunFolder(path)
     experiment = with_scorer(folder, scorer, options)
-    before = folder.about()["scorer"]
+    before = folder.about().scorer
     records = asyncio.run(rescore(folder, experiment, out or path))
     scored = sum(record.scored for record in records)
     say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
     tell("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
-    if out is None and before != folder.about()["scorer"]:
+    if out is None and before != folder.about().scorer:
         now = f"report, compare and a resume of {path} go by these scores from now on."
         tell(f"{now} To go back: {how_to_score(str(path), before)}")
     show_result(experiment.settings, load_run(out or path))
@@ -162,12 +162,12 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
     """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot be
     rebuilt."""
     about = folder.about()
-    if "imported" in about:
+    if about.imported:
         raise NeedlemapError(
             f"'{folder.path}' was imported: its prompts are not known, so none is scored anew."
         )
-    named = {**about["settings"], "scorer": scorer, "scorer_options": dict(options)}
-    whole = with_cells(checked(named, str(folder.path / "run.json")), about["cells"])
+    named = {**about.settings, "scorer": scorer, "scorer_options": dict(options)}
+    whole = with_cells(checked(named, str(folder.path / "run.json")), about.cells)
     experiment = prepare(whole, asked=False)
     if experiment.scorer.weighs:
         raise SettingsError(
@@ -251,17 +251,14 @@ async def _one(
     return new
 
 
-def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> dict[str, Any]:
-    """What run.json says of the run once it is scored so. The folder's earlier scores stay, and are
-    named."""
-    before = folder.about()
-    settings, scorer = experiment.settings, experiment.scorer
-    now = scorer_about(scorer)
+def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> RunFile:
+    """run.json of the run once it is scored so. The folder's earlier scores stay, and are named."""
+    before, settings = folder.about(), experiment.settings
+    now = scorer_about(experiment.scorer)
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
-    asked = {**before["settings"], **chosen}
-    about = signed({**before, "settings": asked, "scorer": now}, asked)
-    if target.path.resolve() != folder.path.resolve():
-        about.pop("earlier_scorers", None)
-        return about
-    known = [ruled(each) for each in (*before.get("earlier_scorers", []), before["scorer"])]
-    return about | {"earlier_scorers": [each for each in known if each != now]}
+    earlier = []
+    if target.path.resolve() == folder.path.resolve():
+        known = (each.current for each in (*before.earlier_scorers, before.scorer))
+        earlier = [each for each in known if each != now]
+    changed = before.model_copy(update={"scorer": now, "earlier_scorers": earlier})
+    return signed(changed.with_settings(chosen))

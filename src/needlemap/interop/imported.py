@@ -26,8 +26,15 @@ from needlemap.interop import SCORERS, Row, Scale, context_title, native_mean, s
 from needlemap.interop.sources import Source, is_other_tools, read
 from needlemap.records.families import Families, signed
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.loaded import Loaded, called, load_run
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.records.run_file import (
+    ImportedFile,
+    ImportedFrom,
+    RuledScorer,
+    RunFile,
+    RunTokenizer,
+)
 from needlemap.reports.paired import Both, labelled, load_both
 
 MODE = "imported"
@@ -54,7 +61,7 @@ class Imported:
     """One run. about: its run.json. moved: rows of one cell and version that others took before."""
 
     name: str
-    about: dict[str, Any]
+    about: RunFile
     records: tuple[Record, ...]
     scale: Scale
     moved: int
@@ -183,7 +190,7 @@ def _about(
     records: Sequence[Record],
     sources: Sequence[tuple[str, str, str]],
     said: Said,
-) -> dict[str, Any]:
+) -> RunFile:
     """run.json. settings: only what is known; everything else was not written down by the other
     tool."""
     cells: dict[tuple[int, float], set[int]] = defaultdict(set)
@@ -197,28 +204,26 @@ def _about(
         "needle": _one((row.needle for row in rows), ""),
         "question": _one((row.question for row in rows), ""),
     }
-    files = [{"tool": tool, "name": name, "sha256": sha256} for tool, name, sha256 in sources]
-    return {
-        "schema": SCHEMA,
-        "needlemap": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "imported": {"files": files, "scale": list(shared.scale), "series": rows[0].series},
-        **(
-            {"title": context_title(shared.model, said.dataset_length)}
-            if said.dataset_length
-            else {}
+    files = [ImportedFile(tool=tool, name=name, sha256=sha256) for tool, name, sha256 in sources]
+    made = RunFile(
+        schema=SCHEMA,
+        needlemap=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        imported=ImportedFrom(files=files, scale=list(shared.scale), series=rows[0].series),
+        settings={name: value for name, value in settings.items() if value},
+        tokenizer=RunTokenizer(
+            name=said.tokenizer or _one((row.tokenizer for row in rows), UNKNOWN), fingerprint=""
         ),
-        "settings": {name: value for name, value in settings.items() if value},
-        "tokenizer": {
-            "name": said.tokenizer or _one((row.tokenizer for row in rows), UNKNOWN),
-            "fingerprint": "",
-        },
-        "scorer": {"name": shared.scorer, "options": {}},
-        "haystacks": [],
-        "cells": [
-            [length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())
+        scorer=RuledScorer(name=shared.scorer, options={}),
+        haystacks=[],
+        cells=[
+            (length, depth, sorted(repeats)) for (length, depth), repeats in sorted(cells.items())
         ],
-    }
+    )
+    if not said.dataset_length:
+        return made
+    title = context_title(shared.model, said.dataset_length)
+    return made.model_copy(update={"title": title})
 
 
 def _one(values: Iterable[str], otherwise: str) -> str:
@@ -280,11 +285,9 @@ def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
     """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could
     pair them."""
     runs = load_results(path, Said(metric=metric)) if is_other_tools(path) else [load_run(path)]
-    found = {str(run.about["settings"]["task"]): run for run in runs}
+    found = {str(run.about.named.task): run for run in runs}
     if len(found) < len(runs):
-        named = ", ".join(
-            f"{called(run.about['settings'])} ({run.about['settings']['task']})" for run in runs
-        )
+        named = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)
         raise NeedlemapError(
             f"'{path}' holds several results of one task: {named}. Name one file of them."
         )
@@ -306,4 +309,4 @@ def write(run: Imported, path: Path) -> None:
             file.writelines(record.line() for record in run.records)
             file.flush()
             os.fsync(file.fileno())
-        writer.describe(signed(run.about, run.about["settings"]))
+        writer.describe(signed(run.about))

@@ -147,11 +147,11 @@ def read_harness(data: bytes, file: Path) -> Log:
         _harness_sample(_object(row, place), place) for place, row in rows if row.strip()
     )
     task, _, date = file.stem.removeprefix("samples_").rpartition("_")
-    about = _beside(file.with_name(f"results_{date}.json"))
-    better = about.get("higher_is_better")
+    beside = _beside(file.with_name(f"results_{date}.json"))
+    better = beside.get("higher_is_better")
     mine = better.get(task) if isinstance(better, dict) else None
     lower = [name for name, more in mine.items() if more is False] if isinstance(mine, dict) else []
-    model = _shown(about.get("model_name")) or file.absolute().parent.name
+    model = _shown(beside.get("model_name")) or file.absolute().parent.name
     return Log(HARNESS, model, task or file.stem, samples, lower=tuple(lower))
 
 
@@ -254,8 +254,8 @@ def _inspect(
     head: Mapping[str, Any], samples: Iterable[Any], file: Path, most: int = MOST_BYTES * 4
 ) -> Log:
     """most: characters of all answers, which are kept."""
-    about = head.get("eval")
-    if not isinstance(about, dict):
+    evaluation = head.get("eval")
+    if not isinstance(evaluation, dict):
         raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
     read, kept = list[Row](), 0
     for number, sample in enumerate(samples, 1):
@@ -271,7 +271,11 @@ def _inspect(
         () if status == "success" else (f"{file.name}: the evaluation did not finish ({status})",)
     )
     return Log(
-        INSPECT, _shown(about.get("model")), _shown(about.get("task")) or file.stem, read, notes
+        INSPECT,
+        _shown(evaluation.get("model")),
+        _shown(evaluation.get("task")) or file.stem,
+        read,
+        notes,
     )
 
 

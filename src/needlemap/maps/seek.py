@@ -11,7 +11,7 @@ is what is known. Pure; all arrays may have leading axes, one entry a map.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,7 @@ from needlemap.maps.gaussian import DEPTH_CELLS, is_rough, matern_curves, newton
 
 if TYPE_CHECKING:
     from needlemap.records.record import Record
+    from needlemap.records.run_file import RunFile
 
 PLACES = 8  # depths of an ask
 SPACING = 1 / 8  # octaves between lengths
@@ -430,17 +431,17 @@ def sought(
     )
 
 
-def sought_in(about: Mapping[str, Any], records: Iterable[Record]) -> Sought | None:
+def sought_in(about: RunFile, records: Iterable[Record]) -> Sought | None:
     """What a run that seeks knows by now; None for another, and before anything is scored."""
-    settings, records = about["settings"], list(records)
-    if settings.get("seek") is None:
+    named, records = about.named, list(records)
+    if named.seek is None:
         return None
-    axis = axis_of(settings["lengths"], settings["depths"])
+    axis = axis_of(named.lengths, named.depths)
     asked = asked_in(records, axis)
     if not asked.asks.any():
         return None
     rough = bool(is_rough(*cells_in(records, axis)))
-    return sought(axis, asked, settings["seek"] / 100, settings["within"] / 100, rough=rough)
+    return sought(axis, asked, named.seek / 100, named.within / 100, rough=rough)
 
 
 def in_tokens(axis: Axis, octaves: float) -> float:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import is_regular, read_regular
+from needlemap.records.document import DocumentKind
 
-FILE = "ab.json"
-SCHEMA = 1
 AGAIN = "again"  # the reference's second asking
 WEIGHED = "-weighed"  # behind the name of a family whose answers are given
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
@@ -68,7 +66,7 @@ class Findings(BaseModel):
 class AbFile(BaseModel):
     """ab.json: what was fixed beforehand, and what was found at the last end."""
 
-    schema_version: int = SCHEMA
+    schema_version: int = 1
     seed: int
     margin: float
     arms: list[Arm]
@@ -81,19 +79,17 @@ class AbFile(BaseModel):
     findings: Findings = Findings()
 
 
+AB = DocumentKind("ab.json", "ab", AbFile, 1)
+
+
 def read_ab(path: Path) -> AbFile:
     """ab.json. Raises NeedlemapError where there is none, or one that is none of ours."""
-    if not is_regular(path / FILE):
-        raise NeedlemapError(f"No ab at '{path}': it holds no {FILE}.")
-    try:
-        file = AbFile.model_validate_json(read_regular(path / FILE))
-    except ValidationError:
-        raise NeedlemapError(
-            f"'{path / FILE}' is not an ab's. Give another folder with -o."
-        ) from None
+    file = AB.read(path)
     named = [*(arm.name for arm in file.arms), *file.families]
-    if file.schema_version > SCHEMA or len(file.arms) != 2 or not all(map(NAME.fullmatch, named)):
-        raise NeedlemapError(f"'{path / FILE}' is not an ab's that this version reads.")
+    if len(file.arms) != 2 or not all(map(NAME.fullmatch, named)):
+        raise NeedlemapError(
+            f"'{path / AB.file}' does not name two arms and their families. Give another folder."
+        )
     return file
 
 
@@ -108,5 +104,5 @@ def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, flo
         raise NeedlemapError(f"No prompt of '{path}' was answered otherwise, so none is the worst.")
     worst = file.findings.worst[0]
     if worst.family not in file.families:
-        raise NeedlemapError(f"'{path / FILE}' names a family that it does not have.")
+        raise NeedlemapError(f"'{path / AB.file}' names a family that it does not have.")
     return f"{arm or names[1]}-{worst.family}", (str(worst.length), worst.depth, worst.repeat)

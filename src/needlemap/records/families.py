@@ -16,14 +16,13 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from needlemap import __version__
 from needlemap.errors import NeedlemapError
@@ -38,8 +37,9 @@ from needlemap.files import (
     write_whole,
 )
 from needlemap.models import backend_or_default
-from needlemap.records import SIGNED
-from needlemap.records.folder import RunFolder, write_json
+from needlemap.records.document import DocumentKind
+from needlemap.records.folder import RunFolder
+from needlemap.records.run_file import RunFile
 from needlemap.secrets import hidden, key_names
 from needlemap.settings import Settings, marked
 from needlemap.settings.trust import TRUST
@@ -57,6 +57,9 @@ class SuiteFile(BaseModel):
     families: list[str]
     needlemap: str = ""
     created: str = ""
+
+
+SUITE = DocumentKind(SUITE_FILE, "suite", SuiteFile, SUITE_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +99,9 @@ def families_of(path: str | Path) -> Families:
     """The families of a run's folder, by its suite.json; one where there is none. Raises
     NeedlemapError when that is not one of ours."""
     path = Path(path)
-    if not is_regular(path / SUITE_FILE):
+    if not SUITE.is_in(path):
         return Families(path)
-    try:
-        file = SuiteFile.model_validate_json(read_regular(path / SUITE_FILE))
-    except ValidationError as error:
-        raise NeedlemapError(
-            f"'{path / SUITE_FILE}' is not a suite's: {error.errors()[0]['msg']}."
-        ) from None
-    if file.schema_version > SUITE_SCHEMA:
-        raise NeedlemapError(
-            f"Suite '{path}' was written by a newer needlemap. Run: pip install -U needlemap"
-        )
+    file = SUITE.read(path)
     if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
         raise NeedlemapError(f"'{path / SUITE_FILE}' names families outside of its folder.")
     return Families(path, file.suite, tuple(file.families))
@@ -132,7 +126,7 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
         make_folder(path)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         file = SuiteFile(suite=suite, families=list(names), needlemap=__version__, created=now)
-        write_json(path / SUITE_FILE, json.loads(file.model_dump_json()))
+        SUITE.write(path, file)
     return wanted
 
 
@@ -155,17 +149,17 @@ def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
     return path
 
 
-def signed(row: Mapping[str, Any], part: Any) -> dict[str, Any]:
-    """A file's content with a signature of the part that is followed; without one where no key is
+def signed(about: RunFile) -> RunFile:
+    """run.json with a signature of its settings, which are followed; as it is where no key is
     kept."""
-    signature = _signature(part, make=True)
-    return {**row, SIGNED: signature} if signature else dict(row)
+    signature = _signature(about.settings, make=True)
+    return about.model_copy(update={"signed": signature}) if signature else about
 
 
-def is_ours(row: Mapping[str, Any], part: Any) -> bool:
-    """Whether this user signed that part of a file's content."""
-    ours = _signature(part, make=False)
-    return bool(ours) and hmac.compare_digest(ours.encode(), str(row.get(SIGNED)).encode())
+def is_ours(about: RunFile) -> bool:
+    """Whether this user signed a run.json's settings."""
+    ours = _signature(about.settings, make=False)
+    return bool(ours) and hmac.compare_digest(ours.encode(), about.signed.encode())
 
 
 def check_origin(path: Path, trusted: bool = False) -> None:
@@ -177,18 +171,18 @@ def check_origin(path: Path, trusted: bool = False) -> None:
         run for run in (*families_of(path).folders, *path.glob(_PILOTS)) if RunFolder(run).exists
     ):
         about = RunFolder(run).about()
-        if not is_ours(about, about["settings"]):
+        if not is_ours(about):
             raise NeedlemapError(
                 f"'{run}' was not begun by you on this machine. Going on follows what its "
                 f"{RUN_FILE} says: "
-                f"{'; '.join(followed(about['settings']))}. If you trust that, type the same with "
+                f"{'; '.join(followed(about))}. If you trust that, type the same with "
                 f"{TRUST}"
             )
 
 
-def followed(settings: Mapping[str, Any]) -> list[str]:
+def followed(about: RunFile) -> list[str]:
     """What a run's settings make this machine open or ask, in words."""
-    model = str(settings["model"])
+    settings, model = about.settings, about.named.model
     lines = [f"model {model}"]
     address = settings.get("base_url")
     lines += [f"address {hidden(str(address))}"] if address else []

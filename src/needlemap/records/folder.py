@@ -9,15 +9,13 @@ system. A folder may come from anywhere: what in it is no record of its run is l
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError
@@ -30,18 +28,16 @@ from needlemap.files import (
     make_folder,
     open_regular,
     read_json,
-    read_regular,
-    write_whole,
 )
-from needlemap.records import is_ruled_otherwise, ruled, what_is_wrong
+from needlemap.records.document import write_json
 from needlemap.records.lock import lock_folder
 from needlemap.records.record import Record
+from needlemap.records.run_file import RUN, RuledScorer, RunFile
 from needlemap.text import counted
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
 _TIES = ("seed", "model", "task")
-_SHOWN = 3  # runs that stand in a folder that is none
 
 
 @dataclass(slots=True)
@@ -132,45 +128,26 @@ class RunFolder:
         """Whether a run is there."""
         return is_regular(self.path / RUN_FILE)
 
-    def about(self) -> dict[str, Any]:
-        """What run.json says. Raises NeedlemapError when there is none, or it cannot be read."""
-        file = self.path / RUN_FILE
-        if not is_regular(file):
-            inside = sorted(str(file.parent) for file in self.path.glob(f"*/{RUN_FILE}"))
-            hint = f" Runs in it: {', '.join(inside[:_SHOWN])}." if inside else ""
-            raise NeedlemapError(f"No run at '{self.path}': it holds no {RUN_FILE}.{hint}")
-        text = read_regular(file)
-        try:
-            about = dict(read_json(text))
-            schema = int(about["schema"])
-        except json.JSONDecodeError as error:
-            where = f"line {error.lineno}, column {error.colno}"
-            raise NeedlemapError(
-                f"'{file}' is not a run's: it is no JSON ({where}: {error.msg})."
-            ) from None
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            raise NeedlemapError(
-                f"'{file}' is not a run's: it names no schema that can be read."
-            ) from None
-        if schema > SCHEMA:
-            raise NeedlemapError(
-                f"Run '{self.path}' was written by a newer needlemap (schema {schema}, this one "
-                f"reads up to "
-                f"{SCHEMA}). Run: pip install -U needlemap"
-            )
-        if wrong := what_is_wrong(text):
-            raise NeedlemapError(f"'{file}' is not a run's: {wrong}.")
-        return about
+    def about(self) -> RunFile:
+        """run.json. Raises NeedlemapError when there is none, or it cannot be read."""
+        return RUN.read(self.path)
+
+    @property
+    def begun(self) -> RunFile | None:
+        """run.json; None where no run is there. Raises NeedlemapError when it cannot be read."""
+        return self.about() if self.exists else None
 
     def records(self) -> Iterator[Record]:
         """The readable records, but those by scorers that it was scored with before `needlemap
         score`, and by other rules of its scorer."""
-        about = self.about() if self.exists else {}
-        earlier = [ruled(each) for each in about.get("earlier_scorers", [])]
-        now = ruled(about["scorer"]) if about else {}
+        about = self.begun
+        if about is None:
+            yield from self.every_record()
+            return
+        now, earlier = about.scorer.current, [each.current for each in about.earlier_scorers]
         for record in self.every_record():
             scorer = scorer_of(record)
-            if scorer not in earlier and not is_ruled_otherwise(scorer, now):
+            if scorer is None or not (scorer in earlier or scorer.is_by_another_rule(now)):
                 yield record
 
     def every_record(self) -> Iterator[Record]:
@@ -180,14 +157,14 @@ class RunFolder:
         Raises NeedlemapError for one of a newer needlemap.
         """
         self.left_out = LeftOut()
-        about = self.about() if self.exists else {}
+        about = self.begun
         for file in records_files(self.path):
             yield from self.records_in(file, about)
         odd = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]
         self.left_out.odd = tuple(sorted(odd))
 
-    def records_in(self, file: Path, about: Mapping[str, Any]) -> Iterator[Record]:
-        """A file's readable records, if they are of the run that run.json tells about; others are
+    def records_in(self, file: Path, about: RunFile | None) -> Iterator[Record]:
+        """A file's readable records, if they are of the run of that run.json; others are
         counted."""
         read = self._files.setdefault(file, _ReadFile())
         read.go_on(file)
@@ -206,15 +183,14 @@ def records_files(folder: Path) -> list[Path]:
     return sorted(filter(is_regular, folder.glob(RECORDS)), key=lambda file: file.name)
 
 
-def is_of(record: Record, about: Mapping[str, Any]) -> bool:
-    """Whether a record is of the run that run.json tells about, as far as it can be told: by the
-    hash of its settings; records of earlier versions by seed, model and task, imported ones by
-    nothing."""
-    if not about or "imported" in about:
+def is_of(record: Record, about: RunFile | None) -> bool:
+    """Whether a record is of the run of that run.json, as far as it can be told: by the hash of its
+    settings; records of earlier versions by seed, model and task, imported ones by nothing."""
+    if about is None or about.imported:
         return True
-    if record.run and "identity" in about:
-        return record.run == str(about["identity"])
-    settings = about["settings"]
+    if record.run and about.identity:
+        return record.run == about.identity
+    settings = about.settings
     return not any(name in settings and settings[name] != getattr(record, name) for name in _TIES)
 
 
@@ -237,9 +213,9 @@ class Writer:
         self._size = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="needlemap-records")
 
-    def describe(self, about: dict[str, Any]) -> None:
+    def describe(self, about: RunFile) -> None:
         """Write run.json."""
-        write_json(self._folder / RUN_FILE, about)
+        write_json(self._folder / RUN_FILE, about.document())
 
     async def append(self, record: Record) -> None:
         """Return when the record is on the disk. It gets there even if the caller is cancelled
@@ -321,16 +297,9 @@ def _schema(line: bytes) -> int:
     return schema if isinstance(schema, int) else 0
 
 
-def scorer_of(record: Record) -> dict[str, Any]:
-    """A record's scorer as run.json names it."""
+def scorer_of(record: Record) -> RuledScorer | None:
+    """A record's scorer as run.json names it; None where nothing was scored."""
     scorer = record.scorer
-    return (
-        ruled({"name": scorer.name, "options": scorer.options, "rule": scorer.rule})
-        if scorer
-        else {}
-    )
-
-
-def write_json(file: Path, about: dict[str, Any]) -> None:
-    """Write a whole file so that it is either the old one or the new one, whatever happens."""
-    write_whole(file, json.dumps(about, indent=1, ensure_ascii=False, default=str).encode())
+    if scorer is None:
+        return None
+    return RuledScorer(name=scorer.name, options=scorer.options, rule=scorer.rule).current

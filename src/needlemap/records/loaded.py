@@ -10,7 +10,7 @@ needles stood, what was paid and how long it took is left out, and the server's 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -31,9 +31,9 @@ from needlemap.files import (
 from needlemap.maps import AskedPrompt, Cube, latest_records, make_cube, prompts_of
 from needlemap.maps.means import Map, make_map, with_skipped
 from needlemap.maps.pairs import WEIGHS
-from needlemap.records import SIGNED, one_haystack
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
+from needlemap.records.run_file import RunFile
 from needlemap.text import counted, printable
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
 
 @dataclass(frozen=True)
 class Loaded:
-    """path: as the user gave it. about: what run.json holds. records: one a trial, as
+    """path: as the user gave it. about: its run.json. records: one a trial, as
     `latest_records`. notes: what in its folder was left out, and which prompts are shorter than
     their length. folder: None where another tool's file was read."""
 
     path: str
-    about: Mapping[str, Any]
+    about: RunFile
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
     folder: RunFolder | None = None
@@ -75,28 +75,28 @@ class Loaded:
     @cached_property
     def prompts(self) -> list[AskedPrompt]:
         """What it asked and is still to ask, each prompt with all cells that it stands for."""
-        return prompts_of(self.records, self.about["cells"], self.about.get("shared"))
+        return prompts_of(self.records, self.about.cells, self.about.shared)
 
     @cached_property
     def cube(self) -> Cube:
         """Its scores as an array."""
-        return make_cube(self.prompts, one_haystack=one_haystack(self.about))
+        return make_cube(self.prompts, one_haystack=self.about.one_haystack)
 
     @cached_property
     def map(self) -> Map:
         """Its map."""
-        settings = self.about["settings"]
+        about, named = self.about, self.about.named
         map = make_map(
             self.prompts,
-            model=called(settings),
-            tokenizer=printable(str(self.about["tokenizer"]["name"]), line=True),
-            task=printable(str(settings["task"]), line=True),
-            scorer=printable(str(self.about["scorer"]["name"]), line=True),
-            mode=settings["mode"],
+            model=about.called,
+            tokenizer=printable(about.tokenizer.name, line=True),
+            task=printable(named.task, line=True),
+            scorer=printable(about.scorer.name, line=True),
+            mode=named.mode,
             cube=self.cube,
-            depthless=bool(self.about.get("depthless")),
+            depthless=about.depthless,
         )
-        return with_skipped(map) if self.about.get("stopped") else map
+        return with_skipped(map) if about.stopped else map
 
 
 def load_run(folder: RunFolder | str | Path) -> Loaded:
@@ -120,17 +120,11 @@ def _shorter(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def called(settings: Mapping[str, Any]) -> str:
-    """What reports call a run's model: its label, else BACKEND/NAME; a stranger's may say
-    anything."""
-    return printable(str(settings.get("label") or settings["model"]), line=True)
-
-
 def closed_book_records(folder: RunFolder) -> Iterator[Record]:
     """Every record of questions without a haystack, as written: for limits, since each was paid
     for."""
     if is_regular(file := folder.path / CLOSED_BOOK):
-        yield from folder.records_in(file, folder.about() if folder.exists else {})
+        yield from folder.records_in(file, folder.begun)
 
 
 def kept(folder: RunFolder) -> list[Record]:
@@ -174,7 +168,7 @@ def freeze(families: Families, out: Path) -> int:
 
 def _check_finished(run: Loaded) -> None:
     """Raises NeedlemapError for a run whose answers are not all there, and for another tool's."""
-    if "imported" in run.about:
+    if run.about.imported:
         raise NeedlemapError(
             f"'{run.path}' was imported: its prompts cannot be built again, so no test can ask."
         )
@@ -197,13 +191,9 @@ def _check_free(out: Path, ours: set[Path]) -> None:
 def _golden_about(run: Loaded) -> dict[str, Any]:
     """run.json without the signature of who began it, and without an address that builds no
     prompt."""
-    settings = dict(run.about["settings"])
-    if settings.get("tokenizer") != _COUNTED_BY_IT:
-        settings["base_url"] = None
-    return {
-        **{name: value for name, value in run.about.items() if name != SIGNED},
-        "settings": settings,
-    }
+    counted_by_it = run.about.settings.get("tokenizer") == _COUNTED_BY_IT
+    about = run.about if counted_by_it else run.about.with_settings({"base_url": None})
+    return {name: value for name, value in about.document().items() if name != "signed"}
 
 
 def _golden_line(record: Record) -> bytes:

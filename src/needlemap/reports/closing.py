@@ -9,17 +9,16 @@ hold is said: a server that reports nothing has neither cached nor computed anyt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
-from typing import Any
 
 from needlemap.grid import duration_label
 from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import rate_of
 from needlemap.models import backend_or_default
-from needlemap.records import one_haystack, outdated, ruled
+from needlemap.records import RunFile, outdated
 from needlemap.records.folder import scorer_of
 from needlemap.records.loaded import Loaded, kept
 from needlemap.records.record import (
@@ -55,16 +54,14 @@ def ended_lines(run: Loaded) -> list[str]:
     if run.folder is None:
         return []
     unasked = sum(not prompt.records for prompt in run.prompts)
-    skipped = unasked if about.get("stopped") else 0
+    skipped = unasked if about.stopped else 0
     return [
         *(f"note: {note}" for note in run.notes),
         *outdated(str(run.folder.path), about),
         *placeless_lines(about, records),
-        *balance_lines(run.prompts, one=one_haystack(about)),
-        *said(
-            [record for record in kept(run.folder) if scorer_of(record) == ruled(about["scorer"])]
-        ),
-        *outcome_lines(records, skipped, one=one_haystack(about)),
+        *balance_lines(run.prompts, one=about.one_haystack),
+        *said([record for record in kept(run.folder) if scorer_of(record) == about.scorer.current]),
+        *outcome_lines(records, skipped, one=about.one_haystack),
     ]
 
 
@@ -139,11 +136,9 @@ def _rate(rate: Rate) -> str:
     )
 
 
-def placeless_lines(about: Mapping[str, Any], records: Iterable[Record]) -> list[str]:
+def placeless_lines(about: RunFile, records: Iterable[Record]) -> list[str]:
     """One line where all prompts of a set stand at depth 0, as `trials/build.py` does it."""
-    if about["settings"].get("task") != "published" or {record.depth for record in records} != {
-        0.0
-    }:
+    if about.named.task != "published" or {record.depth for record in records} != {0.0}:
         return []
     return [
         "depth is unknown: the set does not tell where answers stand, so all its prompts are at "

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -28,6 +28,7 @@ from needlemap.maps.means import Map
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
+from needlemap.records.run_file import RunFile
 from needlemap.reports.closing import Tally
 from needlemap.reports.terminal import broken, terminal_map
 from needlemap.text import printable, show
@@ -214,7 +215,7 @@ class MapView(TallyView):
     """A view that draws the map of the records so far. before: those that were there. known: of
     run.json."""
 
-    def __init__(self, tally: Tally, before: list[Record], known: Mapping[str, Any]) -> None:
+    def __init__(self, tally: Tally, before: list[Record], known: RunFile) -> None:
         super().__init__(tally)
         self._records, self._known, self.failures = list(before), known, dict[str, str]()
 

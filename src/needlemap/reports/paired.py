@@ -17,12 +17,11 @@ from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
 from needlemap.records import (
     contrast,
     how_to_score,
-    one_haystack,
     outdated,
     phrase,
     prompt_contrast,
 )
-from needlemap.records.loaded import Loaded, called, load_run
+from needlemap.records.loaded import Loaded, load_run
 from needlemap.tokenizers import bundled_for, load
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def labelled(read: Both, labels: Sequence[str]) -> Both:
 
 
 def _labelled(run: Loaded, label: str) -> Loaded:
-    return replace(run, about={**run.about, "settings": {**run.about["settings"], "label": label}})
+    return replace(run, about=run.about.with_settings({"label": label}))
 
 
 def compare_runs(
@@ -141,8 +140,7 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     """How two runs with several families are called. What all families differ in is said once."""
     two = next(iter(read.values()))
     titles = [
-        f"{f'suite {each.suite} · ' * bool(each.suite)}{called(run.about['settings'])} "
-        f"({each.path})"
+        f"{f'suite {each.suite} · ' * bool(each.suite)}{run.about.called} ({each.path})"
         for each, run in zip((first, second), two, strict=True)
     ]
     differ = {name: each.differ for name, each in names.items()}
@@ -189,14 +187,14 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
             f"{runs} are scored differently: {phrase({'scorer': found['scorer']})}. "
             f"{alike(first, second)}"
         )
-    pairs = pair_up(first.prompts, second.prompts, one_haystack=one_haystack(first.about))
-    labels = {str(run.about["settings"].get("label", "")) for run in (first, second)}
+    pairs = pair_up(first.prompts, second.prompts, one_haystack=first.about.one_haystack)
+    labels = {run.about.named.label for run in (first, second)}
     pairs = replace(pairs, same=pairs.same and len(labels) == 1)
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
     said = {name: values for name, values in found.items() if name != "haystacks"}
-    names = [f"{called(run.about['settings'])} ({run.path})" for run in (first, second)]
+    names = [f"{run.about.called} ({run.path})" for run in (first, second)]
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
     cut = partial(_cut, vocabulary) if (vocabulary := _vocabulary(first)) else None
     pairs = replace(pairs, answers=pair_answers(first.prompts, second.prompts, second.records, cut))
@@ -206,7 +204,7 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
 def _vocabulary(run: Loaded) -> str | None:
     """The vocabulary that counted a run's lengths, if it comes with the package: no other name in a
     run's folder is followed."""
-    return bundled_for(str(run.about["tokenizer"]["name"]))
+    return bundled_for(run.about.tokenizer.name)
 
 
 def _cut(vocabulary: str, text: str) -> tuple[Token, ...]:
@@ -222,21 +220,21 @@ def _cut(vocabulary: str, text: str) -> tuple[Token, ...]:
 def alike(first: Loaded, second: Loaded) -> str:
     """What to type so that two runs are scored alike, if anything can be done."""
     runs = first, second
-    imported = [run for run in runs if "imported" in run.about]
+    imported = [run for run in runs if run.about.imported]
     if imported:
         return (
             f"'{imported[0].path}' was imported with its scores, and none of its answers can be "
             f"scored anew: "
             f"compare it with a run that was imported from the same tool."
         )
-    names = [str(run.about["scorer"]["name"]) for run in runs]
+    names = [run.about.scorer.name for run in runs]
     if _ASKS in names:
         other = runs[names[0] == _ASKS].path
         return f"Scorer '{_ASKS}' asks the model, so '{other}' is to be run again: --scorer {_ASKS}"
     stale = [run for run in runs if outdated(run.path, run.about)] or [second]
-    pattern = next((run for run in runs if run not in stale), first).about["scorer"]
+    pattern = next((run for run in runs if run not in stale), first).about.scorer
     typed = " and ".join(how_to_score(run.path, pattern) for run in stale)
-    asks = "the judge alone" if pattern["name"] == "judge" else "nothing"
+    asks = "the judge alone" if pattern.name == "judge" else "nothing"
     return f"Score both alike, which asks {asks}: {typed}"
 
 

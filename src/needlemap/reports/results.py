@@ -71,7 +71,7 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "mode": map.mode,
         "overall": map.total and _mean_fields(map.total) if even else None,
         "missing": map.missing,
-        "stopped": run.about.get("stopped"),
+        "stopped": run.about.stopped or None,
         "lengths": [{"length_tokens": n, **_mean_fields(mean)} for n, mean in map.margins.items()],
         "depths": [
             {
@@ -205,7 +205,7 @@ def _state(read: Read, families: Families) -> str:
     missing, waiting = sum(run.map.missing for run in begun), len(read) - len(begun)
     parts = [f"{waiting} families not begun"] if waiting else []
     parts += [f"{missing:,} trials missing"] if missing else []
-    parts += ["stopped by a limit"] if any(run.about.get("stopped") for run in begun) else []
+    parts += ["stopped by a limit"] if any(run.about.stopped for run in begun) else []
     going = any(map(is_held, (families.path, *families.folders)))
     return ", ".join((["running"] if going else []) + parts) or "complete"
 
@@ -213,23 +213,23 @@ def _state(read: Read, families: Families) -> str:
 def seeks(run: Loaded) -> bool:
     """Whether a run was to find an effective length: its cells were asked unevenly, so it has no
     mean."""
-    return run.about["settings"].get("seek") is not None
+    return run.about.named.seek is not None
 
 
 def seek_text(run: Loaded) -> str | None:
     """All lines: what is known, and the raw counts of each length beside it; None for a run that
     seeks nothing."""
-    settings = run.about["settings"]
+    named = run.about.named
     if not seeks(run):
         return None
     found = sought_of(run)
     if found is None:
         return "nothing is scored yet"
     spent = f", stopped at {found.spent:.0f} times a plain grid's tokens" if found.spent else ""
-    wish = "" if found.close else f" (wished within {settings['within']:g} %: not reached{spent})"
+    wish = "" if found.close else f" (wished within {named.within:g} %: not reached{spent})"
     line = length_line(found)
     lines = [
-        f"{settings['model']} · {settings['task']} · sought to {settings['within']:g} %",
+        f"{named.model} · {named.task} · sought to {named.within:g} %",
         f"{line}{wish}",
         *([assumed(found)] if assumed(found) not in line else []),
         f"{asked_line(found)}; design effect {found.effect:.1f}",

@@ -80,7 +80,7 @@ class Run:
     def about(self) -> dict[str, Any]:
         """What run.json holds: settings, versions, hashes. Raises NeedlemapError for several
         families."""
-        return RunFolder(self._only()).about()
+        return RunFolder(self._only()).about().document()
 
     def map(self) -> Map:
         """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
@@ -97,9 +97,9 @@ class Run:
         """What a run's `until` found beside its reference: word, code, text(), plain(); None
         without one. Raises NeedlemapError for several families, and where the reference is gone."""
         run = load_run(self._only())
-        if not run.about["settings"].get("until"):
+        if not run.about.named.until:
             return None
-        goal = Goal.of(run.about["settings"]["until"])
+        goal = Goal.of(run.about.named.until)
         return judge_goal(load_run(goal.path), run, goal.margin)
 
     def scores(self) -> dict[str, dict[int, float | None]]:

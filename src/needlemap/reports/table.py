@@ -37,6 +37,7 @@ from needlemap.grid import Cell, percent
 from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
+from needlemap.records.run_file import RunSettings
 from needlemap.reports.labels import (
     depth_labels,
     length_labels,
@@ -89,7 +90,7 @@ def cells_table(runs: Sequence[Loaded]) -> Table:
 def trials_table(runs: Sequence[Loaded]) -> Table:
     """A row per trial, answers included, by length, depth and repeat."""
     rows = [
-        _told(run, run.about["settings"].get("label") or record.model, record.task, TRIALS, record)
+        _told(run, run.about.named.label or record.model, record.task, TRIALS, record)
         for run in runs
         for record in sorted(run.records, key=attrgetter("length_tokens", "depth", "repeat"))
     ]
@@ -206,7 +207,7 @@ def _write_txt(runs: Sequence[Loaded], path: Path) -> None:
 
 
 def _columns(runs: Sequence[Loaded]) -> dict[str, Map]:
-    names = column_names([run.about["settings"] for run in runs], [run.path for run in runs])
+    names = column_names([run.about.named for run in runs], [run.path for run in runs])
     return dict(zip(names, (run.map for run in runs), strict=True))
 
 
@@ -224,13 +225,16 @@ def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
     return parquet_bytes(table) if suffix == ".parquet" else csv_text(table).encode()
 
 
-def column_names(settings: Sequence[Mapping[str, Any]], paths: Sequence[str | Path]) -> list[str]:
+def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> list[str]:
     """A column's name for each run: its label, or its model's name without back end and folders.
 
-    >>> column_names([{"model": "openai/org/my-model"}, {"model": "hf/./tiny", "label": "t/1"}], ["a", "b"])
+    >>> shared = {"task": "single", "mode": "exact"}
+    >>> mine = RunSettings(model="openai/org/my-model", **shared)
+    >>> other = RunSettings(model="hf/./tiny", label="t/1", **shared)
+    >>> column_names([mine, other], ["a", "b"])
     ['my-model', 't_1']
-    """  # noqa: E501
-    short = [_plain(str(each.get("label") or Path(str(each["model"])).name)) for each in settings]
+    """
+    short = [_plain(each.label or Path(each.model).name) for each in named]
     names: list[str] = []
     for name in map(_plain, told_apart(short, [Path(path) for path in paths])):
         again = sum(other == name or other.startswith(f"{name}-") for other in names)

@@ -13,7 +13,7 @@ import io
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from needlemap.grid import percent
 from needlemap.maps.effective import RULES, effective_length, parse_rule
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
+from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
@@ -51,7 +52,7 @@ def logged(
     rules: tuple[str, ...] = RULES,
 ) -> Logged:
     """All of it. rules: of effective length. Raises SettingsError for an unknown palette."""
-    figure = Figure((Shown(run.map, title or run.about.get("title")),), palette=palette)
+    figure = Figure((Shown(run.map, title or run.about.title),), palette=palette)
     return Logged(
         name,
         dict(_config(run.about)),
@@ -61,11 +62,11 @@ def logged(
     )
 
 
-def _config(about: Mapping[str, Any]) -> Iterator[tuple[str, str | int | float | bool]]:
+def _config(about: RunFile) -> Iterator[tuple[str, str | int | float | bool]]:
     """Versions and hashes, then settings: numbers as they are, to be sorted by; all else as
     text."""
     yield from ((f"about/{name}", text) for name, text in fact_rows(about))
-    for name, value in about["settings"].items():
+    for name, value in about.settings.items():
         yield name, value if isinstance(value, bool | int | float) else value_text(name, value)
 
 

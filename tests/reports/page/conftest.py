@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from needlemap import SCHEMA
+from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 
@@ -79,7 +80,7 @@ def run(records: Sequence[Record], path: str = "runs/a", **about: Any) -> Loaded
             [length, depth, sorted(repeats)] for (length, depth), repeats in sorted(cells.items())
         ],
     }
-    return Loaded(path, described | parts, tuple(records))
+    return Loaded(path, RunFile.model_validate(described | parts), tuple(records))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from needlemap.records import RunFile
 from needlemap.reports.page.payload import fact_rows, setting_rows, value_text
 from needlemap.settings import Settings
 
@@ -53,7 +54,8 @@ def test_facts_are_versions_and_hashes():
         "haystacks": [{"name": "folder", "sha256": "ab" * 32}],
         "imported": {"files": [{"tool": "x", "name": "results.csv", "sha256": "cd" * 32}]},
     }
-    assert fact_rows(about) == [
+    about |= {"settings": {"model": "m", "task": "t", "mode": "exact"}, "cells": []}
+    assert fact_rows(RunFile.model_validate(about)) == [
         ["needlemap", "0.1.0"],
         ["numpy", "2.0"],
         ["tokenizer", "qwen3 quicktok:qwen3:0123456789ab"],

@@ -128,9 +128,7 @@ def test_runs_are_named_apart_and_differ_from_the_first(falling, make_run):
 
 
 def test_a_password_in_an_address_is_nowhere_in_it(falling):
-    about = falling.about | {
-        "settings": falling.about["settings"] | {"base_url": "http://me:hunter2@host/v1"}
-    }
+    about = falling.about.with_settings({"base_url": "http://me:hunter2@host/v1"})
     other = replace(falling, about=about, path="runs/b")
     assert "hunter2" not in json.dumps(summary([falling, other], made=NOW))
 

@@ -272,10 +272,10 @@ class Replicas(Model):
 
     async def _workers(self) -> Mapping[str, str]:
         """Addresses of the workers that are there, and their names."""
-        about = await self._client.scheduler.identity(n_workers=-1)
+        scheduler = await self._client.scheduler.identity(n_workers=-1)
         if self._cluster.count is None and not self._pool:
-            self.replicas = max(1, len(about["workers"]))
-        return {address: str(worker["name"]) for address, worker in about["workers"].items()}
+            self.replicas = max(1, len(scheduler["workers"]))
+        return {address: str(worker["name"]) for address, worker in scheduler["workers"].items()}
 
     async def _welcome(self, address: str, name: str) -> None:
         """Load the model there. What is wrong with it there is wrong with the run."""

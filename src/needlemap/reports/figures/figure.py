@@ -115,13 +115,13 @@ def figure_of(
         return Figure((), title=title, sought=tuple(runs))
     if len(runs) == 1:
         (run,) = runs
-        alone = Shown(run.map, title or run.about.get("title"))
+        alone = Shown(run.map, title or run.about.title)
         return Figure((alone,), None, None, palette, style)
     names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
     model = "" if style in OLDER else one_of({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
     shown = tuple(
-        Shown(replace(run.map, model=name), run.about.get("title"))
+        Shown(replace(run.map, model=name), run.about.title)
         for run, name in zip(runs, names, strict=True)
     )
     comparison, why_not = (None, "") if style in OLDER else _compared(runs)

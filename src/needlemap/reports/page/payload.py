@@ -23,6 +23,7 @@ from needlemap.maps.means import CellScore, Map, depth_scores
 from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
+from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
 from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
 from needlemap.reports.comparison import comparison_json, comparison_text
 from needlemap.reports.labels import (
@@ -62,22 +63,22 @@ def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str
         **_curves(run.map, cube, rules),
         "totals": totals(run),
         "failures": failures(run),
-        "settings": setting_rows(run.about["settings"]),
+        "settings": setting_rows(run.about.settings),
         "facts": fact_rows(run.about),
     }
 
 
 def _identity(run: Loaded) -> dict[str, Any]:
-    title = run.about.get("title")
+    title = run.about.title
     return {
         "path": run.path,
-        "title": None if title is None else str(title),
+        "title": title,
         "model": run.map.model,
         "tokenizer": run.map.tokenizer,
         "task": run.map.task,
         "scorer": run.map.scorer,
         "mode": run.map.mode,
-        "imported": "imported" in run.about,
+        "imported": run.about.imported is not None,
     }
 
 
@@ -280,32 +281,32 @@ def value_text(name: str, value: Any) -> str:
     return hidden(_text(_masked(value)))
 
 
-def fact_rows(about: Mapping[str, Any]) -> list[list[str]]:
+def fact_rows(about: RunFile) -> list[list[str]]:
     """Versions and hashes: what it takes to say which run this was."""
-    tokenizer, scorer = about["tokenizer"], about["scorer"]
+    tokenizer, scorer = about.tokenizer, about.scorer
     rows = [
-        ["needlemap", str(about.get("needlemap", ""))],
-        ["created", str(about.get("created", ""))],
-        ["python", str(about.get("python", ""))],
-        *([name, str(number)] for name, number in about.get("packages", {}).items()),
-        ["tokenizer", f"{tokenizer['name']} {_short(tokenizer.get('fingerprint'))}".strip()],
-        ["scorer", f"{scorer['name']} {value_text('scorer_options', scorer.get('options') or {})}"],
-        *_named("haystack", about.get("haystacks", [])),
-        *_named("file", about.get("imported", {}).get("files", [])),
+        ["needlemap", about.needlemap],
+        ["created", about.created],
+        ["python", about.python],
+        *([name, number] for name, number in about.packages.items()),
+        ["tokenizer", f"{tokenizer.name} {_short(tokenizer.fingerprint)}".strip()],
+        ["scorer", f"{scorer.name} {value_text('scorer_options', scorer.options)}"],
+        *_named("haystack", about.haystacks),
+        *_named("file", about.imported.files if about.imported else ()),
     ]
     return [row for row in rows if row[1]]
 
 
-def _named(what: str, rows: list[dict[str, Any]]) -> list[list[str]]:
+def _named(what: str, rows: Sequence[RunHaystack | ImportedFile]) -> list[list[str]]:
     return [
-        [f"{what} {number}", hidden(f"{row.get('name', '')} · sha256 {_short(row.get('sha256'))}")]
+        [f"{what} {number}", hidden(f"{row.name} · sha256 {_short(row.sha256)}")]
         for number, row in enumerate(rows)
     ]
 
 
-def _short(digest: object) -> str:
+def _short(digest: str) -> str:
     """The first letters of a hash, and what it is a hash of, if it says that."""
-    kind, colon, digits = str(digest or "").rpartition(":")
+    kind, colon, digits = digest.rpartition(":")
     return f"{kind}{colon}{digits[:_DIGITS]}"
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.finding import FILE, read_check
+from needlemap.check.finding import CHECK
 from needlemap.errors import NeedlemapError
-from needlemap.files import is_regular
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
 from needlemap.maps.intervals import ClusterMean
-from needlemap.records.ab import FILE as AB_FILE
+from needlemap.records.ab import AB
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.arms import arms_sheet
@@ -265,10 +264,10 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     alone = sheet | {"curves": sheet["curves"][1:]}  # without their mean
     if sought := sought_sheet(read, cast.places(at)):
         return alone | sought
-    if is_regular(path / AB_FILE):
+    if AB.is_in(path):
         return alone | arms_sheet(path, read, cast.places(at))
-    if is_regular(path / FILE):
-        check = read_check(path)
+    if CHECK.is_in(path):
+        check = CHECK.read(path)
         lengths = sorted({length for run in cast.subjects[at].runs for length in run.map.lengths})
         sheet = to_sheet(check_report(path, check.model, check), cast.places(at))
         labels = [[length, length_labels([length])[length]] for length in lengths]  # near ones

@@ -1,0 +1,100 @@
+"""The JSON documents of a run's folder: run.json, suite.json, check.json and ab.json.
+
+A folder may come from anywhere, so a document is read within bounds and checked against its model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from needlemap.errors import NeedlemapError
+from needlemap.files import is_regular, read_json, read_regular, write_whole
+
+M = TypeVar("M", bound=BaseModel)
+_SHOWN = 3  # folders that an error lists
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentKind(Generic[M]):
+    """One kind of document. name: what a folder that has it holds, as "run". model: its shape.
+    schema: the version that is written; earliest: the first that is still read. version_field:
+    where a document names its version."""
+
+    file: str
+    name: str
+    model: type[M]
+    schema: int
+    earliest: int = 1
+    version_field: str = "schema_version"
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder holds such a document."""
+        return is_regular(folder / self.file)
+
+    def read(self, folder: Path) -> M:
+        """A folder's document. Raises NeedlemapError where there is none, and for one that cannot
+        be read."""
+        file = folder / self.file
+        if not is_regular(file):
+            found = sorted(str(file.parent) for file in folder.glob(f"*/{self.file}"))
+            inside = f" {self.name.title()}s in it: {', '.join(found[:_SHOWN])}." if found else ""
+            raise NeedlemapError(f"No {self.name} at '{folder}': it holds no {self.file}.{inside}")
+        text = read_regular(file)
+        self._check_version(text, folder)
+        try:
+            return self.model.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            raise self._no_document(folder, what_is_wrong(error)) from None
+
+    def write(self, folder: Path, document: M) -> None:
+        """Write a folder's document, whole or not at all."""
+        write_json(folder / self.file, document.model_dump(mode="json"))
+
+    def _check_version(self, text: bytes, folder: Path) -> None:
+        """Raises NeedlemapError for a text without a version, and for one that is not read."""
+        try:
+            version = int(dict(read_json(text))[self.version_field])
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno}, column {error.colno}"
+            raise self._no_document(folder, f"it is no JSON ({where}: {error.msg})") from None
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            raise self._no_document(folder, "it names no schema that can be read") from None
+        if version > self.schema:
+            raise NeedlemapError(
+                f"{self.name.title()} '{folder}' was written by a newer needlemap (schema "
+                f"{version}, this one reads up to {self.schema}). Run: pip install -U needlemap"
+            )
+        if version < self.earliest:
+            raise NeedlemapError(
+                f"{self.name.title()} '{folder}' was written by an earlier needlemap (schema "
+                f"{version}, this one reads {self.earliest} and later). Give another folder."
+            )
+
+    def _no_document(self, folder: Path, why: str) -> NeedlemapError:
+        article = "an" if self.name[0] in "aeiou" else "a"
+        return NeedlemapError(f"'{folder / self.file}' is not {article} {self.name}'s: {why}.")
+
+
+def what_is_wrong(error: ValidationError) -> str:
+    """Why a text does not have a document's shape, in words."""
+    problems = error.errors(include_url=False, include_context=False)
+    missing = [
+        str(each["loc"][0])
+        for each in problems
+        if each["type"] == "missing" and len(each["loc"]) == 1
+    ]
+    if missing:
+        return f"it holds no {', '.join(missing)}"
+    first = problems[0]
+    where = ".".join(map(str, first["loc"])) or "its JSON"
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def write_json(file: Path, content: dict[str, Any]) -> None:
+    """Write a whole file so that it is either the old one or the new one, whatever happens."""
+    write_whole(file, json.dumps(content, indent=1, ensure_ascii=False, default=str).encode())

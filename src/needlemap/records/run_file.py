@@ -1,0 +1,215 @@
+"""run.json: what a run asks, and what it was made with, as docs/schema/run.json publishes it.
+
+Nobody else reads its content by name: who wants a part of it asks `RunFile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from needlemap import SCHEMA
+from needlemap.files import RUN_FILE
+from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
+from needlemap.records.document import DocumentKind
+from needlemap.registry import current_name
+from needlemap.scorers import FIRST_RULE
+from needlemap.text import printable
+
+_MOST_PLACES = 10_000_000  # lengths x depths x repeats
+_NUMBERS = ("seek", "within")
+
+
+class RunSettings(BaseModel):
+    """The settings that reports read; all others may have any value."""
+
+    model: str
+    task: str
+    mode: str
+    label: str = ""
+    order: str = ""
+    lengths: Any = None
+    depths: Any = None
+    seek: float | None = None
+    within: float = 0.0
+    until: str = ""
+
+
+def _readable(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that reports can read. Raises ValueError, as pydantic wants it."""
+    try:
+        RunSettings.model_validate(settings, strict=True)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        missing = "missing, or " if RunSettings.model_fields[name].is_required() else ""
+        wanted = "number" if name in _NUMBERS else "text"
+        raise ValueError(f"'{name}' is {missing}no {wanted}") from None
+    return settings
+
+
+class RunTokenizer(BaseModel):
+    """Whose tokens lengths count, and a hash of its vocabulary."""
+
+    name: str
+    fingerprint: str
+
+
+class RuledScorer(BaseModel):
+    """A scorer with its options as resolved, and the number of its rule."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    options: dict[str, Any]
+    rule: int = FIRST_RULE
+
+    @property
+    def current(self) -> RuledScorer:
+        """The same by its name of today, with its rule written out."""
+        name = current_name("scorers", self.name)
+        return RuledScorer(name=name, options=self.options, rule=self.rule)
+
+    def is_by_another_rule(self, other: RuledScorer) -> bool:
+        """Whether another is this scorer by another rule. An option that one of them does not name
+        came with a rule.
+
+        >>> ours = RuledScorer(name="exact", options={})
+        >>> ours.is_by_another_rule(RuledScorer(name="exact", options={"new": True}, rule=2))
+        True
+        """
+        shared = self.options.keys() & other.options.keys()
+        alike = all(self.options[name] == other.options[name] for name in shared)
+        return self.name == other.name and self.rule != other.rule and alike
+
+
+class RunHaystack(BaseModel):
+    """One repeat's text."""
+
+    name: str
+    sha256: str
+
+
+class ImportedFile(BaseModel):
+    """A file of another tool, and the tool."""
+
+    model_config = ConfigDict(extra="allow")
+    tool: str = ""
+    name: str = ""
+    sha256: str = ""
+
+
+class ImportedFrom(BaseModel):
+    """Where a run's results were imported from."""
+
+    model_config = ConfigDict(extra="allow")
+    files: list[ImportedFile] = []
+    scale: list[float] = []
+    series: str = ""
+
+
+_Length = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+_Depth = Annotated[float, Field(ge=0, le=1)]
+_Repeat = Annotated[int, Field(ge=0, le=MOST)]
+RunCell = tuple[_Length, _Depth, list[_Repeat]]
+RunPlace = tuple[_Length, _Depth, _Repeat]
+
+
+def _counted(cells: list[RunCell]) -> list[RunCell]:
+    """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants it."""
+    lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
+    repeats = len({repeat for cell in cells for repeat in cell[2]})
+    if (
+        lengths * depths * repeats > _MOST_PLACES
+        or sum(len(cell[2]) for cell in cells) > MOST_TRIALS
+    ):
+        raise ValueError(
+            f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has"
+        )
+    return cells
+
+
+def _bounded(shared: dict[str, list[RunPlace]]) -> dict[str, list[RunPlace]]:
+    """No more places than a run has trials. Raises ValueError, as pydantic wants it."""
+    if sum(map(len, shared.values())) > MOST_TRIALS:
+        raise ValueError("more places than any run has")
+    return shared
+
+
+class RunFile(BaseModel):
+    """run.json: what a run asks, and what it was made with."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    schema_version: int = Field(
+        default=SCHEMA, alias="schema", description="version of this schema"
+    )
+    needlemap: str = Field(default="", description="version that wrote it last")
+    created: str = Field(default="", description="UTC time")
+    imported: ImportedFrom | None = Field(
+        default=None, description="where another tool's results were imported from"
+    )
+    title: str | None = Field(
+        default=None, description="of its figure, where another tool writes one"
+    )
+    python: str = ""
+    packages: dict[str, str] = Field(
+        default={}, description="versions of what may change prompts and requests"
+    )
+    identity: str = Field(
+        default="", description="hash of what makes this run what it is; its records hold it too"
+    )
+    settings: Annotated[dict[str, Any], AfterValidator(_readable)] = Field(
+        description="the resolved settings: see Settings below"
+    )
+    tokenizer: RunTokenizer
+    scorer: RuledScorer
+    haystacks: list[RunHaystack] = []
+    cells: Annotated[list[RunCell], AfterValidator(_counted)] = Field(
+        description="length in tokens, depth as a share, repeats"
+    )
+    shared: Annotated[dict[str, list[RunPlace]], AfterValidator(_bounded)] = Field(
+        default={},
+        description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat",
+    )
+    notes: list[str] = Field(
+        default=[], description="what was told before asking: which documents were read, and not"
+    )
+    depthless: bool = Field(
+        default=False, description="whether the task asks about the whole text: no depth counts"
+    )
+    model_notes: list[str] = Field(
+        default=[], description="what the model itself told: how its prompts are computed"
+    )
+    earlier_scorers: list[RuledScorer] = Field(
+        default=[], description="whose scores count no more (needlemap score)"
+    )
+    signed: str = Field(default="", description="signature of the settings by who began the run")
+    stopped: str = Field(default="", description="the limit that ended the last start, in words")
+
+    @property
+    def named(self) -> RunSettings:
+        """The settings that reports read, by name."""
+        return RunSettings.model_validate(self.settings)
+
+    @property
+    def called(self) -> str:
+        """What reports call the run's model: its label, else BACKEND/NAME; a stranger's may say
+        anything."""
+        named = self.named
+        return printable(named.label or named.model, line=True)
+
+    @property
+    def one_haystack(self) -> bool:
+        """Whether all repeats have the same: documents taken as they are listed."""
+        return self.named.order == "listed"
+
+    def with_settings(self, changed: Mapping[str, Any]) -> RunFile:
+        """The same with some settings changed."""
+        return self.model_copy(update={"settings": {**self.settings, **changed}})
+
+    def document(self) -> dict[str, Any]:
+        """Its content as JSON has it: what was read, and what was set since."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+RUN = DocumentKind(RUN_FILE, "run", RunFile, SCHEMA, version_field="schema")
