@@ -97,7 +97,8 @@ def last(typed):
 
 
 GRID = ("--lengths", "400,600", "--depths", "0,60", "--trust-run")
-RUN_BM25 = ("run", "bm25", *GRID, "--repeats", "2")
+RUN_BM25 = ("run", "bm25", *GRID)
+WINDOW = ("--repeats", "2", "--model-options", "window=200")
 ARMS = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25")
 
 
@@ -125,8 +126,8 @@ def test_runs_of_the_last_version_are_compared(last):
 @pytest.mark.parametrize(
     ("command", "records"),
     [
-        ((*RUN_BM25, "-o", "run"), "run"),
-        ((*RUN_BM25, "--model-options", "window=200", "-o", "worse"), "worse"),
+        ((*RUN_BM25, "--repeats", "2", "-o", "run"), "run"),
+        ((*RUN_BM25, *WINDOW, "-o", "worse"), "worse"),
     ],
     ids=["run", "another window"],
 )
@@ -146,3 +147,37 @@ def test_runs_of_schema_1_are_compared(typed):
     for name in ("one", "other"):
         shutil.copytree(FIXTURES / "schema-1", typed.folder / name)
     assert "length 300: 0 of 3 lost" in typed("compare", "one", "other").stdout
+
+
+def test_a_run_json_says_what_asked_it(typed):
+    grid = ("--lengths", "400,600", "--depths", "0,60")
+    typed("run", "bm25", *grid, "--repeats", "1", "-o", "alone")
+    typed.folder.joinpath("s.yaml").write_text("families: {near: {preset: passkey}, far: {}}\n")
+    bm25 = ("--model", "baseline/bm25")
+    typed("run", "suite:s.yaml", *bm25, *grid, "--repeats", "1", "-o", "both")
+    typed("ab", "passkey", *ARMS, *grid, "--until", "4", "-o", "ab", code=4)
+    kinds = {
+        str(folder.relative_to(typed.folder)): RUN.read(folder).kind
+        for folder in sorted(file.parent for file in typed.folder.rglob("run.json"))
+    }
+    assert kinds == {
+        "ab/a-passkey": "ab",
+        "ab/again-passkey": "ab",
+        "ab/b-passkey": "ab",
+        "alone": "run",
+        "both/far": "suite",
+        "both/near": "suite",
+    }
+
+
+def test_a_family_of_the_last_version_says_what_asked_it_once_it_goes_on(last):
+    assert RUN.read(last.folder / "run").kind is None
+    last(*RUN_BM25, "--repeats", "3", "-o", "run")
+    assert RUN.read(last.folder / "run").kind == "run"
+
+
+def test_a_kind_of_a_later_version_is_refused_in_words(last):
+    file = last.folder / "run" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "kind": "storm"}))
+    shown = last("report", "run", code=2).stderr
+    assert "this version reads run, suite, check, ab, not 'storm'" in shown

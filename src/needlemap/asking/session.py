@@ -38,7 +38,7 @@ from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
 from needlemap.plan import Lanes, laned, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
-from needlemap.records.families import signed
+from needlemap.records.families import kind_of, signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
@@ -300,6 +300,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
     }
     made = RunFile(
         schema=SCHEMA,
+        kind=kind_of(folder.path),
         needlemap=__version__,
         created=(before and before.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         python=platform.python_version(),

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from needlemap.check.ask import Reply
 from needlemap.check.exact import Effect
+from needlemap.files import CHECK_FILE
 from needlemap.records.document import DocumentKind
 
 SCHEMA = 2
@@ -126,7 +127,7 @@ class CheckFile(BaseModel):
         return list(self.looks), failed
 
 
-CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA, earliest=SCHEMA)
+CHECK = DocumentKind(CHECK_FILE, "check", CheckFile, SCHEMA, earliest=SCHEMA)
 
 
 def read_check(path: Path) -> CheckFile:

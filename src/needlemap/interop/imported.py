@@ -207,6 +207,7 @@ def _about(
     files = [ImportedFile(tool=tool, name=name, sha256=sha256) for tool, name, sha256 in sources]
     made = RunFile(
         schema=SCHEMA,
+        kind="run",
         needlemap=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         imported=ImportedFrom(files=files, scale=list(shared.scale), series=rows[0].series),

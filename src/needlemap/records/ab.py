@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import AB_FILE
 from needlemap.records.document import DocumentKind
 
 AGAIN = "again"  # the reference's second asking
@@ -79,7 +80,7 @@ class AbFile(BaseModel):
     findings: Findings = Findings()
 
 
-AB = DocumentKind("ab.json", "ab", AbFile, 1)
+AB = DocumentKind(AB_FILE, "ab", AbFile, 1)
 
 
 def read_ab(path: Path) -> AbFile:

@@ -27,6 +27,8 @@ from pydantic import BaseModel
 from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
+    AB_FILE,
+    CHECK_FILE,
     RUN_FILE,
     SUITE_FILE,
     folder_name,
@@ -39,7 +41,7 @@ from needlemap.files import (
 from needlemap.models import backend_or_default
 from needlemap.records.document import DocumentKind
 from needlemap.records.folder import RunFolder
-from needlemap.records.run_file import RunFile
+from needlemap.records.run_file import RunFile, RunKind
 from needlemap.secrets import hidden, key_names
 from needlemap.settings import Settings, marked
 from needlemap.settings.trust import TRUST
@@ -79,6 +81,15 @@ class Families:
         return self.names == ("",)
 
     @property
+    def kind(self) -> RunKind:
+        """What asked the families, by the documents in the folder."""
+        if self.is_plain:
+            return "run"
+        if is_regular(self.path / AB_FILE):
+            return "ab"
+        return "check" if is_regular(self.path / CHECK_FILE) else "suite"
+
+    @property
     def begun(self) -> list[str]:
         """Names of the families that were begun."""
         if self.is_plain:
@@ -93,6 +104,16 @@ class Families:
     def folder(self, name: str) -> Path:
         """Where a family lies, or will."""
         return self.path / name
+
+
+def kind_of(folder: Path) -> RunKind:
+    """What asks in a family's folder: what its families' folder is for, 'run' where it stands
+    alone."""
+    with suppress(NeedlemapError):  # whatever else lies above a run is no matter of its own
+        around = families_of(folder.parent)
+        if folder.name in around.names:
+            return around.kind
+    return "run"
 
 
 def families_of(path: str | Path) -> Families:

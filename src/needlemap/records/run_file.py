@@ -6,7 +6,7 @@ Nobody else reads its content by name: who wants a part of it asks `RunFile`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,6 +20,7 @@ from needlemap.text import printable
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NUMBERS = ("seek", "within")
+RunKind = Literal["run", "suite", "check", "ab"]
 
 
 class RunSettings(BaseModel):
@@ -115,6 +116,16 @@ RunCell = tuple[_Length, _Depth, list[_Repeat]]
 RunPlace = tuple[_Length, _Depth, _Repeat]
 
 
+def _known(kind: str) -> str:
+    """A kind of this version's. Raises ValueError, as pydantic wants it."""
+    if kind not in get_args(RunKind):
+        raise ValueError(
+            f"this version reads {', '.join(get_args(RunKind))}, not '{kind}'. Run: pip install -U "
+            f"needlemap"
+        )
+    return kind
+
+
 def _counted(cells: list[RunCell]) -> list[RunCell]:
     """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants it."""
     lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
@@ -142,6 +153,10 @@ class RunFile(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     schema_version: int = Field(
         default=SCHEMA, alias="schema", description="version of this schema"
+    )
+    kind: Annotated[str | None, AfterValidator(_known)] = Field(
+        default=None,
+        description="what asked it: run, suite, check or ab; an earlier version wrote none",
     )
     needlemap: str = Field(default="", description="version that wrote it last")
     created: str = Field(default="", description="UTC time")

@@ -277,8 +277,9 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
 
 def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     """A row and a curve a family, and their mean."""
-    subject, named = cast.subjects[at], cast.subjects[at].families.suite
-    suite = named if named in ("ab", "check") else f"suite {named}"
+    subject = cast.subjects[at]
+    kind, named = subject.families.kind, subject.families.suite
+    suite = f"suite {named}" if kind == "suite" else kind
     scores, places = scores_of(subject.read), cast.places(at)
     means = scores.means()
     effective = scores.effective(parse_rule(rules[0]))
