@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from needlemap.deadline import TimeUp, call_within, limited_to, seconds_left
+from needlemap.deadline import TimeUp, call_within, clock, limited_to, seconds_left
 
 
 def test_a_call_returns_and_raises_as_it_does():
@@ -30,6 +30,22 @@ def test_a_commands_time_ends_calls_too_and_says_so():
     with limited_to(0.05), pytest.raises(TimeUp, match="--limit-time"):
         call_within(600, Event().wait)
     assert seconds_left(600) == 600
+
+
+def test_the_words_name_what_was_waited_for_and_what_to_type():
+    with limited_to(0.05, "--minutes"), pytest.raises(TimeUp) as raised:
+        call_within(600, Event().wait, "before http://x answered", "another --base-url")
+    words = "The time limit ended before http://x answered. Give a longer --minutes, or another"
+    assert str(raised.value) == f"{words} --base-url."
+
+
+def test_time_in_which_nothing_can_be_asked_does_not_count():
+    with limited_to(600):
+        clock().began_s -= 599.9
+        with clock().stopped():
+            Event().wait(0.2)
+            assert seconds_left(7) == 7
+        assert 0 < seconds_left(7) <= 0.1
 
 
 def test_an_outer_limit_stays():

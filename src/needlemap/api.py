@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Share
-from needlemap.asking.discovery import with_model
+from needlemap.asking.discovery import time_limit, with_model
 from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
@@ -27,6 +26,7 @@ from needlemap.asking.run import (
     try_servers,
 )
 from needlemap.asking.session import Session
+from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
 from needlemap.interop.imported import load_any
 from needlemap.models import Model
@@ -114,6 +114,17 @@ async def _run(
     trust_run: Trust,
     settings: Mapping[str, Any],
 ) -> Run:
+    with limited_to(time_limit(preset, settings)):
+        return await _run_limited(preset, out, live, trust_run, settings)
+
+
+async def _run_limited(
+    preset: str | None,
+    out: str | Path | None,
+    live: bool,
+    trust_run: Trust,
+    settings: Mapping[str, Any],
+) -> Run:
     settled = with_model(preset, plain_settings(settings))
     named = choose_each(preset, settled, trusted=trust_run)
     each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
@@ -143,7 +154,7 @@ async def _run(
 
 async def _ask_each(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
     """Ask several models, one after the other; how the asking of each family ended."""
-    shares, outcomes = share_out(each, path, monotonic()), dict[str, Outcome]()
+    shares, outcomes = share_out(each, path), dict[str, Outcome]()
     await try_servers(each.values())
     for name, chosen in each.items():
         found = await _ask(chosen, path / name, live, shares[name])
@@ -189,7 +200,9 @@ class _Progress(ShowingFace):
             raise NeedlemapError(f"Stopped, every request would fail: {outcome.hopeless}")
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """Keep it for the end."""
+        """Keep it for the end; what a limit left out is no error."""
+        if isinstance(error, LimitReached):
+            return
         self.refused.append(f"Family '{name}': {error}")
 
 
@@ -242,9 +255,10 @@ def make_plan(
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
-    settled = with_model(preset, plain_settings(settings), asks=False)
-    each = choose_each(preset, settled, planned=True).values()
-    return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
+    with limited_to(time_limit(preset, settings)):
+        settled = with_model(preset, plain_settings(settings), asks=False)
+        each = choose_each(preset, settled, planned=True).values()
+        return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
 
 
 @_for_python()

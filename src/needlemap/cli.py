@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ import typer
 from needlemap import __version__
 from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
-from needlemap.deadline import TimeUp
+from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
@@ -76,14 +77,15 @@ def run(
     _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
     frozen = None if auto else typed.difficulty
-    each = _each(preset, _with_model(preset, flags), frozen, typed.trust_run)
-    if auto:
-        from needlemap.commands.difficulty import auto_command
+    with _limited(preset, flags):
+        each = _each(preset, _with_model(preset, flags), frozen, typed.trust_run)
+        if auto:
+            from needlemap.commands.difficulty import auto_command
 
-        return auto_command(each, typed, replicas)
-    from needlemap.commands.run import run_command
+            return auto_command(each, typed, replicas)
+        from needlemap.commands.run import run_command
 
-    return run_command(each, typed, replicas)
+        return run_command(each, typed, replicas)
 
 
 @app.command(cls=GroupedCommand)
@@ -94,7 +96,8 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
     from needlemap.records.lock import hold_folder
 
     _check_origin(typed.out, typed.trust_run)
-    with hold_folder(None if typed.plan else typed.out):  # its seed is drawn, or read there
+    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
+    with limited_to(60 * (typed.minutes or 0), "--minutes"), held:
         return check_command(typed, _with_model(None, flags, command="check"))
 
 
@@ -105,11 +108,10 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
     from needlemap.commands.no_worse import LONG_AB, ab_command
 
     _check_origin(typed.out, typed.trust_run)
-    return ab_command(
-        typed,
-        flags,
-        partial(_each, preset or LONG_AB, difficulty=typed.difficulty, trusted=typed.trust_run),
-    )
+    named = preset or LONG_AB
+    settle = partial(_each, named, difficulty=typed.difficulty, trusted=typed.trust_run)
+    with _limited(named, flags):
+        return ab_command(typed, flags, settle)
 
 
 @app.command(cls=GroupedCommand)
@@ -118,8 +120,9 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
     """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
     from needlemap.commands.plan import plan_command
 
-    flags = _with_model(preset, flags, asks=False)
-    plan_command(_each(preset, flags, typed.difficulty, planned=True), typed)
+    with _limited(preset, flags):
+        flags = _with_model(preset, flags, asks=False)
+        plan_command(_each(preset, flags, typed.difficulty, planned=True), typed)
 
 
 @app.command(cls=GroupedCommand)
@@ -133,7 +136,8 @@ def prompts(
     """Write all prompts of a run as JSON Lines. Nothing is asked."""
     from needlemap.commands.plan import prompts_command
 
-    prompts_command(_each(preset, _with_model(preset, flags, asks=False), difficulty), out)
+    with _limited(preset, flags):
+        prompts_command(_each(preset, _with_model(preset, flags, asks=False), difficulty), out)
 
 
 @app.command()
@@ -253,6 +257,13 @@ def replay(
     replay_command(folder, typed)
 
 
+def _limited(preset: str | None, flags: dict[str, Any]) -> AbstractContextManager[None]:
+    """Within it the command's time ends where its flags say so, or what it names."""
+    from needlemap.asking.discovery import time_limit
+
+    return limited_to(time_limit(preset, flags))
+
+
 def _check_origin(path: Path | None, trusted: bool) -> None:
     """Raises NeedlemapError for a run there that this machine did not begin, unless it is
     trusted."""
@@ -336,7 +347,7 @@ def main() -> None:
             [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")],
             prog_name="needlemap",
         )
-    except TimeUp as error:
+    except LimitReached as error:
         wrong, code = str(error), 3
     except NeedlemapError as error:
         wrong = str(error)

@@ -1,5 +1,5 @@
-"""Work on what strangers send, which has an end: calls that may never return, and the time that a
-command was given (`--limit-time`), which holds in them too."""
+"""The time that a command was given (`--limit-time`, `check --minutes`), which holds in all that it
+does, and calls that may never return, which have an end."""
 
 from __future__ import annotations
 
@@ -7,57 +7,114 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar
 
 from needlemap.errors import NeedlemapError
 
 _Result = TypeVar("_Result")
-_UNTIL_S: ContextVar[float | None] = ContextVar("_UNTIL_S", default=None)
+FLAG = "--limit-time"
 
 
-class TimeUp(NeedlemapError):
-    """The time that a command was given ended before there was anything to ask."""
+@dataclass(slots=True)
+class Clock:
+    """The time of one start of a command. began_s: by the monotonic clock. flag: what a user types
+    to change seconds."""
+
+    seconds: float = inf
+    flag: str = FLAG
+    began_s: float = field(default_factory=monotonic)
+
+    @property
+    def ran_s(self) -> float:
+        """Seconds since it began."""
+        return monotonic() - self.began_s
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Within it nothing can be asked yet: that time does not count, and ends nothing."""
+        token, from_s = _CLOCK.set(None), monotonic()
+        try:
+            yield
+        finally:
+            _CLOCK.reset(token)
+            self.began_s += monotonic() - from_s
+
+
+_CLOCK: ContextVar[Clock | None] = ContextVar("_CLOCK", default=None)
+
+
+class LimitReached(NeedlemapError):
+    """A limit ended a command before it had anything to show: exit code 3."""
+
+
+class TimeUp(LimitReached):
+    """The time that a command was given has ended."""
 
 
 @contextmanager
-def limited_to(limit_s: float | None) -> Iterator[None]:
-    """Within it no bounded call goes on for longer; None: as it is. A limit around it stays."""
-    outer_s = _UNTIL_S.get()
-    untils = [each for each in (outer_s, limit_s and monotonic() + limit_s) if each is not None]
-    token = _UNTIL_S.set(min(untils, default=None))
+def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
+    """Within it the command's time ends after so long; None: as it is. An earlier end around it
+    stays."""
+    both = [each for each in (_CLOCK.get(), Clock(limit_s, flag) if limit_s else None) if each]
+    token = _CLOCK.set(min(both, key=lambda each: each.began_s + each.seconds, default=None))
     try:
         yield
     finally:
-        _UNTIL_S.reset(token)
+        _CLOCK.reset(token)
 
 
-def seconds_left(most_s: float) -> float:
-    """How long a call may take: so long, or less where a command's time ends before. Raises
-    TimeUp where it has ended."""
-    until_s = _UNTIL_S.get()
-    if until_s is None:
+def clock() -> Clock:
+    """The command's; one without an end that begins now where it has none."""
+    return _CLOCK.get() or Clock()
+
+
+def seconds_left(
+    most_s: float = inf, what: str = "while prompts were built", do: str = ""
+) -> float:
+    """How long a call may take: so long, or less where the command's time ends before. Raises
+    TimeUp where it has ended, and says while what, and what else may be done."""
+    limit = _CLOCK.get()
+    if limit is None:
         return most_s
-    left_s = until_s - monotonic()
+    left_s = limit.seconds - limit.ran_s
     if left_s <= 0:
-        raise TimeUp(
-            "The time limit ended while prompts were built: nothing was asked. Give a longer "
-            "--limit-time, or a grid with fewer and shorter lengths."
-        )
+        raise _time_up(what, do)
     return min(most_s, left_s)
 
 
-def call_within(seconds: float, call: Callable[[], _Result]) -> _Result:
+def _time_up(what: str, do: str) -> TimeUp:
+    do = do or "fewer and shorter lengths"
+    return TimeUp(f"The time limit ended {what}. Give a longer {clock().flag}, or {do}.")
+
+
+def pause(seconds: float, what: str) -> None:
+    """Sleep. Raises TimeUp as soon as the command's time ends."""
+    left_s = seconds_left(what=what)
+    sleep(min(seconds, left_s))
+    if left_s < seconds:
+        seconds_left(what=what)
+
+
+def call_within(
+    seconds: float,
+    call: Callable[[], _Result],
+    what: str = "while prompts were built",
+    do: str = "",
+) -> _Result:
     """What a call returns or raises. Raises TimeoutError for one that takes longer: its thread is
-    left behind, and ends with the process at the latest."""
+    left behind, and ends with the process at the latest. Raises TimeUp as `seconds_left`."""
+    left_s = seconds_left(seconds, what, do)
     done = Future[_Result]()
     Thread(target=_settle, args=(done, call), daemon=True).start()
     try:
-        return done.result(seconds_left(seconds))
+        return done.result(left_s)
     except TimeoutError:
-        if not done.done():
-            seconds_left(seconds)  # a command's own limit has words of its own
+        if not done.done() and left_s < seconds:  # a command's own limit has words of its own
+            raise _time_up(what, do) from None
         raise
 
 

@@ -1,19 +1,21 @@
-"""A stranger's chat template or normalizer in a process of its own: little time, little memory, and
-nothing of ours to reach.
+"""A stranger's chat template, normalizer or SentencePiece model in a process of its own: little
+time, little memory, and nothing of ours to reach.
 
 jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor
-memory. A tokenizer's normalizer may make gigabytes of a word, and its library then ends the
-process. The process is started at the first of them (0.07 s) and ends with this one; its
-environment holds no keys.
+memory. A tokenizer's normalizer, and the one inside of a SentencePiece model, may make gigabytes of
+a word, and its library then ends the process. The process is started at the first of them (0.07 s)
+and ends with this one; its environment holds no keys.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -25,6 +27,7 @@ from needlemap.errors import SettingsError
 
 SECONDS, MEGABYTES = 5, 256
 _NORMAL_S, _NORMAL_MB = 20, 512  # for a normalizer; a library's own memory is part of it
+_PIECES, _A_SECOND = 400, 50_000  # bytes of memory for a character, and characters of a text
 _TIMES, _FEW = 20, 10_000  # characters that may come of one of a text, and of a short one
 _LARGEST = 2**24  # characters of a rendered text
 _SLOWER = 6  # times as long by the clock, on a machine that is busy with other things
@@ -68,10 +71,24 @@ class Renderer:
         asked = {"normalizer": normalizer, "text": text, "seconds": _NORMAL_S}
         return int(self._said({**asked, "megabytes": megabytes})["size"])
 
+    def pieces(self, model: bytes, text: str) -> tuple[list[int], list[int]]:
+        """A text's token ids by a SentencePiece model, and the byte at which each ends. Raises as
+        `render`."""
+        name = hashlib.sha256(model).hexdigest()
+        megabytes = _NORMAL_MB + (_PIECES * len(text) + _TIMES * len(model)) // 2**20
+        asked = {"pieces": name, "text": text, "seconds": _NORMAL_S + len(text) // _A_SECOND}
+        asked |= {"megabytes": megabytes}
+        said = self._said(asked)
+        if "ids" not in said:  # a process that has not met the model yet
+            said = self._said({**asked, "model": b64encode(model).decode()})
+        return said["ids"], said["ends"]
+
     def _said(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
             said = self._answer(line, seconds_left(_SLOWER * request["seconds"]))
+        if said.get("much"):
+            seconds_left()  # a command's own limit has words of its own
         if "error" in said or said.get("much"):
             much = f"it takes more than {request['seconds']} s or {request['megabytes']} MB."
             raise Unbounded(much) if said.get("much") else SettingsError(str(said["error"]))
@@ -133,7 +150,9 @@ def serve() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         _bound(request["seconds"], request["megabytes"])
-        if "normalizer" in request:
+        if "pieces" in request:
+            said = json.dumps(pieces(request["pieces"], request.get("model"), request["text"]))
+        elif "normalizer" in request:
             said = json.dumps(normalized(request["normalizer"], request["text"]))
         else:
             said = json.dumps(rendered(request["template"], request["variables"]))
@@ -178,6 +197,29 @@ def normalized(normalizer: dict[str, Any], text: str) -> dict[str, Any]:
     except BaseException as error:
         return {"error": f"{type(error).__name__}: {error}"[:500]}
     return {"size": size} if size <= _FEW + _TIMES * len(text) else {"much": True}
+
+
+_MODELS: dict[str, Any] = {}  # SentencePiece models of the process, by their hashes
+
+
+def pieces(name: str, model: str | None, text: str) -> dict[str, Any]:
+    """{"ids", "ends"} of a text by the model of that hash, {} where the model is not known yet,
+    else as `rendered`. model: in base64."""
+    try:
+        if model is not None:
+            import sentencepiece
+
+            made = sentencepiece.SentencePieceProcessor(model_proto=b64decode(model))
+            _MODELS.clear()
+            _MODELS[name] = made
+        if name not in _MODELS:
+            return {}
+        found = _MODELS[name].encode(text.encode(), return_type="offset_mapping")
+    except MemoryError:
+        return {"much": True}
+    except BaseException as error:
+        return {"error": f"{type(error).__name__}: {error}"[:500]}
+    return {"ids": list(found["ids"]), "ends": [stop for _, stop in found["offsets"]]}
 
 
 _BARE: dict[str, Any] = {

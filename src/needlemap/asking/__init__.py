@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 from zlib import crc32
 
 from needlemap.asking.budget import Budget, Reserved
@@ -65,7 +65,7 @@ class Keeper(Protocol):
         ...
 
 
-_JUDGED_S = 60.0  # for verdicts on what was answered in time
+_SCORED_S = 2.0  # for the score of an answer that came in time, where no judge is asked
 _ANSWER_TOKENS = 500  # of a prompt are computed in about the time that a short answer takes
 _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
@@ -147,11 +147,8 @@ class Runner:
             say=self.watcher.said,
             wait_s=settings.wait,
         )
-        # A judge's server has limits of its own. An answer in hand is scored, also when the run's
-        # time is up.
-        self._scoring = (
-            Pacer(left_s=lambda: budget.left_s() + _JUDGED_S) if scorer.asks else Pacer()
-        )
+        # A judge's server has limits of its own.
+        self._scoring = Pacer(left_s=budget.left_s) if scorer.asks else Pacer()
 
     async def run(
         self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0, own_caches: bool = False
@@ -179,7 +176,8 @@ class Runner:
         while (trial := queue.next(lane)) is not None and not self._stop():
             await scoring.acquire()
             answered, tried = await self._ask(trial)
-            if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+            if _is_skipped(answered):
+                await self._keep_sent(trial, answered, tried)
                 scoring.release()
                 continue
             finish = group.create_task(self._finish(trial, answered, tried))
@@ -187,7 +185,7 @@ class Runner:
             if not self.scorer.asks:
                 await finish
             if self.settings.pause_s and tried:
-                await asyncio.sleep(self.settings.pause_s)
+                await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
 
     async def first(self, trial: Trial) -> Record | None:
         """Ask one trial before all others, and keep its record; None when a limit lets nothing be
@@ -196,11 +194,12 @@ class Runner:
         Raises as `run` does.
         """
         answered, tried = await self._ask(trial)
-        if isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED:
+        if _is_skipped(answered):
+            await self._keep_sent(trial, answered, tried)
             self.outcome.stopped = self.budget.stopped
             return None
         record = await self._finish(trial, answered, tried)
-        await asyncio.sleep(self.settings.pause_s)
+        await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
         return record
 
     def _stop(self) -> bool:
@@ -220,9 +219,26 @@ class Runner:
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
         try:
-            return await self._asked(trial, reserved)
+            async with asyncio.timeout(self.budget.waits_s()):
+                return await self._asked(trial, reserved)
+        except TimeoutError:
+            self.budget.look_at_the_clock()
+            said = "Cut off when the time was up: it counts as not asked."
+            return Unmeasured(Failure.SKIPPED, said), self._sent(trial)
         finally:
             self.budget.settle(reserved)
+
+    def _sent(self, trial: Trial) -> int:
+        """Requests for a trial whose answers could not be read."""
+        return self._unread.get(trial.key, NONE_UNREAD).attempts
+
+    async def _keep_sent(self, trial: Trial, skipped: Unmeasured, tried: int) -> None:
+        """Keep what a trial took that counts as not asked: a provider may bill it. Only limits read
+        such a record."""
+        if self._sent(trial):
+            record, _ = self._record(trial, None, skipped, tried)
+            self._unread.pop(trial.key, None)
+            await self.keeper.append(record)
 
     async def _asked(self, trial: Trial, reserved: Reserved) -> tuple[Answer | Unmeasured, int]:
         self.watcher.asked(trial)
@@ -255,6 +271,9 @@ class Runner:
             if failure.spent is not None:
                 failure.transient &= self._lose(trial, failure.spent)
             raise
+        except asyncio.CancelledError:  # it was sent
+            self._lose(trial, Spent())
+            raise
 
     def _lose(self, trial: Trial, spent: Spent) -> bool:
         """Count a request whose answer could not be read; whether it may be sent again."""
@@ -277,6 +296,9 @@ class Runner:
         self.budget.judged(record.judge_usd)
         if trial.asked in self.answers:
             record = scored_anew(self.answers[trial.asked], record)
+        if _is_skipped(score):  # its answer is kept, and scored by the next start
+            await self.keeper.append(record)
+            return record
         self._note(record, score)
         await self.keeper.append(record)
         self.watcher.recorded(record)
@@ -301,6 +323,15 @@ class Runner:
         return record, score
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
+        least_s = 0.0 if self.scorer.asks else _SCORED_S
+        try:
+            async with asyncio.timeout(self.budget.waits_s(least_s)):
+                return await self._scored(trial, answer)
+        except TimeoutError:
+            self.budget.look_at_the_clock()
+            return Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
+
+    async def _scored(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         try:
             if self.scorer.weighs and answer.forced is not None:
                 return self.scorer.weigh(answer.forced)
@@ -343,6 +374,11 @@ class Runner:
             or failure.failure in _HOPELESS
             or (at_first and outcome.failures[failure.failure] >= _FIRST)
         )
+
+
+def _is_skipped(answered: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:
+    """Whether a limit left it out, or cut it off."""
+    return isinstance(answered, Unmeasured) and answered.failure is Failure.SKIPPED
 
 
 def _costs(walk: Sequence[Trial]) -> Costs:

@@ -25,6 +25,7 @@ from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import Session
 from needlemap.check.asking import SEED_BITS
 from needlemap.check.families import keeping_logprobs
+from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
@@ -286,7 +287,10 @@ class ArmsInBlocks(Strategy[list[Trio]]):
     def batches(self) -> Batches[list[Trio]]:
         """Raises NeedlemapError where both arms are gone."""
         self.ab.begin()
-        yield from self._blocks()
+        try:
+            yield from self._blocks()
+        except LimitReached as error:  # while prompts were built
+            self._limited, self.stopped = True, str(error)
         arms = [arm.name for arm in self.ab.asked.arms]
         if len(self._gone) == len(arms):
             raise NeedlemapError(f"No arm answers. {' '.join(self._gone[name] for name in arms)}")

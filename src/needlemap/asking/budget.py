@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import monotonic
 
+from needlemap.deadline import Clock, clock
 from needlemap.grid import duration_label
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import closed_book_records
@@ -49,33 +50,31 @@ class Budget:
     usd: float = 0.0
     tokens: int = 0
     over: bool = False  # the time is up: nothing more is sent
-    _started_s: float = field(default_factory=monotonic)
+    _clock: Clock = field(default_factory=clock)
     _open: list[Reserved] = field(default_factory=list)
     _unfit: Reserved | None = None  # the least request that did not fit
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def of(cls, settings: Settings, started_s: float | None = None) -> Budget:
-        """The limits that settings name, with nothing spent. started_s: since when time counts, by
-        the monotonic clock; now, if not given."""
+    def of(cls, settings: Settings) -> Budget:
+        """The limits that settings name, with nothing spent."""
         limits = settings.limit_usd, settings.limit_tokens, settings.limit_time
-        return cls(
-            Prices.of(settings), *limits, _started_s=monotonic() if started_s is None else started_s
-        )
+        return cls(Prices.of(settings), *limits)
 
     def part(self, of: int) -> Budget:
         """Beside what is spent, one of so many equal parts of what is left of each limit."""
         usd, tokens, time_s = self.limit_usd, self.limit_tokens, self.limit_time_s
+        ran_s = self._clock.ran_s
         return replace(
             self,
             limit_usd=None if usd is None else self.usd + (usd - self.usd) / of,
             limit_tokens=None if tokens is None else self.tokens + (tokens - self.tokens) // of,
-            limit_time_s=None if time_s is None else self._ran_s + (time_s - self._ran_s) / of,
+            limit_time_s=None if time_s is None else ran_s + (time_s - ran_s) / of,
         )
 
-    def leave_out(self, seconds: float) -> None:
-        """Time in which nothing could be asked does not count."""
-        self._started_s += seconds
+    def waiting(self) -> AbstractContextManager[None]:
+        """Within it nothing can be asked yet: that time does not count."""
+        return self._clock.stopped()
 
     def read(self, folder: RunFolder) -> None:
         """Count all that earlier starts of a run spent."""
@@ -121,9 +120,8 @@ class Budget:
     def stopped(self) -> str | None:
         """Which limit left requests out, with all that is spent by now; None where none did."""
         if self.over:
-            return (
-                f"ran for {duration_label(self.limit_time_s or 0)}, as long as --limit-time allows"
-            )
+            limit = duration_label(self.limit_time_s or 0)
+            return f"ran for {limit}, as long as {self._clock.flag} allows"
         return self._reached(self._unfit) if self._unfit else None
 
     def most(self, prompts: Iterable[int], answer_tokens: int) -> Reserved:
@@ -165,7 +163,11 @@ class Budget:
 
     def left_s(self) -> float:
         """Seconds until the time is up."""
-        return inf if self.limit_time_s is None else self.limit_time_s - self._ran_s
+        return inf if self.limit_time_s is None else self.limit_time_s - self._clock.ran_s
+
+    def waits_s(self, least_s: float = 0.0) -> float | None:
+        """Seconds after which whatever is waited for is given up; None where time has no limit."""
+        return None if self.limit_time_s is None else max(least_s, self.left_s())
 
     def told(self) -> str:
         """All that is spent, for people."""
@@ -180,12 +182,9 @@ class Budget:
         if self.limit_tokens is not None:
             parts.append(f"{self.tokens:,} of {self.limit_tokens:,} tokens")
         if self.limit_time_s is not None:
-            parts.append(f"{duration_label(self._ran_s)} of {duration_label(self.limit_time_s)}")
+            ran = duration_label(self._clock.ran_s)
+            parts.append(f"{ran} of {duration_label(self.limit_time_s)}")
         return " · ".join(parts)
-
-    @property
-    def _ran_s(self) -> float:
-        return monotonic() - self._started_s
 
     def _larger(self, wanted: Reserved) -> bool:
         """Whether a request takes no less than one that did not fit: what is spent never

@@ -12,12 +12,12 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 from typing import Generic, TypeVar
 
 from needlemap.asking import Outcome, Watcher
 from needlemap.asking.budget import Budget
 from needlemap.asking.session import Session, make_model
+from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
 from needlemap.models import Model
 from needlemap.records.folder import RunFolder
@@ -49,7 +49,7 @@ class Face:
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
         """A family cannot be asked, for what only building all its prompts showed: the others
-        can."""
+        can, unless a limit was reached (LimitReached)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,16 @@ class Strategy(Generic[Found]):
             return None
         outcome, scored = (yield Batch(name, session, model)), 0
         again = session.policy.asks_again
-        while (
-            not outcome.over
-            and (again or outcome.scored > scored)
-            and (more := session.next()) is not None
-        ):
-            session, scored = more, outcome.scored
-            outcome += yield Batch(name, session, model, goes_on=True)
+        try:
+            while (
+                not outcome.over
+                and (again or outcome.scored > scored)
+                and (more := session.next()) is not None
+            ):
+                session, scored = more, outcome.scored
+                outcome += yield Batch(name, session, model, goes_on=True)
+        except LimitReached as error:  # while the next prompts were built
+            outcome += Outcome(stopped=str(error))
         self.face.ended(name, session, outcome)
         return outcome
 
@@ -107,12 +110,11 @@ class Share:
     what is left.
 
     beside: the folders of the others' families. of: how many campaigns are not whole yet, from this
-    one on. started_s: since when time counts, by the monotonic clock.
+    one on.
     """
 
     beside: tuple[Path, ...]
     of: int
-    started_s: float
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Campaign:
 
     make: Mapping[str, MakeModel] = field(default_factory=dict)
     models: dict[str, Model] = field(default_factory=dict)
-    share: Share = field(default_factory=lambda: Share((), 1, monotonic()))
+    share: Share = Share((), 1)
 
     async def run(self, strategy: Strategy[Found]) -> Found:
         """Ask batch by batch until the strategy ends, and let go of the models. Returns what it
@@ -163,13 +165,12 @@ class Campaign:
         others = [
             path for path in (*folders, *share.beside) if limited and path != session.folder.path
         ]
-        return replace(session, budget=spent_in(settings, others, share.started_s).part(share.of))
+        return replace(session, budget=spent_in(settings, others).part(share.of))
 
 
-def spent_in(settings: Settings, folders: Iterable[Path], started_s: float | None = None) -> Budget:
-    """The limits of several runs, and what all their starts have spent together; of the time, since
-    then."""
-    budget = Budget.of(settings, started_s)
+def spent_in(settings: Settings, folders: Iterable[Path]) -> Budget:
+    """The limits of several runs, and what all their starts have spent together."""
+    budget = Budget.of(settings)
     for folder in folders:
         budget.read(RunFolder(folder))
     return budget

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import duration_s
 from needlemap.http.served import KEY, list_models
 from needlemap.settings.suites import given_in, is_demo
@@ -68,6 +69,17 @@ def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
     if not flags.get("quiet"):
         tell(f"note: {listed.base_url} serves {name}: --model openai/{name}")
     return name, listed.base_url
+
+
+def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
+    """How long a command may take, by its flags, else by what it names: a preset, a file or a
+    suite. None for no limit, and where what says so is wrong: it is said when it is read."""
+    with suppress(NeedlemapError, TypeError, ValueError, OSError):
+        typed = flags.get("limit_time")
+        if typed is None and named is not None:
+            typed = given_in(named, "limit_time")
+        return None if typed is None else max(0.0, seconds_of(typed)) or None
+    return None
 
 
 def seconds_of(typed: Any) -> float:

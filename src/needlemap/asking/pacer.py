@@ -169,6 +169,11 @@ class Pacer:
         """How many requests may be open now."""
         return max(1, int(self._width))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run's time is up."""
+        return self._left_s() <= 0
+
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
         """Leave to send a request of so many tokens, first come, first served; None when time is
         up.
@@ -187,7 +192,7 @@ class Pacer:
                     async with asyncio.timeout(None if wait_s == inf else wait_s):
                         await self._changed.wait()
                 self._held_s += min(held_s, monotonic() - start_s)
-            return self._ticket(tokens) if self._left_s() > 0 else None
+            return None if self.is_over else self._ticket(tokens)
 
     def _held(self, tokens: float) -> float:
         """For how long the server's own limits hold a request back; told where that adds up. Raises

@@ -33,15 +33,14 @@ async def attempts(
     ask: Callable[[], Awaitable[T]], retries: int, pacer: Pacer | None = None, tokens: float = 0.0
 ) -> tuple[T, int]:
     """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on
-    it.
+    it, or one that says SKIPPED where the run's time is up before the next attempt.
 
     A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
     One that was never there gets none, unless it is waited for: see `Pacer.awaits`.
     pacer: says when to send, default at once. tokens: what the request may take of a limit.
     """
     pacer, failed, failed_s = pacer or Pacer(), 0, inf
-    last = Unmeasured(Failure.SKIPPED, "Not sent: the run's time was up.")
-    last.attempts = 0
+    last: Unmeasured | None = None
     for number in count(1):
         try:
             ticket = await pacer.admit(tokens)
@@ -49,7 +48,7 @@ async def attempts(
             failure.attempts = number - 1
             raise
         if ticket is None:
-            raise last
+            raise _skipped(last)
         try:
             return await _paced(ask, pacer, ticket), number
         except Unmeasured as failure:
@@ -57,6 +56,8 @@ async def attempts(
             if failure.failure is Failure.RATE_LIMITED or failure.unreached:
                 if await _is_waited_for(failure, pacer, ticket):
                     continue
+                if pacer.is_over:
+                    raise _skipped(failure) from None
                 raise
             failed += 1
             waited_out = failed > retries > 0 and pacer.waits_out(failure, failed_s)
@@ -66,8 +67,16 @@ async def attempts(
         wait_s = _wait_s(last, failed)
         pacer.failed(last, wait_s)
         if not await pacer.rest(wait_s):
-            raise last
+            raise _skipped(last)
     raise AssertionError("counting has no end")
+
+
+def _skipped(last: Unmeasured | None) -> Unmeasured:
+    """That the run's time was up before there was an answer. last: what came instead of one."""
+    words = "not sent" if last is None else str(last)
+    skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {words}")
+    skipped.attempts = 0 if last is None else last.attempts
+    return skipped
 
 
 async def _is_waited_for(failure: Unmeasured, pacer: Pacer, ticket: Ticket) -> bool:

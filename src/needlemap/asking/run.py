@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Share, Strategy
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
+from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import setting
 from needlemap.maps import prompts_of
@@ -74,7 +74,7 @@ class Asking:
         return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
 
 
-def share_out(each: Mapping[str, Chosen], path: Path, started_s: float) -> dict[str, Share]:
+def share_out(each: Mapping[str, Chosen], path: Path) -> dict[str, Share]:
     """The shares of runs of several models, by the names of their folders in `path`.
 
     Finds what is wrong with any of them before the first is asked. Raises NeedlemapError.
@@ -95,7 +95,7 @@ def share_out(each: Mapping[str, Chosen], path: Path, started_s: float) -> dict[
     shares = {}
     for name in each:
         beside = [folder for other in each if other != name for folder in folders[other]]
-        shares[name] = Share(tuple(beside), max(1, len(waiting)), started_s)
+        shares[name] = Share(tuple(beside), max(1, len(waiting)))
         waiting = [other for other in waiting if other != name]
     return shares
 
@@ -136,6 +136,9 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
         asking = self._asking
         try:
             session = asking.opened or open_session(settings, asking.families.folder(name))
+        except LimitReached as error:
+            self.face.left_out(name, error)
+            return Outcome(stopped=str(error))
         except NeedlemapError as error:
             self.face.left_out(name, error)
             return None
@@ -148,7 +151,7 @@ async def ask_families(
     """Ask the families of one model; how the asking of each ended. share: where other models are
     asked beside it. Raises NeedlemapError."""
     made = {} if asking.model is None else {"": asking.model}
-    campaign = Campaign({"": make}, made, share or Share((), 1, monotonic()))
+    campaign = Campaign({"": make}, made, share or Share((), 1))
     return await campaign.run(FamiliesInTurn(asking, face))
 
 

@@ -6,6 +6,7 @@ asked again.
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -141,8 +142,8 @@ class Session:
             # here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             if isinstance(model, Replicas):
-                await model.open(len(left), watcher.told, watcher.said)
-                self.budget.leave_out(model.waited_s)
+                with self.budget.waiting():
+                    await model.open(len(left), watcher.told, watcher.said)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = to_be_scored(self.folder.every_record())
@@ -164,7 +165,9 @@ class Session:
                 walks = [laned(part, settings.mode, lanes, side) for part in parts]
                 own = False
                 if model is not None and shares_much(walks):
-                    own = await model.prepare(max(len(cut.bounds) for _, cut in walks))
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.budget.waits_s()):
+                            own = await model.prepare(max(len(cut.bounds) for _, cut in walks))
                 await runner.run(*walks, most=lanes, own_caches=own)
             if stopped := runner.outcome.stopped:
                 ended = about(self.experiment, self.folder, model)

@@ -27,6 +27,7 @@ from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import short_size
 from needlemap.check.schedule import Options
+from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
 from needlemap.maps.verdicts import SUSPECT
@@ -165,13 +166,18 @@ class Check:
 def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
     """The last scored record of each place of each family of a check's folder."""
     found = dict[tuple[str, int, float, int], Record]()
-    for each in sorted(path.iterdir()) if path.is_dir() else ():
-        if each.is_dir() and is_regular(each / RUN_FILE):
-            for record in RunFolder(each).records():
-                at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
-                if record.scored or at not in found:
-                    found[at] = record
+    for each in _folders_in(path):
+        for record in each.records():
+            at = each.path.name, record.length_tokens, round(record.depth, 8), record.repeat
+            if record.scored or at not in found:
+                found[at] = record
     return found
+
+
+def _folders_in(path: Path) -> list[RunFolder]:
+    """The families of a check's folder."""
+    named = sorted(path.iterdir()) if path.is_dir() else ()
+    return [RunFolder(each) for each in named if each.is_dir() and is_regular(each / RUN_FILE)]
 
 
 def worst_in(path: Path, probe: str) -> Worst:
@@ -225,6 +231,7 @@ class Asking:
     refused_from: int | None = None
     refusal: str = ""
     failures: Counter[str] = field(default_factory=Counter)
+    _limited: bool = False
     _models: dict[bool, Model] = field(default_factory=dict)
     _families: dict[str, Family] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -242,6 +249,8 @@ class Asking:
                 await self._ask(batch.asks, batch.together)
                 self._look_at_first()
             await self._window()
+        except LimitReached as error:  # while prompts were built
+            self.stopped, self._limited = str(error), True
         finally:
             await self._close()
             verdict = check.verdict()
@@ -259,8 +268,8 @@ class Asking:
         self._stored = stored_in(path)
         first = check.asker.first.settings
         self.budget = Budget.of(first)
-        for record in self._stored.values():
-            self.budget.add(record)
+        for each in _folders_in(path):
+            self.budget.read(each)
         limits = first.requests_per_minute, first.tokens_per_minute
         self._pacer = Pacer(
             max(first.concurrency, check.asker.schedule.options.load),
@@ -328,6 +337,7 @@ class Asking:
         outcome = family.runner.outcome
         if record is None:
             self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+            self._limited = True
             answers.tried.add(ask.key)
             return
         family.trials.append((ask.length, ask.depth, ask.repeat))
@@ -425,8 +435,8 @@ class Asking:
 
     def _nothing(self) -> None:
         """Raises NeedlemapError where no answer ever came."""
-        why = self.why or "nothing was asked"
-        raise NeedlemapError(f"No answer ever came: {why.rstrip('.')}.")
+        words = f"No answer ever came: {(self.why or 'nothing was asked').rstrip('.')}."
+        raise LimitReached(words) if self._limited else NeedlemapError(words)
 
     async def _close(self) -> None:
         for family in self._families.values():

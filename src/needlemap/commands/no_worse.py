@@ -25,6 +25,7 @@ from needlemap.commands.announce import (
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
 from needlemap.commands.check import FailuresFace
+from needlemap.deadline import clock
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
 from needlemap.interop.imported import load_any
@@ -121,7 +122,8 @@ def _reached(
         make_folder(out)
         log = out / f"server-{arm.name}.log"
         server = started(commands[arm.name], log, name=f"Arm '{arm.name}'")
-        arm = replace(arm, base_url=stack.enter_context(server))
+        with clock().stopped():
+            arm = replace(arm, base_url=stack.enter_context(server))
     return _named(arm, flags)
 
 

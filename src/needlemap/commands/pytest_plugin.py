@@ -140,15 +140,17 @@ class NeedleServer:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
         from needlemap.check.asking import Asked, Asking, Check
         from needlemap.check.schedule import Options
+        from needlemap.deadline import limited_to
         from needlemap.grid import tokens
         from needlemap.sync import run_coroutine
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}
             options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
-            check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
-            asking = Asking(check)
-            verdict = run_coroutine(asking.run())
+            with limited_to(60 * minutes, "minutes"):
+                check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
+                asking = Asking(check)
+                verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""
         _settle(verdict.code, on_undecided, lambda: text or _found(check.folder.path, verdict))
 

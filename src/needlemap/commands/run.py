@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
@@ -37,6 +36,7 @@ from needlemap.commands.announce import (
 )
 from needlemap.commands.arguments import ReplicaFlags, RunFlags
 from needlemap.commands.report import show_families, show_kept
+from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.maps.seek import sought_in
@@ -155,8 +155,8 @@ class _Command:
         Those that a share of the budget stopped are asked once more, as long as others leave some
         of it.
         """
-        codes, started_s = dict[str, int](), monotonic()
-        shares, left = share_out(self.each, self.path, started_s), list(self.each)
+        codes = dict[str, int]()
+        shares, left = share_out(self.each, self.path), list(self.each)
         run_coroutine(try_servers(self.each.values()))
         while left:
             for name in left:
@@ -165,7 +165,7 @@ class _Command:
                     return self._end_each(codes)
             cut = [name for name in left if codes[name] == 3]
             left = cut if len(cut) < len(left) else []
-            shares = share_out(self.each, self.path, started_s) if left else shares
+            shares = share_out(self.each, self.path) if left else shares
         return self._end_each(codes)
 
     def _ask_one_of(self, name: str, share: Share) -> int:
@@ -323,7 +323,12 @@ class Terminal(ShowingFace):
             self._show(name, session)
 
     def left_out(self, name: str, error: NeedlemapError) -> None:
-        """Say so, and let the exit code say that something was not measured."""
+        """Say so, and let the exit code say that something was not measured, or not asked."""
+        if isinstance(error, LimitReached):
+            rest = f" To go on: the same command with a higher limit and -o {self._home}"
+            tell(f"\nneedlemap: family '{name}' was not asked: {error}{rest}")
+            self.code = max(self.code, 3)
+            return
         tell(f"\nneedlemap: family '{name}' is left out: {error}")
         self.code = max(self.code, 1)
 

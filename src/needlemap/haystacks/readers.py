@@ -2,9 +2,9 @@
 
 A stranger's document is data: nothing in it is run or fetched, and the process that reads it gets
 little time and memory, none of the environment's secrets, and is ended where it takes more. Of
-needlemap that imports the errors alone. It reads {"kind", "bytes"} and so many bytes from its
-input, writes {"bytes"} and the text, or {"error"}, and so on until its input ends. Each document
-gets `SECONDS` of processor time, all of them `MEMORY` bytes.
+needlemap that imports the errors and the clock alone. It reads {"kind", "bytes"} and so many bytes
+from its input, writes {"bytes"} and the text, or {"error"}, and so on until its input ends. Each
+document gets `SECONDS` of processor time, all of them `MEMORY` bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, Timer
 
+from needlemap.deadline import seconds_left
 from needlemap.errors import HaystackError
 
 MOST_BYTES = 256 << 20  # of one file
@@ -141,12 +142,13 @@ class Process:
         """A document's text as UTF-8. Raises Unreadable."""
         with self._lock:
             process = self._running or self._start()
-            timer = Timer(self._wait_s, process.kill)
+            timer = Timer(seconds_left(self._wait_s), process.kill)
             timer.start()
             try:
                 reply = _ask(process, kind, data)
             except (OSError, ValueError):  # it is no more
                 self.close()
+                seconds_left()  # a command's own limit has words of its own
                 most = f"{SECONDS} s or {MEMORY >> 30} GB"
                 raise Unreadable(f"takes more than {most} to read") from None
             finally:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from needlemap import __version__
-from needlemap.deadline import call_within
+from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.secrets import Secrets, hidden, scrub
@@ -343,9 +343,12 @@ class WaitingDoor(_Door):
 
     _client: Client | None = None
 
-    def ask(self, method: str, path: str, body: bytes, timeout_s: float, most: int) -> Reply:
+    def ask(
+        self, method: str, path: str, body: bytes, timeout_s: float, most: int, do: str = ""
+    ) -> Reply:
         """A reply of at most so many bytes; no longer than timeout_s is waited, however it comes
-        in. Raises Unmeasured."""
+        in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what else a user
+        may do then."""
         import httpx  # 0.1 s: only for those who ask
 
         self._client = client = self._client or self._opened(httpx.Client)
@@ -364,8 +367,9 @@ class WaitingDoor(_Door):
 
         with _limits(self.base_url, timeout_s) as limits:
             try:
-                return call_within(timeout_s, asked)
-            except TimeoutError:
+                what = f"before {hidden(url)} answered"
+                return call_within(timeout_s, asked, what, do)
+            except (TimeoutError, TimeUp):
                 self.close()
                 raise
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
+from needlemap.deadline import pause
 from needlemap.errors import NeedlemapError, Unmeasured
 from needlemap.http import (
     NO_KEY,
@@ -29,6 +30,7 @@ KEY = "OPENAI_API_KEY"
 CUSTOM = "OPENAI_CUSTOM_HEADERS"
 SHOWN = 20  # models that an error names
 _LONGEST_S, _MOST_BYTES = 10.0, 4_000_000  # of a reply
+_DO = "another --base-url, or the model's name (--model openai/NAME)"
 _LOOK_S = 2.0  # between two looks for a server that is starting
 _LOADING = 503  # llama.cpp, while it loads its model
 _LONGEST_NAME = 200
@@ -92,7 +94,7 @@ def list_models(
             if not said:
                 say(f"{str(failure).rstrip('.')}; waiting for it")
             said = True
-            sleep(min(_LOOK_S, left_s))
+            pause(min(_LOOK_S, left_s), f"before {base_url} answered")
 
 
 def _listed(base_url: str, key_env: str) -> ServedModels:
@@ -115,7 +117,7 @@ def get(base_url: str, path: str, key_env: str = KEY) -> tuple[int, dict[str, An
     headers = {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
     door = WaitingDoor(base_url, headers | custom_headers(CUSTOM), key_env)
     try:
-        reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES)
+        reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):
             door.check(reply, base_url)
         try:
@@ -181,4 +183,4 @@ def wait_for(base_url: str, wait_s: float) -> None:
                 return
             if left_s <= 0:
                 raise NeedlemapError(unreached_words(failure)) from None
-            sleep(min(_LOOK_S, left_s))
+            pause(min(_LOOK_S, left_s), f"before {base_url} answered")

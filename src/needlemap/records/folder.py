@@ -139,14 +139,16 @@ class RunFolder:
 
     def records(self) -> Iterator[Record]:
         """The readable records, but those by scorers that it was scored with before `needlemap
-        score`, and by other rules of its scorer."""
+        score`, by other rules of its scorer, and of what a limit cut off, which was not asked."""
         about = self.begun
         if about is None:
-            yield from self.every_record()
+            yield from (record for record in self.every_record() if not record.is_skipped)
             return
         now, earlier = about.scorer.current, [each.current for each in about.earlier_scorers]
         for record in self.every_record():
             scorer = scorer_of(record)
+            if record.is_skipped:
+                continue
             if scorer is None or not (scorer in earlier or scorer.is_by_another_rule(now)):
                 yield record
 

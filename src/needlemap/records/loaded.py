@@ -131,6 +131,8 @@ def kept(folder: RunFolder) -> list[Record]:
     """The last record of each question without a haystack, scored ones first."""
     found: dict[str, Record] = {}
     for record in closed_book_records(folder):
+        if record.is_skipped:
+            continue
         if record.scored or record.key not in found:
             found[record.key] = record
     return list(found.values())

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from needlemap import SCHEMA
+from needlemap.errors import Failure
 from needlemap.grid import MOST, MOST_TOKENS
 from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
@@ -233,6 +234,12 @@ class Record(BaseModel):
         return self.score is not None
 
     @property
+    def is_skipped(self) -> bool:
+        """Whether a limit left it out or cut it off; an answer that it has is still to be
+        scored."""
+        return self.failure == Failure.SKIPPED
+
+    @property
     def asked_usd(self) -> float | None:
         """What asking cost, attempts without an answer included; None when no price is known."""
         if not self.unread.attempts:
@@ -289,7 +296,7 @@ ANSWER_SPENT = "answer budget spent"
 THINKING_SPENT = "thinking budget spent"
 UNREADABLE = "unreadable answer"
 THE_MODELS = (SCORED, REFUSED, ANSWER_SPENT, THINKING_SPENT, UNREADABLE)
-SKIPPED = "skipped by budget"  # of trials without a record
+SKIPPED = str(Failure.SKIPPED)
 NOT_MEASURED = "not measured"  # an imported trial without a score
 
 _REFUSALS = ("refusal", "content_filter")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -226,26 +228,30 @@ class SentencePiece(Tokenizer):
     additive = False
 
     def __init__(self, path: str | Path, name: str | None = None) -> None:
-        try:
-            import sentencepiece
-        except ImportError as error:
+        if sys.modules.get("sentencepiece", "") is None or find_spec("sentencepiece") is None:
             raise VocabularyMissing(
                 "Tokenizer 'sentencepiece' needs 'sentencepiece', which is not installed. "
                 "Run: pip install 'needlemap[sentencepiece]'"
-            ) from error
-        raw = read_regular(Path(path), MOST_BYTES)
+            )
+        self._raw = read_regular(Path(path), MOST_BYTES)
         self.name = name or str(path)
-        self.fingerprint = f"sentencepiece:{hashlib.sha256(raw).hexdigest()[:16]}"
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=raw)
+        self.fingerprint = f"sentencepiece:{hashlib.sha256(self._raw).hexdigest()[:16]}"
+        self._pieces("x", "be read")
 
     def index(self, data: bytes) -> TokenText:
         """Tokenise; offsets are the library's, made to tile the bytes. A text that it drops is
         empty."""
-        found = self._processor.encode(data, return_type="offset_mapping")
-        ends = np.array([stop for _, stop in found["offsets"]], np.int64)
+        ids, ends = self._pieces(data.decode())
         data = data if len(ends) else b""
-        return TokenText(data, np.array(found["ids"], np.int32), tiled(ends, len(data)))
+        return TokenText(data, np.array(ids, np.int32), tiled(np.array(ends, np.int64), len(data)))
 
     def count(self, data: bytes) -> int:
         """Number of tokens."""
-        return len(self._processor.encode(data, out_type=int))
+        return len(self._pieces(data.decode())[0])
+
+    def _pieces(self, text: str, what: str = "tokenise a text") -> tuple[list[int], list[int]]:
+        """A text's ids and where they end, made where memory and time end."""
+        try:
+            return RENDERER.pieces(self._raw, text)
+        except SettingsError as error:
+            raise _unusable(self.name, what, error) from None

@@ -114,7 +114,7 @@ class Server(Tokenizer):
         within_s = _SOON_S + len(body) / _BYTES_A_SECOND
         for last in (False, True):
             try:
-                reply = self._door.ask("POST", self._path, body, within_s, most)
+                reply = self._door.ask("POST", self._path, body, within_s, most, _DO)
                 if 300 <= reply.status < 400:  # it is not followed
                     self._door.check(reply, self.name)
                 return reply.text
@@ -128,6 +128,7 @@ class Server(Tokenizer):
         raise AssertionError("the second attempt returns or raises")
 
 
+_DO = "--tokenizer with a path to the model's tokenizer.json, or its hub name"
 _INSTEAD = "Give --tokenizer a path to the model's tokenizer.json or its hub name."
 
 

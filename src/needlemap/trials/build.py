@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.deadline import limited_to
+from needlemap.deadline import seconds_left
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, Grid
 from needlemap.haystacks import Haystack
@@ -89,13 +89,8 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     mend.
 
     asked: False where no model is going to be: none is imported, and `asked` and `key` of trials
-    may differ. What strangers' tokenizers take of the time counts into --limit-time.
+    may differ. Raises TimeUp as soon as the command's time ends.
     """
-    with limited_to(settings.limit_time):
-        return _prepare(settings, asked)
-
-
-def _prepare(settings: Settings, asked: bool) -> Experiment:
     resolved = resolve(settings, asked=asked)
     if (lender := lender_of(settings)) is not None:
         return _prepare_lent(resolved, prepare(lender, asked=False))
@@ -181,6 +176,7 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
     depths_told = all(whole.depth is not None for whole in wholes)
     trials = []
     for number, (whole, prompt) in enumerate(zip(wholes, prompts, strict=True)):
+        seconds_left()
         length = near_length(prompt.tokens + settings.reserve, resolved.grid.lengths)
         if length is not None:
             depth = _nearest(whole.depth or 0.0, resolved.grid.depths) if depths_told else 0.0

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from needlemap.deadline import seconds_left
 from needlemap.grid import Cell
 from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
@@ -90,7 +91,9 @@ class Repeat:
             yield held
 
     def _trial(self, keys: Keys, cell: Cell, position: int | None) -> Trial:
-        """The trial of a cell; in mode 'bins' at its own depth where no shared position fits."""
+        """The trial of a cell; in mode 'bins' at its own depth where no shared position fits.
+        Raises TimeUp where the command's time has ended."""
+        seconds_left()
         settings = self.resolved.settings
         held = self.held.within(cell.length_tokens)
         with in_words(settings):

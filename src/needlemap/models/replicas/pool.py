@@ -64,13 +64,12 @@ class Replica:
 class Replicas(Model):
     """Equal copies of one model. slots: prompts that each takes at a time.
 
-    notes, side: what a copy knew of itself when it was loaded. waited_s: for the first copy to be
-    there.
+    notes, side: what a copy knew of itself when it was loaded.
     """
 
     def __init__(self, recipe: Recipe, cluster: Cluster, slots: int) -> None:
         self._recipe, self._cluster, self._slots = recipe, cluster, slots
-        self.replicas, self.waited_s = cluster.count or 1, 0.0
+        self.replicas = cluster.count or 1
         self._client: Any = None
         self._pool: dict[str, Replica] = {}
         self._welcomes: dict[str, asyncio.Task[None]] = {}
@@ -95,12 +94,10 @@ class Replicas(Model):
             return
         for note in self._cluster.notes():
             said(f"note: {note}")
-        began_s = time.monotonic()
         self._client = await self._cluster.open()
         self._look = asyncio.create_task(self._watch())
         while not self._pool:
             await self._change(_LOOK_S)
-        self.waited_s = time.monotonic() - began_s
         for note in self.notes:
             said(f"note: {note}")
 

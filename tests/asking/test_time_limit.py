@@ -1,0 +1,209 @@
+"""A command's time holds in whatever it waits for: what is in flight when it ends counts as not
+asked, and the same command goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from needlemap.asking import Watcher
+from needlemap.asking.session import Session
+from needlemap.deadline import TimeUp
+from needlemap.errors import Failure, Unmeasured
+from needlemap.models import Answer, Decoding, Model
+from needlemap.prompts import Prompt
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
+
+GRID = ("--lengths", "300,400", "--depths", "0,50,100")
+
+
+class Scripted(Model):
+    """Asks a function, which hears how often it was asked."""
+
+    def __init__(self, script: Callable[[int], Awaitable[Answer]]) -> None:
+        self.script, self.asked = script, 0
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        self.asked += 1
+        return await self.script(self.asked)
+
+
+def session_of(folder: Path, **settings: Any) -> Session:
+    """A run of six trials in this process, with time for all of them."""
+    grid = {"lengths": "300,400", "depths": "0,50,100", "max_answer_tokens": 40}
+    own = {"limit_time": 3600, "concurrency": 1, **grid, **settings}
+    return Session.open(prepare(configure(None, own)), folder / "r")
+
+
+def end_soon(session: Session) -> None:
+    session.budget.limit_time_s = 3600 - session.budget.left_s() + 1
+
+
+async def seven(_: int) -> Answer:
+    return Answer("7")
+
+
+def hanging_after(session: Session, answers: int) -> Callable[[int], Awaitable[Answer]]:
+    """Answers so often, and never again."""
+
+    async def script(number: int) -> Answer:
+        if number == answers:
+            end_soon(session)
+        if number > answers:
+            await asyncio.Event().wait()
+        return Answer("7")
+
+    return script
+
+
+def test_what_is_in_flight_when_time_is_up_counts_as_not_asked(tmp_path):
+    """It was waited for: 36 seconds where 8 were asked."""
+    session = session_of(tmp_path)
+    model = Scripted(hanging_after(session, 2))
+    outcome = asyncio.run(session.run(model, Watcher()))
+    assert outcome.stopped is not None
+    assert (model.asked, outcome.scored, outcome.failures) == (3, 2, {})
+    assert [record.outcome for record in session.folder.records()] == ["scored"] * 2
+
+    again = session_of(tmp_path)
+    assert (again.done, len(again.todo)) == (2, 4)
+    outcome = asyncio.run(again.run(Scripted(seven), Watcher()))
+    assert (outcome.scored, outcome.stopped) == (4, None)
+
+
+def test_what_was_cut_off_may_be_billed_and_counts_over_all_starts(tmp_path):
+    session = session_of(tmp_path)
+    asyncio.run(session.run(Scripted(hanging_after(session, 2)), Watcher()))
+    *_, cut = session.folder.every_record()
+    assert (cut.failure, cut.unread.attempts) == ("skipped by budget", 1)
+    assert session_of(tmp_path).spent().tokens > 3 * 250
+
+
+def test_a_first_trial_that_never_ends_is_no_failure_of_the_model(tmp_path):
+    session = session_of(tmp_path)
+    end_soon(session)
+    outcome = asyncio.run(session.run(Scripted(hanging_after(session, 0)), Watcher()))
+    assert (outcome.canary, outcome.hopeless, outcome.failures) == (None, None, {})
+    assert outcome.stopped is not None
+    assert list(session.folder.records()) == []
+
+
+@pytest.mark.parametrize("failure", [Failure.RATE_LIMITED, Failure.SERVER, Failure.TIMED_OUT])
+def test_a_prompt_that_waits_to_be_asked_again_counts_as_not_asked(tmp_path, failure):
+    session = session_of(tmp_path)
+
+    async def busy(_: int) -> Answer:
+        end_soon(session)
+        raise Unmeasured(failure, "busy", transient=True, retry_after_s=300)
+
+    outcome = asyncio.run(session.run(Scripted(busy), Watcher()))
+    assert (outcome.failures, outcome.hopeless) == ({}, None)
+    assert outcome.stopped is not None
+
+
+def test_a_judge_that_never_ends_leaves_answers_to_the_next_start(tmp_path, wires):
+    """It had a minute more, and its own time-out behind that."""
+    judge = wires("--schedule", '["slow:600"]', "--cycle", "--answer", "Score: 10")
+    options = {"model": "openai/judge", "judge_options": {"base_url": judge.base_url}}
+    chosen = {"scorer": "judge", "scorer_options": options}
+    session = session_of(tmp_path, **chosen)
+    model = Scripted(hanging_after(session, 2))
+    outcome = asyncio.run(session.run(model, Watcher()))
+    assert (outcome.scored, outcome.failures) == (0, {})
+    assert outcome.stopped is not None
+
+    judge.schedule()
+    again = session_of(tmp_path, **chosen)
+    assert len(again.unanswered) == 4
+    resumed = Scripted(seven)
+    outcome = asyncio.run(again.run(resumed, Watcher()))
+    assert (resumed.asked, outcome.scored) == (4, 6)
+
+
+@pytest.mark.parametrize("fault", ["slow:600", "429-after:1", "500"])
+def test_a_server_that_never_answers_well_ends_a_run_with_3(needlemap, wire, fault):
+    wire.schedule(fault, cycle=True)
+    ended = needlemap.run(wire, *GRID, "--limit-time", "5s", code=3)
+    assert "limit" in ended.stderr
+
+
+@pytest.fixture
+def slow_prompts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Time is up when a function is called for that time."""
+
+    def end(name: str, number: int) -> None:
+        import needlemap.asking.ab
+        import needlemap.asking.policy
+        import needlemap.asking.run
+        import needlemap.check.families
+
+        module, _, function = name.rpartition(".")
+        owner: Any = needlemap
+        for part in module.split("."):
+            owner = getattr(owner, part)
+        plain, calls = getattr(owner, function), []
+
+        def counted(*given: Any, **named: Any) -> Any:
+            calls.append(1)
+            if len(calls) == number:
+                raise TimeUp("The time limit ended while prompts were built.")
+            return plain(*given, **named)
+
+        monkeypatch.setattr(owner, function, counted)
+
+    return end
+
+
+SUITE = "families: {one: {preset: passkey}, two: {preset: passkey}, three: {preset: passkey}}\n"
+
+
+def test_a_family_whose_prompts_take_too_long_ends_the_run_with_3(needlemap, wire, slow_prompts):
+    """It was left out as one that cannot be asked: exit code 1, and the others were asked on."""
+    (needlemap.folder / "s.yaml").write_text(SUITE)
+    slow_prompts("asking.run.open_session", 2)
+    typed = "run", "suite:s.yaml", *needlemap.asking(wire), *GRID, "--no-canary"
+    ended = needlemap(*typed, "--limit-time", "1h", code=3)
+    assert "family 'two' was not asked: The time limit ended" in ended.stderr
+    assert len(wire.log()) == 6
+    needlemap(*typed)
+    assert len(wire.log()) == 18
+
+
+def test_a_seek_whose_next_prompts_take_too_long_shows_what_is_known(needlemap, wire, slow_prompts):
+    slow_prompts("asking.policy.prepare_haystacks", 2)
+    typed = "--lengths", "300:2k:3", "--seek", "85", "--no-canary"
+    ended = needlemap.run(wire, *typed, "--limit-time", "1h", code=3)
+    assert "stopped by the budget: The time limit ended" in ended.stderr
+    assert "run: r" in ended.stderr
+    assert wire.log()
+
+
+def test_an_ab_whose_next_prompts_take_too_long_says_what_is_known(needlemap, wire, slow_prompts):
+    slow_prompts("asking.ab.prepare_haystacks", 5)
+    arms = "--arm", f"a={wire.base_url}", "--arm", f"b={wire.base_url}", "--model", "openai/m"
+    grid = "--tokenizer", "cl100k_base", "--lengths", "300", "--depths", "50", "--until", "20"
+    typed = ("passkey", *arms, *grid, "--max-answer-tokens", "40", "--limit-time", "1h", "-o", "r")
+    ended = needlemap("ab", *typed, code=4)
+    assert "not all was asked: The time limit ended" in ended.stderr
+
+
+def test_a_check_whose_next_prompts_take_too_long_says_what_is_known(needlemap, wire, slow_prompts):
+    slow_prompts("check.families.Asker.experiment", 6)
+    typed = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
+    own = "--max-length", "2k", "--max-answer-tokens", "40", "--minutes", "60", "-o", "r"
+    ended = needlemap("check", *typed, *own, code=None)
+    assert ended.returncode in (4, 5)
+    assert "not all was asked: The time limit ended" in ended.stderr
+
+
+def test_a_check_that_a_limit_ends_before_any_answer_ends_with_3(needlemap, wire):
+    wire.schedule("slow:600", cycle=True)
+    typed = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
+    own = "--max-length", "2k", "--max-answer-tokens", "40", "--minutes", "0.05", "-o", "r"
+    ended = needlemap("check", *typed, *own, code=3)
+    assert "--minutes" in ended.stderr
