@@ -37,12 +37,13 @@ from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
 from needlemap.records.lock import hold_folder
-from needlemap.reports.arms import CELL_HEAD, FAMILY_HEAD, ArmsReport
+from needlemap.reports.ab_report import ab_report
 from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
-from needlemap.reports.judgement import margin_label, verdict_line
+from needlemap.reports.judgement import margin_label, verdict_of
 from needlemap.reports.paired import MARGIN, compare_runs
+from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import show_table
+from needlemap.reports.renderers.text import show_report, show_table
 from needlemap.reports.report import Claim, Report
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, printable, short, show, show_data, tell
@@ -148,8 +149,8 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
         found = ending.finish(Campaign().run(blocks), path)
     if found is not None:
         say_stopped(blocks.stopped, path)
-    report = told(ab, ab.trios() if found is None else found, typed)
-    return ending.code if found is None else softened(report.code(), typed.on_undecided)
+    code = show_found(ab, ab.trios() if found is None else found, typed)
+    return ending.code if found is None else code
 
 
 def most_of(ab: Ab) -> tuple[int, float | None]:
@@ -219,44 +220,30 @@ def plan_ab(asked: Asked, as_json: bool) -> int:
     return 0
 
 
-def told(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> ArmsReport:
-    """Print and keep what was found."""
-    names, asked = (ab.asked.arms[0].name, ab.asked.arms[1].name), ab.asked
-    report = ArmsReport.of(
-        names, found, asked.margin, ab.most_pairs, stops=asked.decided, wanted=asked.scope
+def show_found(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> int:
+    """Print and keep what was found; the exit code."""
+    asked, path = ab.asked, ab.folder.path
+    names = asked.arms[0].name, asked.arms[1].name
+    report = ab_report(
+        path,
+        names,
+        found,
+        asked.margin,
+        ab.most_pairs,
+        stops=asked.decided,
+        wanted=asked.scope,
+        on_undecided=typed.on_undecided,
     )
-    ab.keep(report.plain())
-    code = softened(report.code(), typed.on_undecided)
-    show_report(report, ab.folder.path, code, as_json=typed.json)
+    plain = to_json(report)
+    ab.keep(plain | {"code": report.verdict and report.verdict.code})
+    if typed.json:
+        show_json(plain)
+    else:
+        show_report(report)
+        tell(f"\nab: {path}\npage: needlemap report {path} -o ab.html")
     if typed.junit is not None:
-        name, text = (
-            " against ".join(report.names[::-1]),
-            "\n".join([*report.lines(), *report.worst_lines()]),
-        )
-        claims = (Claim(name, report.code(), report.verdict, text),)
-        write_junit(typed.junit, [Report("ab", "", claims=claims)], typed.on_undecided)
-    return report
-
-
-def show_report(
-    report: ArmsReport, path: Path, code: int | None = None, *, as_json: bool = False
-) -> None:
-    """Tables, worst prompts, what the verdict rests on, and last the verdict; or one JSON document.
-    code: that the command ends with, the verdict's own if not given."""
-    worst, code = report.worst_lines(), report.code() if code is None else code
-    again = f"needlemap replay {path} --worst --arm {report.names[1]}"
-    if as_json:
-        row = {"ab": str(path), **report.plain(), "code": code, "replay": again if worst else ""}
-        show_json(row)
-        return
-    if report.judged.n:
-        for head, rows in ((FAMILY_HEAD, report.family_rows()), (CELL_HEAD, report.cell_rows())):
-            show_table(head, rows)
-            show()
-    if worst:
-        show("\n".join(["the worst prompts:", *worst, f"see the first: {again}", ""]))
-    tell(f"ab: {path}\npage: needlemap report {path} -o ab.html\n")
-    show("\n".join([*report.facts(), report.last_line(code)]))
+        write_junit(typed.junit, [report], typed.on_undecided)
+    return int(plain["code"])
 
 
 class Progress:
@@ -321,7 +308,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
         show_data(text)
     if typed.junit is not None:
         name = f"no worse than {margin_label(points / 100)} points"
-        said = verdict_line(verdict, verdict.code)
+        said = verdict_of(verdict).last
         report = Report(
             "compare", names.second, claims=(Claim(name, verdict.code, said, text), *claims)
         )

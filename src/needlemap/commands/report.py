@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from needlemap.check.finding import CHECK
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
@@ -19,15 +18,13 @@ from needlemap.interop import context_title
 from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
-from needlemap.records.ab import AB
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
-from needlemap.reports.arms import arms_report
-from needlemap.reports.check_report import check_report
 from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
+from needlemap.reports.kept import kept_report
 from needlemap.reports.labels import score_label
 from needlemap.reports.page import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
@@ -93,8 +90,8 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
             show_families(families_of(path), _rules(typed, FAMILY_RULES))
         _draw([run for run in whole if isinstance(run, Loaded)], typed)
         return
-    if out is not None and out.suffix.lower() == MARKDOWN and _is_check(runs):
-        tell(str(reported.write_markdown(_report(runs[0]), out)))
+    if out is not None and out.suffix.lower() == MARKDOWN and (kept := _kept(runs)):
+        tell(str(reported.write_markdown(kept, out)))
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
     loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
@@ -111,8 +108,12 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
             tell(place)
 
 
-def _is_check(runs: Sequence[Path]) -> bool:
-    return len(runs) == 1 and CHECK.is_in(runs[0])
+def _kept(runs: Sequence[Path]) -> Report | None:
+    """The report of a check or an ab; None of anything else."""
+    families = families_of(runs[0])
+    if len(runs) != 1 or families.is_plain:
+        return None
+    return kept_report(families, read_families(families))
 
 
 def _freeze(runs: Sequence[Path], out: Path | None) -> None:
@@ -162,20 +163,10 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     """Print the table of a run with several families, or what each of them sought, or what an ab or
     a check came to."""
     read = read_families(families)
-    if CHECK.is_in(families.path):
-        show_report(_report(families.path))
-        return
-    if AB.is_in(families.path):
-        report = arms_report(families.path, read)
-        show("\n".join([*report.lines(), *report.worst_lines()]))
+    if report := kept_report(families, read):
+        show_report(report)
         return
     show(families_text(families, read, rules))
-
-
-def _report(path: Path) -> Report:
-    """What a check found, as it is kept. Raises NeedlemapError."""
-    check = CHECK.read(path)
-    return check_report(path, check.model, check)
 
 
 def show_kept(run: Loaded, *, anywhere: bool = False) -> None:

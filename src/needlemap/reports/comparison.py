@@ -23,7 +23,7 @@ from needlemap.reports.judgement import (
     judgement_json,
     least_label,
     margin_label,
-    verdict_line,
+    verdict_of,
     warnings_of,
     word_label,
 )
@@ -57,7 +57,7 @@ def comparison_text(
 ) -> str:
     """All lines; the verdict and the exit code last. answers: also which of them differ first, and
     where. code: that the command ends with; 0 if not given, as where no verdict was asked for.
-    gated: as `verdict_line` takes it. more: lines before the last."""
+    gated: as `verdict_of` takes it. more: lines before the last."""
     lines = [names_text(names)]
     if comparison.only is None:
         lines += _families(comparison)
@@ -74,7 +74,7 @@ def comparison_text(
     if code is None:
         margin = margin_label(judged.margin)
         code, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
-    lines += [*more, verdict_line(judged, code, gated=gated)]
+    lines += [*more, verdict_of(judged, ends=code, gated=gated).last]
     return printable("\n".join(lines)) + "\n"
 
 

@@ -12,6 +12,7 @@ from needlemap.maps.intervals import least_pairs
 from needlemap.maps.judging import Judgement, LostLength, Missing
 from needlemap.maps.sequential import FEWEST_NEW
 from needlemap.reports.labels import length_labels
+from needlemap.reports.report import Verdict
 from needlemap.text import counted
 
 SCOPES = {"these": "on these prompts", "new": "also on new haystacks"}
@@ -58,11 +59,13 @@ def scope_label(found: Judgement) -> str:
     return SCOPES[found.scope]
 
 
-def verdict_line(found: Judgement, code: int, names: Names = A_AND_B, gated: str = "") -> str:
-    """The last line of a command. code: that it ends with. gated: how the verdict would make the
-    code, where it does not."""
+def verdict_of(
+    found: Judgement, names: Names = A_AND_B, ends: int | None = None, gated: str = ""
+) -> Verdict:
+    """The verdict with when it was measured. ends: the exit code of the command. gated: how the
+    verdict would make it, where it does not."""
     parts = [f"verdict: {verdict_sentence(found, names)}", *measured_label(found.measured)]
-    return f"{'. '.join(parts)}. Exit code {code}{gated}"
+    return Verdict(found.word, ". ".join(parts), found.code, ends, gated)
 
 
 def measured_label(measured: tuple[str, str]) -> list[str]:

@@ -72,6 +72,11 @@ class Fact:
     note: str = ""
 
 
+def keyed(values: Mapping[str, Any]) -> Iterator[Fact]:
+    """Facts for programs alone."""
+    return (Fact(key, value) for key, value in values.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table. head: '' where it is for programs alone. of: makes what people see of
@@ -204,15 +209,10 @@ class Report:
 
     def sentences(self) -> Iterator[str]:
         """What is said besides the verdict and the cells of tables, a line each."""
-        for part in self.parts:
-            if isinstance(part, Fact):
-                yield from part.said.splitlines()
-            elif isinstance(part, Table):
-                yield from (
-                    " · ".join(map(str.strip, detail.splitlines()))
-                    for row in part.shown
-                    for detail in row.details
-                )
+        for fact in self.facts:
+            yield from fact.said.splitlines()
+        for row in (row for table in self.all_tables for row in table.shown):
+            yield from (" · ".join(map(str.strip, each.splitlines())) for each in row.details)
 
     @property
     def all_tables(self) -> list[Table]:

@@ -10,8 +10,7 @@ read the CSV: two decimals, "-" for missing, nothing quoted, one column per mode
 becomes part of a file's name there, so it holds no slash. It holds no n and no interval.
 
 Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables, of two
-runs what changed, the figure as an SVG beside it, and no verdict: that is what `ab`, `check` and
-`compare` print.
+runs what changed, the figure as an SVG beside it, and no verdict: that is what reports have.
 """
 
 from __future__ import annotations

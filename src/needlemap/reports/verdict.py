@@ -19,7 +19,7 @@ from needlemap.reports.comparison import looks_line
 from needlemap.reports.judgement import (
     judgement_json,
     margin_label,
-    verdict_line,
+    verdict_of,
     warnings_of,
 )
 from needlemap.reports.labels import interval_label, percent_of, score_label
@@ -52,7 +52,7 @@ class UntilVerdict:
     def text(self, code: int | None = None) -> str:
         """All lines; the verdict last. code: that the command ends with, the verdict's own if not
         given."""
-        last = verdict_line(self.judged, self.code if code is None else code)
+        last = verdict_of(self.judged, ends=code).last
         found = self.judged
         means = f"A {score_label(found.first)}, B {score_label(found.second)}"
         pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"

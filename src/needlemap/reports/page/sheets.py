@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.finding import CHECK
 from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import Effective, Mean, effective_length, parse_rule
 from needlemap.maps.intervals import ClusterMean
-from needlemap.records.ab import AB
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
-from needlemap.reports.arms import arms_sheet
-from needlemap.reports.check_report import check_report
+from needlemap.reports.kept import kept_report
 from needlemap.reports.labels import (
     effective_label,
     interval_behind,
     length_labels,
     n_label,
     score_label,
+    tokens_label,
     told_apart,
 )
 from needlemap.reports.page.payload import tokens_of, told_comparison
@@ -259,19 +257,16 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
 
 def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     """A suite; what a seek, a check or an ab asked has no mean, and comes after what was found."""
-    path, read = cast.subjects[at].families.path, cast.subjects[at].read
+    families, read = cast.subjects[at].families, cast.subjects[at].read
     sheet = _suite(cast, at, rules)
     alone = sheet | {"curves": sheet["curves"][1:]}  # without their mean
     if sought := sought_sheet(read, cast.places(at)):
         return alone | sought
-    if AB.is_in(path):
-        return alone | arms_sheet(path, read, cast.places(at))
-    if CHECK.is_in(path):
-        check = CHECK.read(path)
-        lengths = sorted({length for run in cast.subjects[at].runs for length in run.map.lengths})
-        sheet = to_sheet(check_report(path, check.model, check), cast.places(at))
-        labels = [[length, length_labels([length])[length]] for length in lengths]  # near ones
-        return alone | sheet | {"lengths": labels}
+    if report := kept_report(families, read):
+        found = alone | to_sheet(report, cast.places(at))
+        if report.kind == "check":  # its ways differ by a few tokens, which labels need not tell
+            found["lengths"] = [[n, tokens_label(n)] for n, _ in found["lengths"]]
+        return found
     return sheet
 
 
