@@ -98,3 +98,44 @@ def test_findings_meet_terminal_page_junit_and_markdown_in_renderers_alone(house
             knows.add(name)
     assert {name for name in draws if not name.startswith(RENDERERS)} == OF_MAPS
     assert knows == set()
+
+
+PROVIDERS = ("openai", "anthropic")
+OF_PROVIDERS = {  # what is known of them: their classes and names, their prices, and older tools'
+    *("needlemap.models.openai", "needlemap.models.anthropic", "needlemap.http.compatible"),
+    *("needlemap.settings.prices", "needlemap.settings.older_names"),
+}
+OLDER_TOOLS = "needlemap.interop.needlehaystack"  # one of its classes is for each of them
+NO_PROVIDER = {"openai-gpt"}  # an architecture of Hugging Face's
+
+
+def names_a_provider(tree: ast.AST) -> list[str]:
+    """Strings and names of code, docstrings apart, that hold a provider's name."""
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    found = []
+    for node in ast.walk(tree):
+        said = [getattr(node, part, None) for part in ("value", "id", "attr", "name", "arg")]
+        words = [word for word in said if isinstance(word, str) and id(node) not in prose]
+        found += [word for word in words if any(each in word.lower() for each in PROVIDERS)]
+    return [word for word in found if word not in NO_PROVIDER]
+
+
+def test_no_providers_name_stands_outside_what_is_known_of_it(house: Any) -> None:
+    """A new provider was ten tables; it is a class."""
+    found = {source.module: names_a_provider(source.tree) for source in house.sources}
+    left = {
+        name: words
+        for name, words in found.items()
+        if words and name not in OF_PROVIDERS and not name.startswith(OLDER_TOOLS)
+    }
+    assert left == {}
+
+
+def test_a_providers_name_would_be_seen() -> None:
+    for code in ("x = 'openai/NAME'", "OPENAI = 1", "f(anthropic_api_key=k)", "f'{x} OpenAI'"):
+        assert names_a_provider(ast.parse(code)), code
+    assert not names_a_provider(ast.parse('"""Asks OpenAI."""\nclass A:\n    """Of OpenAI."""'))

@@ -119,7 +119,8 @@ def test_only_what_is_no_word_is_a_key_under_a_name_that_may_be_one():
     refuse_keys(
         Settings(
             request={"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"}
-        )
+        ),
+        "A_KEY",
     )
 
 

@@ -111,16 +111,14 @@ def raised_by(error: BaseException) -> str:
     return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + where
 
 
-def refuse_keys(settings: Settings) -> None:
-    """Raises SettingsError for the first setting that holds a key."""
+def refuse_keys(settings: Settings, variable: str) -> None:
+    """Raises SettingsError for the first setting that holds a key. variable: where one belongs."""
     for name, options in settings.options.items():
         for part in (part for part, value in parts_of(options) if _is_key(part, value)):
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read "
-                f"from the "
-                f"environment only. Type: export OPENAI_API_KEY=YOUR-KEY (another variable: "
-                f"--model-options "
-                f"key_env=NAME)"
+                f"from the environment only. Type: export {variable}=YOUR-KEY (another variable: "
+                f"--model-options key_env=NAME)"
             )
 
 

@@ -1,6 +1,6 @@
 """The model that is meant where none is named: the one that a server at a given address lists.
 
-The address is the command's (`--base-url`) or the environment's (OPENAI_BASE_URL); of a file only
+The address is the command's (`--base-url`) or the environment's, $OPENAI_BASE_URL; of a file only
 where the file is going to be asked anyway. A preset, a suite or a file that names a model is left
 alone, and so is a command without a model and an address.
 """
@@ -14,11 +14,10 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import duration_s
-from needlemap.http.served import KEY, list_models
+from needlemap.http.compatible import ADDRESS, KEY, served
+from needlemap.http.served import list_models
 from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
-
-ADDRESS = "OPENAI_BASE_URL"
 
 
 def with_model(
@@ -40,18 +39,18 @@ def with_model(
     if address and not known.get("base_url") and not asks:
         raise SettingsError(
             f"'{named}' has an address and no model, and nothing is asked here. Give --model "
-            f"openai/NAME, or the address by --base-url."
+            f"{served()}, or the address by --base-url."
         )
     address = address or os.environ.get(ADDRESS)
     if not address and command:
         raise SettingsError(
             f"{command} asks a server, and none is named. Type: needlemap {command} --model "
-            f"openai/NAME --base-url http://HOST:PORT/v1"
+            f"{served()} --base-url http://HOST:PORT/v1"
         )
     if not address:
         return known
     name, address = find_model(str(address), known)
-    return {**known, "model": f"openai/{name}", "base_url": address}
+    return {**known, "model": served(name), "base_url": address}
 
 
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
@@ -67,7 +66,7 @@ def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
     )
     name = listed.only()
     if not flags.get("quiet"):
-        tell(f"note: {listed.base_url} serves {name}: --model openai/{name}")
+        tell(f"note: {listed.base_url} serves {name}: --model {served(name)}")
     return name, listed.base_url
 
 

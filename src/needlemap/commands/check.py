@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.discovery import ADDRESS, seconds_of
+from needlemap.asking.discovery import seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Asked, Asking, Check, Face
@@ -19,6 +19,7 @@ from needlemap.check.schedule import Options
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.grid import duration_label, tokens
+from needlemap.http.compatible import ADDRESS, BACKEND
 from needlemap.http.served import context_of, wait_for
 from needlemap.maps.verdicts import softened
 from needlemap.records.lock import hold_folder
@@ -79,7 +80,7 @@ def _with_context(asked: Asked) -> Asked:
     more."""
     backend, _, name = str(asked.flags.get("model", "")).partition("/")
     address = str(asked.flags.get("base_url") or os.environ.get(ADDRESS, ""))
-    if backend != "openai" or not address:
+    if backend != BACKEND or not address:
         return asked
     wait_for(address, seconds_of(asked.flags.get("wait", 0.0)))
     if (context := context_of(address, name)) is None:

@@ -28,6 +28,7 @@ from needlemap.commands.check import FailuresFace
 from needlemap.deadline import clock
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import make_folder
+from needlemap.http.compatible import served
 from needlemap.interop.imported import load_any
 from needlemap.maps.arms import ArmsVerdict, Trio
 from needlemap.maps.comparison import Comparison
@@ -136,7 +137,7 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
         name, address = find_model(arm.base_url, flags)
     except NeedlemapError as error:
         raise NeedlemapError(f"Arm '{arm.name}': {error}") from None
-    return replace(arm, model=f"openai/{name}", base_url=address)
+    return replace(arm, model=served(name), base_url=address)
 
 
 def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:

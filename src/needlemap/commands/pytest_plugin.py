@@ -22,16 +22,14 @@ _WIDE = 100  # columns of a map
 _NOBODY = (
     "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or "
     "--needle-command, or "
-    "name one in the test, as needle_server('openai/NAME', base_url=...)."
+    "name one in the test, as needle_server('BACKEND/NAME', base_url=...)."
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Whom `needle_server` asks, where the test does not say."""
     group = parser.getgroup("needlemap", "needlemap (fixture needle_server)")
-    group.addoption(
-        "--needle-model", metavar="BACKEND/NAME", help="the model, as openai/NAME or hf/PATH"
-    )
+    group.addoption("--needle-model", metavar="BACKEND/NAME", help="the model, as hf/PATH")
     group.addoption(
         "--needle-base-url", metavar="URL", help="where it is served, as http://127.0.0.1:8000/v1"
     )

@@ -23,6 +23,7 @@ from needlemap import __version__
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
+from needlemap.http.compatible import KEY
 from needlemap.secrets import Secrets, hidden, scrub
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
     return url.rstrip("/")
 
 
-def check_address(url: str, variable: str = "OPENAI_API_KEY") -> None:
+def check_address(url: str, variable: str = KEY) -> None:
     """Raises SettingsError for what is no address, and for one that holds a key: run.json and error
     messages would keep it."""
     shown = hidden(url)

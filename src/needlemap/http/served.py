@@ -23,14 +23,13 @@ from needlemap.http import (
     custom_headers,
     from_environment,
 )
+from needlemap.http.compatible import HEADERS, KEY, served
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
 
-KEY = "OPENAI_API_KEY"
-CUSTOM = "OPENAI_CUSTOM_HEADERS"
 SHOWN = 20  # models that an error names
 _LONGEST_S, _MOST_BYTES = 10.0, 4_000_000  # of a reply
-_DO = "another --base-url, or the model's name (--model openai/NAME)"
+_DO = f"another --base-url, or the model's name (--model {served()})"
 _LOOK_S = 2.0  # between two looks for a server that is starting
 _LOADING = 503  # llama.cpp, while it loads its model
 _LONGEST_NAME = 200
@@ -52,16 +51,16 @@ class ServedModels:
         """Which models there are, in a line that ends with what to type."""
         names, rest = ", ".join(self.names[:SHOWN]), len(self.names) - SHOWN
         more = f" and {rest:,} more" if rest > 0 else ""
-        typed = quote(f"openai/{self.names[0] if len(self.names) == 1 else 'NAME'}")
+        typed = quote(served(self.names[0] if len(self.names) == 1 else "NAME"))
         return f"The server lists {names}{more}. Type: --model {typed}"
 
     def only(self) -> str:
         """The one model. Raises NeedlemapError where there are several, or none, with what to
         type."""
         if not self.names:
-            raise NeedlemapError(f"{self.base_url} lists no model. Name it: --model openai/NAME")
+            raise NeedlemapError(f"{self.base_url} lists no model. Name it: --model {served()}")
         if len(self.names) > 1:
-            lines = (f"\n  --model {quote(f'openai/{name}')}" for name in self.names[:SHOWN])
+            lines = (f"\n  --model {quote(served(name))}" for name in self.names[:SHOWN])
             rest = len(self.names) - SHOWN
             more = f"\n  and {rest:,} more" if rest > 0 else ""
             raise NeedlemapError(
@@ -115,7 +114,7 @@ def get(base_url: str, path: str, key_env: str = KEY) -> tuple[int, dict[str, An
     nobody answers, for 401, 403 and 503."""
     key = from_environment(key_env)
     headers = {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
-    door = WaitingDoor(base_url, headers | custom_headers(CUSTOM), key_env)
+    door = WaitingDoor(base_url, headers | custom_headers(HEADERS), key_env)
     try:
         reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):

@@ -27,6 +27,7 @@ from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.grid import percent
+from needlemap.http.compatible import served
 from needlemap.registry import installed
 from needlemap.scorers import Score
 from needlemap.settings import Settings
@@ -110,7 +111,7 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
     if "base_url" in flags:
         asked = with_model(None, flags)  # lengths are then the tokens of the model that is served
     else:
-        asked = {"model": "openai/hosted", "tokenizer": TOKENIZER, **flags}
+        asked = {"model": served("hosted"), "tokenizer": TOKENIZER, **flags}
     chosen = choose(preset, {**options, **named, **asked})
     experiment = prepare(chosen.first, asked=False)
     if experiment.scorer.asks or experiment.scorer.weighs:

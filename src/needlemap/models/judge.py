@@ -21,6 +21,7 @@ from math import exp, fsum
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.http.compatible import served
 from needlemap.models import Answer, Decoding, Forced, Model, find_backend
 from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
@@ -86,7 +87,7 @@ class Judge(Scorer):
     def __init__(
         self,
         *,
-        model: str = "openai/gpt-4",
+        model: str = served("gpt-4"),
         attempts: int = 3,
         judge_options: Mapping[str, Any] | None = None,
         temperature: float | None = 0.0,
@@ -184,7 +185,7 @@ def build(model: str, options: Mapping[str, Any]) -> Model:
     """The judge's back end. Raises SettingsError."""
     backend, _, name = model.partition("/")
     if not name:
-        raise SettingsError(f"Judge '{model}' names no model. Type one such as openai/gpt-4.")
+        raise SettingsError(f"Judge '{model}' names no model. Type one such as {served('gpt-4')}.")
     return find_backend(backend)(name, **options)
 
 

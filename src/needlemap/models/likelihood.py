@@ -23,6 +23,7 @@ from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import Door, faults
+from needlemap.http.compatible import served
 from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
 from needlemap.models.servers import understood
 
@@ -81,7 +82,7 @@ class Weighing:
             told = " and ".join(f"{share:.2f}" for share in shares)
             reasons.append(f"{way}: two different answers have probabilities of {told}.")
         raise SettingsError(
-            f"'openai/{self._name}' at {self._server.base_url} does not say how likely a given "
+            f"'{served(self._name)}' at {self._server.base_url} does not say how likely a given "
             f"answer is, as "
             f"scorer 'logprob' needs it ({' '.join(reasons)}). Servers that do: vLLM, SGLang, "
             f"llama.cpp's. "

@@ -14,6 +14,7 @@ from needlemap.files import PRESETS, is_yaml
 from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
+from needlemap.http.compatible import KEY, served
 from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
@@ -234,7 +235,7 @@ def addressed(settings: Settings) -> Settings:
     address = settings.base_url or backend.address(settings.model_name, settings.model_options)
     if address:
         check_address(address, *filter(None, [backend.key_variable]))
-    refuse_keys(settings)
+    refuse_keys(settings, backend.key_variable or KEY)
     return settings.model_copy(update={"base_url": address}) if address else settings
 
 
@@ -295,7 +296,7 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
     data = PRESETS.read(name) or {}
     if not isinstance(data, dict):
         raise SettingsError(
-            f"'{name}' must be a mapping of settings to values, as 'model: openai/gpt-4o'."
+            f"'{name}' must be a mapping of settings to values, as 'model: {served()}'."
         )
     own = {str(key): value for key, value in data.items()}
     base = _named(str(own.pop("preset")), (*inside, name)) if "preset" in own else []

@@ -12,6 +12,7 @@ from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import SUITES, folder_name, is_yaml, plain_name
+from needlemap.http.compatible import served
 from needlemap.settings import Settings, marked, settings_of, with_role
 from needlemap.settings.reading import (
     COMMAND,
@@ -134,8 +135,7 @@ def _subject(model: Any) -> dict[str, Any]:
     if not isinstance(model, dict) or not isinstance(model.get("model"), str):
         raise SettingsError(
             f"One of several models is no model: {model!r}. Write BACKEND/NAME, or a mapping such "
-            f"as "
-            f"{{model: openai/NAME, base_url: URL}}."
+            f"as {{model: {served()}, base_url: URL}}."
         )
     for name in model:
         if name not in _MODEL_S_OWN:
@@ -200,7 +200,7 @@ def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str
         raise SettingsError(
             f"--base-url is one server, and the models have several back ends "
             f"({', '.join(sorted(asked))}). "
-            f"In a YAML file give each its own: model: [{{model: openai/NAME, base_url: URL}}, ...]"
+            f"In a YAML file give each its own: model: [{{model: {served()}, base_url: URL}}, ...]"
         )
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
+from needlemap.http.compatible import ADDRESS
+from needlemap.models import backend_or_default
 from needlemap.secrets import hidden, parts_of
 from needlemap.settings import OPTIONS, Lender, Settings, lender_of, marked
 
@@ -30,7 +32,6 @@ _WATCHED = {*marked("opened", "subject"), *OPTIONS, REMOTE}
 _PLAIN_SOURCES = ("generated", "folder", "txt", "jsonl")  # haystacks of this machine's files
 _PLAIN_MODELS = ("baseline", "demo", "gauge", "python")  # whose vocabulary comes with the package
 _SENT = ("base_url", "key_env", "model")
-_ADDRESSES = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
 
 
 def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a file") -> None:
@@ -50,7 +51,7 @@ def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a fi
 def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     """Settings to be planned: nothing of a file's is imported, and no address is asked that stands
     in a file only."""
-    said = _texts(typed) | {os.environ.get(name, "") for name in _ADDRESSES}
+    said = _texts(typed) | _of_environment(settings)
     instead: dict[str, Any] = {}
     foreign = {name for name, value in code_in(settings.model_dump()) if value not in said}
     if foreign & {"scorer", "scorer_options"}:
@@ -71,7 +72,7 @@ def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
     """Raises SettingsError where a run whose prompts are asked names what would be asked, imported
     or sent a key while they are built or scored, unless our own settings say the very same."""
     own = ours.model_dump(exclude={"prompts_of", "label"})  # a folder's name vouches for nothing
-    said = _texts(own) | {os.environ.get(name, "") for name in _ADDRESSES}
+    said = _texts(own) | _of_environment(theirs)
     for name, value in _reached(theirs, ours.scorer == "auto"):
         if value not in said:
             raise SettingsError(
@@ -79,6 +80,12 @@ def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
                 f"data: nothing that it names is. If you trust it, type --{name.replace('_', '-')} "
                 f"{hidden(value)} too, or {TRUST}"
             )
+
+
+def _of_environment(settings: Settings) -> set[str]:
+    """Addresses that the environment names: of compatible servers, and of the model's back end."""
+    variables = {ADDRESS, backend_or_default(settings.backend).base_url_variable}
+    return {os.environ.get(name, "") for name in variables if name}
 
 
 def code_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.http.compatible import served
 from needlemap.models import Model
 from needlemap.registry import find, installed, option_names
 from needlemap.settings import KNOWN, Settings
@@ -146,7 +147,7 @@ def _address(facts: Facts, name: str) -> Why | None:
         return None
     return (
         f"'{settings.model}' has no address",
-        f", or name a server's model, as openai/{settings.model_name}",
+        f", or name a server's model, as {served(settings.model_name)}",
     )
 
 

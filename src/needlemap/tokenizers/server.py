@@ -20,10 +20,10 @@ import numpy as np
 
 from needlemap.errors import Failure, Unmeasured, VocabularyMissing
 from needlemap.http import LARGEST_BYTES, WaitingDoor, bearer, check_address
+from needlemap.http.compatible import KEY
 from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 
-KEY = "OPENAI_API_KEY"
 _SOON_S, _BYTES_A_SECOND = 10.0, 100_000  # for a reply: so long, and more for a long text
 _MOST_TIMES = (
     400  # bytes of a reply for each byte that was sent, where that is more than any reply may have

@@ -11,6 +11,7 @@ from typing import Any
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
+from needlemap.http.compatible import served
 from needlemap.http.served import wait_for
 from needlemap.models import MARK, Traits, backend_or_default, find_backend
 from needlemap.models.chat import Chat
@@ -125,9 +126,7 @@ def model_traits(settings: Settings) -> Traits:
     one."""
     if not settings.model_name:
         known = sorted(installed("models"))
-        typed = (
-            f"{settings.backend}/NAME" if settings.backend in known else f"openai/{settings.model}"
-        )
+        typed = f"{settings.backend}/NAME" if settings.backend in known else served(settings.model)
         raise SettingsError(
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
             f"{', '.join(known)}."
@@ -286,7 +285,7 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which "
             f"'{settings.model}' "
-            f"does not give. Use --model hf/PATH or openai/NAME, or another --scorer."
+            f"does not give. Use --model hf/PATH or {served()}, or another --scorer."
         )
     return made
 
