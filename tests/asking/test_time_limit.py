@@ -112,17 +112,17 @@ def test_a_judge_that_never_ends_leaves_answers_to_the_next_start(tmp_path, wire
     options = {"model": "openai/judge", "judge_options": {"base_url": judge.base_url}}
     chosen = {"scorer": "judge", "scorer_options": options}
     session = session_of(tmp_path, **chosen)
-    model = Scripted(hanging_after(session, 2))
+    model = Scripted(hanging_after(session, 1))
     outcome = asyncio.run(session.run(model, Watcher()))
     assert (outcome.scored, outcome.failures) == (0, {})
     assert outcome.stopped is not None
 
     judge.schedule()
     again = session_of(tmp_path, **chosen)
-    assert len(again.unanswered) == 4
+    assert len(again.unanswered) == 5
     resumed = Scripted(seven)
     outcome = asyncio.run(again.run(resumed, Watcher()))
-    assert (resumed.asked, outcome.scored) == (4, 6)
+    assert (resumed.asked, outcome.scored) == (5, 6)
 
 
 @pytest.mark.parametrize("fault", ["slow:600", "429-after:1", "500"])

@@ -463,7 +463,7 @@ def merged(cells: Iterable[Sequence[Any]], more: Iterable[tuple[int, float, int]
         found[length, depth].update(repeats)
     for length, depth, repeat in more:
         found[length, depth].add(repeat)
-    return [[length, depth, sorted(each)] for (length, depth), each in sorted(found.items())]
+    return [(length, depth, sorted(each)) for (length, depth), each in sorted(found.items())]
 
 
 def framing_of(answers: Answers) -> int | None:
