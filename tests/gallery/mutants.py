@@ -42,7 +42,7 @@ from faults import (
 
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
-from needlemap.check.asking import Asked, Asking, Check
+from needlemap.check.asking import Asked, Check, ProbesOnSchedule
 from needlemap.models.demo import DATA, DemoModel
 from needlemap.models.walk import Walk
 from needlemap.reports.check_report import check_report
@@ -250,12 +250,12 @@ def asking(
     probes: Collection[str] = PROBES,
     reference: str = "",
     make: Callable[[], DemoModel] | None = None,
-) -> Asking:
+) -> ProbesOnSchedule:
     """A check of a model, about to be asked."""
     settings = {"max_answer_tokens": 24, **flags}
     options = Options(LONGEST, 8, probes=tuple(probes))
     check = Check.of(Asked(settings, options, reference), folder)
-    return Asking(check, make=(lambda _: make()) if make else make_model)
+    return ProbesOnSchedule(check, make=(lambda _: make()) if make else make_model)
 
 
 def main(name: str) -> None:

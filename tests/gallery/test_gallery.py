@@ -12,7 +12,7 @@ import pytest
 from mutants import BOX, LONGEST, MUTANTS, examined
 
 from needlemap.check import Known, Options, probes
-from needlemap.check.asking import Asked, Asking, Check
+from needlemap.check.asking import Asked, Check, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
 
@@ -30,7 +30,7 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
     """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
     options = Options(LONGEST, probes=("window", "length"), context=LONGEST)
     told = Asked({"max_answer_tokens": 24, **BOX}, options)
-    asking = Asking(Check.of(told, tmp_path / "c"))
+    asking = ProbesOnSchedule(Check.of(told, tmp_path / "c"))
     (found,) = [each for each in asyncio.run(asking.run()).findings if each.probe == "window"]
     assert (found.probe, found.state, found.worst.length_tokens) == (
         "window",

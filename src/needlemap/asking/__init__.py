@@ -139,14 +139,8 @@ class Runner:
         self._decoding = decoding_of(settings)
         self.outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
-        self._pacer = self.pacer or Pacer(
-            settings.concurrency * (model.replicas if model else 1),
-            requests_per_minute=settings.requests_per_minute,
-            tokens_per_minute=settings.tokens_per_minute,
-            left_s=budget.left_s,
-            say=self.watcher.said,
-            wait_s=settings.wait,
-        )
+        at_a_time = settings.concurrency * (model.replicas if model else 1)
+        self._pacer = self.pacer or pacer_of(settings, budget, at_a_time, self.watcher.said)
         # A judge's server has limits of its own.
         self._scoring = Pacer(left_s=budget.left_s) if scorer.asks else Pacer()
 
@@ -386,6 +380,20 @@ def _costs(walk: Sequence[Trial]) -> Costs:
     anew = [trial.prompt.asked_tokens + _ANSWER_TOKENS for trial in walk]
     shared = [trial.shared_tokens or 0 for trial in walk]
     return Costs([cost - held for cost, held in zip(anew, shared, strict=True)], anew)
+
+
+def pacer_of(
+    settings: Settings, budget: Budget, at_a_time: int, say: Callable[[str], None]
+) -> Pacer:
+    """When requests to one server may go out, by its limits and the run's."""
+    return Pacer(
+        at_a_time,
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        left_s=budget.left_s,
+        say=say,
+        wait_s=settings.wait,
+    )
 
 
 def decoding_of(settings: Settings) -> Decoding:

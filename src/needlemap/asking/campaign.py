@@ -3,20 +3,24 @@
 What it does for every strategy: it makes each model when that is first needed and lets it go at
 the end, shares the limits among all folders, and shows how the asking goes. What is asked next, and
 when that ends, is the strategy's: all families of a run (`run.py`), the blocks of two arms
-(`ab.py`), the steps of a difficulty. How one batch is asked is `session.py`'s.
+(`ab.py`), the prompts of a check, the steps of a difficulty. How one batch is asked is
+`session.py`'s and `single.py`'s.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from needlemap.asking import Outcome, Watcher
+from needlemap.asking import Outcome, Watcher, pacer_of
 from needlemap.asking.budget import Budget
+from needlemap.asking.pacer import Pacer
 from needlemap.asking.session import Session, make_model
+from needlemap.asking.single import OpenFamily, Step, Steps
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
 from needlemap.models import Model
@@ -64,7 +68,7 @@ class Batch:
     goes_on: bool = False
 
 
-Batches = Generator[Batch, Outcome, Found]
+Batches = Generator[Batch | Steps, Outcome, Found]
 
 
 class Strategy(Generic[Found]):
@@ -77,8 +81,9 @@ class Strategy(Generic[Found]):
         self.face, self.folders = face, list(folders)
 
     def batches(self) -> Batches[Found]:
-        """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended.
-        Returns what was found. Raises NeedlemapError."""
+        """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended
+        (of steps: how their families' asking goes). Returns what was found. Raises
+        NeedlemapError."""
         raise NotImplementedError
 
     def family(self, name: str, session: Session, model: str = "") -> Batches[Outcome | None]:
@@ -125,6 +130,9 @@ class Campaign:
     make: Mapping[str, MakeModel] = field(default_factory=dict)
     models: dict[str, Model] = field(default_factory=dict)
     share: Share = Share((), 1)
+    _open: dict[str, OpenFamily] = field(default_factory=dict)
+    _budget: Budget | None = None  # of all open families
+    _pacers: dict[str, Pacer] = field(default_factory=dict)  # of their models
 
     async def run(self, strategy: Strategy[Found]) -> Found:
         """Ask batch by batch until the strategy ends, and let go of the models. Returns what it
@@ -133,8 +141,12 @@ class Campaign:
         try:
             while True:
                 batch = batches.send(outcome) if outcome else next(batches)
+                if isinstance(batch, Steps):
+                    outcome = await self._ask_steps(batch, strategy.folders)
+                    continue
                 session = self._with_budget(batch.session, strategy.folders)
-                model = self._model_of(batch)
+                needed = batch.model in self.models or session.asks
+                model = self._model(batch.model, session.experiment.settings) if needed else None
                 if batch.goes_on:
                     strategy.face.goes_on(batch.family, session)
                 else:
@@ -146,17 +158,42 @@ class Campaign:
             found: Found = done.value
             return found
         finally:
-            batches.close()
-            for model in self.models.values():
-                await model.close()
+            try:
+                for family in self._open.values():
+                    family.close()
+                batches.close()
+            finally:
+                for model in self.models.values():
+                    await model.close()
 
-    def _model_of(self, batch: Batch) -> Model | None:
-        """The model that a batch asks, made when the first needs it; None where all answers are
-        known and none was made."""
-        if batch.model not in self.models and batch.session.asks:
-            make = self.make.get(batch.model, make_model)
-            self.models[batch.model] = make(batch.session.experiment.settings)
-        return self.models.get(batch.model)
+    def _model(self, name: str, settings: Settings) -> Model:
+        """The model of that name, made when it is first needed."""
+        if name not in self.models:
+            self.models[name] = self.make.get(name, make_model)(settings)
+        return self.models[name]
+
+    async def _ask_steps(self, batch: Steps, folders: Iterable[Path]) -> Outcome:
+        """Ask trials of families that stay open, all at the same time."""
+        opened = [self._open_family(step, batch, folders) for step in batch.steps]
+        pairs = zip(opened, batch.steps, strict=True)
+        batch.records = await asyncio.gather(*(each.ask(step.trial) for each, step in pairs))
+        outcome = Outcome()
+        for each in {id(family): family for family in opened}.values():
+            outcome += each.runner.outcome
+        return outcome
+
+    def _open_family(self, step: Step, batch: Steps, folders: Iterable[Path]) -> OpenFamily:
+        """The family of a step, which stays open until the campaign ends."""
+        if step.family not in self._open:
+            settings = step.resolved.settings
+            self._budget = self._budget or spent_in(settings, folders)
+            budget, model = self._budget, self._model(step.model, settings)
+            if step.model not in self._pacers:
+                say = Watcher().said
+                self._pacers[step.model] = pacer_of(settings, budget, batch.at_a_time, say)
+            pacer = self._pacers[step.model]
+            self._open[step.family] = OpenFamily.of(step, model, budget, pacer, batch.scored)
+        return self._open[step.family]
 
     def _with_budget(self, session: Session, folders: Iterable[Path]) -> Session:
         """A session with its part of what the others leave of the limits."""

@@ -7,19 +7,17 @@ on where it ended.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import randbits
 from typing import Any
 
-from needlemap.asking import Runner, Watcher
-from needlemap.asking.budget import Budget
-from needlemap.asking.pacer import Pacer
-from needlemap.asking.session import about, check_price, make_model, marked
+from needlemap.asking import Outcome
+from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Strategy
+from needlemap.asking.session import check_price, make_model, marked
+from needlemap.asking.single import Step, Steps
 from needlemap.check.ask import BESIDE, Answers, Ask
 from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
@@ -31,7 +29,6 @@ from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
 from needlemap.maps.verdicts import SUSPECT
-from needlemap.models import Model
 from needlemap.records.families import (
     SUITE,
     Families,
@@ -40,15 +37,13 @@ from needlemap.records.families import (
     families_of,
     fresh_folder,
 )
-from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.settings import Settings
 from needlemap.trials import Trial
 from needlemap.trials.resolve import ANY
 
 SEED_BITS = 31
 FIRST = 3  # prompts that were all missed end a check before it costs much
-MakeModel = Callable[[Settings], Model]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +161,18 @@ class Check:
 def stored_in(path: Path) -> dict[tuple[str, int, float, int], Record]:
     """The last scored record of each place of each family of a check's folder."""
     found = dict[tuple[str, int, float, int], Record]()
-    for each in _folders_in(path):
-        for record in each.records():
-            at = each.path.name, record.length_tokens, round(record.depth, 8), record.repeat
+    for each in folders_in(path):
+        for record in RunFolder(each).records():
+            at = each.name, record.length_tokens, round(record.depth, 8), record.repeat
             if record.scored or at not in found:
                 found[at] = record
     return found
 
 
-def _folders_in(path: Path) -> list[RunFolder]:
-    """The families of a check's folder."""
+def folders_in(path: Path) -> list[Path]:
+    """The folders of the families that a check has begun."""
     named = sorted(path.iterdir()) if path.is_dir() else ()
-    return [RunFolder(each) for each in named if each.is_dir() and is_regular(each / RUN_FILE)]
+    return [each for each in named if each.is_dir() and is_regular(each / RUN_FILE)]
 
 
 def worst_in(path: Path, probe: str) -> Worst:
@@ -196,63 +191,54 @@ def worst_in(path: Path, probe: str) -> Worst:
     return worst
 
 
-class Face:
-    """Hears how a check goes; this one shows nothing."""
-
-    def begins(self, asks: Sequence[Ask], done: int) -> None:
-        """A batch is about to be asked. done: answers so far."""
-
-    def suspects(self, words: str) -> None:
-        """Something points to a loss."""
+def show_nothing(asks: Sequence[Ask], done: int) -> None:
+    """Hears that a batch is about to be asked, after so many answers."""
 
 
-@dataclass
-class Family:
-    """One family on disk while it is asked."""
+class ProbesOnSchedule(Strategy[Verdict]):
+    """Batch by batch what the schedule of a check says, until nothing is left, a limit is met or
+    the server is gone. Finds the verdict.
 
-    runner: Runner
-    writer: Writer
-    folder: RunFolder
-    resolved: Any
-    trials: list[tuple[int, float, int]] = field(default_factory=list)
+    make, elsewhere: of the model, and of the reference. stopped: why not all was asked. missed:
+    what to say where the first prompts were all missed.
+    """
 
-
-@dataclass
-class Asking:
-    """A check under way. make, elsewhere: the model, and the reference. stopped: why not all was
-    asked. missed: what to say where the first prompts were all missed."""
-
-    check: Check
-    face: Face = field(default_factory=Face)
-    make: MakeModel = make_model
-    elsewhere: MakeModel = make_model
-    stopped: str = ""
-    missed: str = ""
-    refused_from: int | None = None
-    refusal: str = ""
-    failures: Counter[str] = field(default_factory=Counter)
-    _limited: bool = False
-    _models: dict[bool, Model] = field(default_factory=dict)
-    _families: dict[str, Family] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _stored: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
+    def __init__(
+        self,
+        check: Check,
+        progress: Callable[[Sequence[Ask], int], None] = show_nothing,
+        make: MakeModel = make_model,
+        elsewhere: MakeModel = make_model,
+    ) -> None:
+        self.check, self.progress = check, progress
+        self.make, self.elsewhere = make, elsewhere
+        self.stopped = self.missed = self.refusal = ""
+        self.refused_from: int | None = None
+        self.failures = Counter[str]()
+        self._limited = False
+        self._stored = stored_in(check.folder.path)
+        super().__init__(Face(), folders_in(check.folder.path))
 
     async def run(self) -> Verdict:
-        """Ask batch by batch until nothing is left, a limit is met or the server is gone. Raises
-        NeedlemapError where nothing could be asked at all."""
+        """The verdict, once all is asked. Raises NeedlemapError where nothing could be asked."""
+        return await Campaign({"": self.make, BESIDE: self.elsewhere}).run(self)
+
+    def batches(self) -> Batches[Verdict]:
+        """Raises NeedlemapError where nothing could be asked at all."""
         check = self.check
-        schedule, answers = check.asker.schedule, check.answers
+        schedule, answers, path = check.asker.schedule, check.answers, check.folder.path
         check_price(check.asker.first.settings)
-        self._begin()
+        if not CHECK.is_in(path):
+            begin_families(path, "check", ("cold",))
+            check.write(None)
         try:
             while (batch := schedule.next(answers)) is not None:
-                await self._ask(batch.asks, batch.together)
+                yield from self._ask(batch.asks, batch.together)
                 self._look_at_first()
-            await self._window()
+            yield from self._window()
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
-            await self._close()
             verdict = check.verdict()
             if self.missed:  # nothing else was asked, and all of it was lost
                 line = f"{verdict.line}; the first prompts were all missed".lstrip("; ")
@@ -262,27 +248,7 @@ class Asking:
             self._nothing()
         return verdict
 
-    def _begin(self) -> None:
-        check = self.check
-        path = check.folder.path
-        self._stored = stored_in(path)
-        first = check.asker.first.settings
-        self.budget = Budget.of(first)
-        for each in _folders_in(path):
-            self.budget.read(each)
-        limits = first.requests_per_minute, first.tokens_per_minute
-        self._pacer = Pacer(
-            max(first.concurrency, check.asker.schedule.options.load),
-            requests_per_minute=limits[0],
-            tokens_per_minute=limits[1],
-            left_s=self.budget.left_s,
-            say=Watcher().said,
-        )
-        if not CHECK.is_in(path):
-            begin_families(path, "check", ("cold",))
-            check.write(None)
-
-    async def _ask(self, asks: Sequence[Ask], together: bool) -> None:
+    def _ask(self, asks: Sequence[Ask], together: bool) -> Batches[None]:
         """Take what is on disk, and ask the rest."""
         answers, asker = self.check.answers, self.check.asker
         left = []
@@ -290,7 +256,7 @@ class Asking:
             record = self._stored.get(_place(ask))
             if record is not None and record.scored:
                 answers.add(asker.reply(ask, record))
-            elif self.stopped or (self.refused_from and ask.length >= self.refused_from):
+            elif self._is_left_out(ask):
                 answers.tried.add(ask.key)
                 if record is not None:
                     answers.add(asker.reply(ask, record))
@@ -298,13 +264,10 @@ class Asking:
                 left.append(ask)
         if not left:
             return
-        self.face.begins(left, len(answers))
+        self.progress(left, len(answers))
         trials = self._trials(left)
-        if together:
-            await asyncio.gather(*(self._one(ask, trials[ask.key]) for ask in left))
-        else:
-            for ask in left:
-                await self._one(ask, trials[ask.key])
+        for group in [left] if together else [[ask] for ask in left]:
+            yield from self._ask_at_once(group, trials)
 
     def _trials(self, asks: Sequence[Ask]) -> dict[tuple[Any, ...], Trial]:
         """The prompts of some asks."""
@@ -326,22 +289,46 @@ class Asking:
         told = marked(first, order)
         return {ask.key: trial for ask, trial in zip(asks, told, strict=True)}
 
-    async def _one(self, ask: Ask, trial: Trial) -> None:
-        """Ask one prompt and keep what came of it."""
-        answers, asker = self.check.answers, self.check.asker
-        if self.stopped or (self.refused_from and ask.length >= self.refused_from):
-            answers.tried.add(ask.key)
+    def _is_left_out(self, ask: Ask) -> bool:
+        """Whether nothing more is asked, or nothing so long."""
+        return bool(self.stopped or (self.refused_from and ask.length >= self.refused_from))
+
+    def _ask_at_once(
+        self, asks: Sequence[Ask], trials: Mapping[tuple[Any, ...], Trial]
+    ) -> Batches[None]:
+        """Ask some prompts at the same time, and take what came of each."""
+        check, answers, wanted = self.check, self.check.answers, list[Ask]()
+        for ask in asks:
+            if self._is_left_out(ask):
+                answers.tried.add(ask.key)
+            else:
+                wanted.append(ask)
+                self._named(ask.family)
+        if not wanted:
             return
-        family = self._family(ask, trial)
-        record = await family.runner.first(trial)
-        outcome = family.runner.outcome
-        if record is None:
-            self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
-            self._limited = True
-            answers.tried.add(ask.key)
-            return
-        family.trials.append((ask.length, ask.depth, ask.repeat))
-        reply = asker.reply(ask, record)
+        options, first = check.asker.schedule.options, check.asker.first.settings
+        scored = sum(reply.measured for reply in answers.by_key.values())
+        steps = [self._step(ask, trials[ask.key]) for ask in wanted]
+        batch = Steps(steps, max(first.concurrency, options.load), scored)
+        outcome = yield batch
+        for ask, record in zip(wanted, batch.records, strict=True):
+            if record is None:
+                self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+                self._limited = True
+                answers.tried.add(ask.key)
+            else:
+                self._take(ask, record, outcome)
+
+    def _step(self, ask: Ask, trial: Trial) -> Step:
+        asker, beside = self.check.asker, ask.way.startswith(BESIDE)
+        resolved = asker.families[ask.family] if beside else asker.resolved(ask)
+        folder = RunFolder(self.check.folder.folder(ask.family))
+        return Step(ask.family, trial, resolved, folder, BESIDE if beside else "")
+
+    def _take(self, ask: Ask, record: Record, outcome: Outcome) -> None:
+        """Take an answer, or what a failure says of all that follows."""
+        answers = self.check.answers
+        reply = self.check.asker.reply(ask, record)
         answers.add(reply)
         if reply.failure and ask.way != "beyond":
             self.failures[reply.failure] += 1
@@ -355,31 +342,6 @@ class Asking:
             ):
                 self.stopped = record.error or reply.failure
 
-    def _family(self, ask: Ask, trial: Trial) -> Family:
-        """The family of an ask, opened when its first prompt is asked."""
-        found = self._families.get(ask.family)
-        if found is not None:
-            return found
-        asker, beside = self.check.asker, ask.way.startswith(BESIDE)
-        resolved = asker.families[ask.family] if beside else asker.resolved(ask)
-        if beside not in self._models:
-            make = self.elsewhere if beside else self.make
-            self._models[beside] = make(resolved.settings)
-        model = self._models[beside]
-        folder = RunFolder(self.check.folder.folder(ask.family))
-        self._named(ask.family)
-        writer = self._stack.enter_context(closing(Writer(folder)))
-        experiment = experiment_of(resolved, [trial])
-        writer.describe(about(experiment, folder, model))
-        already = sum(reply.measured for reply in self.check.answers.by_key.values())
-        watcher, budget = Watcher(), self.budget
-        kept = budget, writer, watcher, already
-        pacer = None if beside else self._pacer
-        runner = Runner(model, resolved.scorer, resolved.settings, *kept, pacer=pacer)
-        found = Family(runner, writer, folder, resolved)
-        self._families[ask.family] = found
-        return found
-
     def _named(self, name: str) -> None:
         """Have suite.json name a family."""
         path, names = self.check.folder.path, self.check.folder.names
@@ -387,7 +349,7 @@ class Asking:
             self.check.folder = Families(path, "check", (*names, name))
             rewrite_families(self.check.folder)
 
-    async def _window(self) -> None:
+    def _window(self) -> Batches[None]:
         """The end of the context, where it is known and lengths are the model's own."""
         if self.stopped or self.refused_from:
             return
@@ -399,8 +361,7 @@ class Asking:
                 self.check.answers.add(asker.reply(ask, record))
                 continue
             framing = framing_of(self.check.answers) or 0
-            trial = asker.experiment([ask], framing)[ask.key]
-            await self._one(ask, trial)
+            yield from self._ask_at_once([ask], asker.experiment([ask], framing))
 
     def _look_at_first(self) -> None:
         """Stop where the first prompts were all missed: what to try is said in one line."""
@@ -438,15 +399,6 @@ class Asking:
         words = f"No answer ever came: {(self.why or 'nothing was asked').rstrip('.')}."
         raise LimitReached(words) if self._limited else NeedlemapError(words)
 
-    async def _close(self) -> None:
-        for family in self._families.values():
-            row = about(experiment_of(family.resolved, ()), family.folder)
-            cells = merged(row.cells, family.trials)
-            family.writer.describe(row.model_copy(update={"cells": cells}))
-        self._stack.close()
-        for model in self._models.values():
-            await model.close()
-
 
 def _own(ask: Ask) -> Ask:
     return replace(ask, way=ask.way.removeprefix(BESIDE))
@@ -454,16 +406,6 @@ def _own(ask: Ask) -> Ask:
 
 def _place(ask: Ask) -> tuple[str, int, float, int]:
     return ask.family, ask.length, round(ask.depth, 8), ask.repeat
-
-
-def merged(cells: Iterable[Sequence[Any]], more: Iterable[tuple[int, float, int]]) -> list[Any]:
-    """run.json's cells with those that were asked."""
-    found = defaultdict[tuple[int, float], set[int]](set)
-    for length, depth, repeats in cells:
-        found[length, depth].update(repeats)
-    for length, depth, repeat in more:
-        found[length, depth].add(repeat)
-    return [(length, depth, sorted(each)) for (length, depth), each in sorted(found.items())]
 
 
 def framing_of(answers: Answers) -> int | None:

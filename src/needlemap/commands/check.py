@@ -12,7 +12,7 @@ from needlemap.asking import Outcome
 from needlemap.asking.discovery import seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
-from needlemap.check.asking import Asked, Asking, Check, Face
+from needlemap.check.asking import Asked, Check, ProbesOnSchedule, show_nothing
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
 from needlemap.check.schedule import Options
@@ -47,7 +47,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         return show_plan(check, typed)
     quiet = bool(check.asker.first.settings.quiet)
     with terminable() as ending, hold_folder(check.folder.path):
-        asking = Asking(check, Face() if quiet else Progress(check))
+        asking = ProbesOnSchedule(check, show_nothing if quiet else Progress(check))
         found = ending.finish(asking.run(), check.folder.path)
     path = check.folder.path
     if found is None:
@@ -129,13 +129,13 @@ class FailuresFace(ShowingFace):
             tell(f"{name}: not measured: {count} {kind}")
 
 
-class Progress(Face):
+class Progress:
     """Tells how far a check is."""
 
     def __init__(self, check: Check) -> None:
         self._whole, self._said = check.asker.schedule.whole.prompts, -_EVERY
 
-    def begins(self, asks: Sequence[Ask], done: int) -> None:
+    def __call__(self, asks: Sequence[Ask], done: int) -> None:
         """A line for every so many answers."""
         if done - self._said >= _EVERY:
             self._said = done

@@ -136,7 +136,7 @@ class NeedleServer:
         on_undecided: Undecided = "fail",
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
-        from needlemap.check.asking import Asked, Asking, Check
+        from needlemap.check.asking import Asked, Check, ProbesOnSchedule
         from needlemap.check.schedule import Options
         from needlemap.deadline import limited_to
         from needlemap.grid import tokens
@@ -147,7 +147,7 @@ class NeedleServer:
             options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
                 check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
-                asking = Asking(check)
+                asking = ProbesOnSchedule(check)
                 verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""
         _settle(verdict.code, on_undecided, lambda: text or _found(check.folder.path, verdict))
