@@ -39,7 +39,29 @@ def test_a_circle_and_a_late_import_are_seen_and_one_for_types_is_not(
     found = tool["House"].read(tmp_path)
     assert found.circles() == [["p.a", "p.b"]]
     assert found.graph["p.c"] == set()
+    assert found.with_types.graph["p.c"] == {"p.a"}
     assert len(found.longest_chain()) == 2
+
+
+def test_types_docstrings_and_wrapping_are_no_syntax_nodes(
+    tmp_path: Path, tool: dict[str, Any]
+) -> None:
+    (tmp_path / "plain.py").write_text("def f(x):\n    return x\n")
+    (tmp_path / "told.py").write_text(
+        '"""A."""\ndef f(x: int) -> int:\n    """B."""\n    return (\n        x\n    )\n'
+    )
+    (tmp_path / "more.py").write_text("def f(x):\n    return x + 1\n")
+    more, plain, told = tool["House"].read(tmp_path).sources
+    assert plain.nodes() == told.nodes() < more.nodes()
+
+
+def test_a_house_beside_that_of_a_commit_shows_what_changed(tool: dict[str, Any]) -> None:
+    rows = tool["compared"]({"files": 3, "new": 1}, {"files": 2, "gone": 4})
+    assert [row.split() for row in rows] == [
+        ["files", "2", "3", "+50.0", "%"],
+        ["new", "0", "1"],
+        ["gone", "4", "0", "-100.0", "%"],
+    ]
 
 
 def asks_a_model(tree: ast.AST) -> bool:

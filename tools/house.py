@@ -1,22 +1,32 @@
-"""Measure the structure of the source: files, code lines, root modules, import chains, circles,
-functions.
+"""Measure the structure of the source. It gates nothing: what must hold is in tests/test_house.py.
 
-`python tools/house.py` prints the figures and what is too long. `--walk MODULE`: what one module
-reaches. Late imports count, those under `if TYPE_CHECKING` do not. A circle counts with all its
-files in a chain.
+`python tools/house.py` prints the figures: syntax nodes by package, files, lines, classes of one
+name, heavy `__init__`, import chains and circles, long functions. `--before COMMIT` sets those of a
+commit beside them. `--walk MODULE`: what one module reaches.
+
+A syntax node is one that says something: docstrings, annotations and contexts (whether a name is
+read or set) do not count, so neither wrapping nor types change the number. Late imports count;
+those under `if TYPE_CHECKING` only where circles are looked for. A circle counts with all its files
+in a chain.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from statistics import mean
+from subprocess import run
+from tarfile import open as open_archive
+from tempfile import TemporaryDirectory
 
 SOURCE = Path(__file__).parents[1] / "src"
-FUNCTION_LINES = 60
+FUNCTION_LINES, INIT_LINES, LINE_LENGTH = 60, 150, 95
 _NAMED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -35,14 +45,28 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
-    def code_lines(self) -> int:
+    @cached_property
+    def code(self) -> list[str]:
         """Lines that are neither blank, comment nor docstring."""
         named = (node for node in ast.walk(self.tree) if isinstance(node, _NAMED))
         outside = {line for node in named for line in _docstring(node)}
-        lines = [
-            line.strip() for n, line in enumerate(self.text.splitlines(), 1) if n not in outside
-        ]
-        return sum(bool(line) and not line.startswith("#") for line in lines)
+        lines = [line for n, line in enumerate(self.text.splitlines(), 1) if n not in outside]
+        return [line for line in lines if line.strip() and not line.strip().startswith("#")]
+
+    @property
+    def package(self) -> str:
+        """The folder that it lies in, of the package's; '' at the root."""
+        parts = self.module.split(".")
+        folder = self.path.name == "__init__.py"
+        return parts[1] if len(parts) > 2 or (folder and len(parts) == 2) else ""
+
+    def nodes(self) -> int:
+        """Syntax nodes without docstrings, annotations and contexts."""
+        return sum(1 for _ in _telling(self.tree))
+
+    def classes(self) -> Iterator[str]:
+        """Names of its classes."""
+        yield from (node.name for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
 
     def functions(self) -> Iterator[tuple[str, int, bool]]:
         """Of each function its name, its lines from `def` to the end, and whether it has a
@@ -52,12 +76,11 @@ class Source:
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 yield f"{self.module}.{node.name}", lines, bool(_docstring(node))
 
-    def imports(self, modules: Iterable[str]) -> set[str]:
-        """The modules that this file imports when it runs, late ones too."""
+    def imports(self, modules: Iterable[str], types: bool = False) -> set[str]:
+        """The modules that this file imports when it runs, late ones too; types: and for types."""
         known = set(modules)
-        return {found for name in _imported(self.tree) if (found := _within(name, known))} - {
-            self.module
-        }
+        names = _imported(self.tree, types)
+        return {found for name in names if (found := _within(name, known))} - {self.module}
 
 
 def _docstring(node: _NAMED) -> range:
@@ -66,19 +89,31 @@ def _docstring(node: _NAMED) -> range:
     return range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _telling(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and those under it that say something."""
+    yield node
+    skipped = {"annotation", "returns", "ctx", "type_params"}
+    for name, value in ast.iter_fields(node):
+        if name in skipped:
+            continue
+        below = value if isinstance(value, list) else [value]
+        if name == "body" and isinstance(node, _NAMED) and _docstring(node):
+            below = below[1:]
+        for each in below:
+            if isinstance(each, ast.AST):
+                yield from _telling(each)
+
+
+def _imported(node: ast.AST, types: bool) -> Iterator[str]:
     """Dotted names that the import statements under a node may mean."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    inside = (
-        node.orelse
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        else None
-    )
-    for child in ast.iter_child_nodes(node) if inside is None else inside:
-        yield from _imported(child)
+    of_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    below = node.orelse if of_types and not types else ast.iter_child_nodes(node)
+    for child in below:
+        yield from _imported(child, types)
 
 
 def _within(name: str, known: set[str]) -> str | None:
@@ -123,6 +158,16 @@ class House:
             reach[module] = found
         return reach
 
+    @cached_property
+    def with_types(self) -> House:
+        """The same house, where imports for types count."""
+        modules = [source.module for source in self.sources]
+        made = House(self.sources)
+        made.__dict__["graph"] = {
+            source.module: source.imports(modules, types=True) for source in self.sources
+        }
+        return made
+
     def circles(self) -> list[list[str]]:
         """Groups of files that import each other."""
         groups = {frozenset(self._group(module)) for module in self.graph}
@@ -130,6 +175,24 @@ class House:
 
     def _group(self, module: str) -> set[str]:
         return {module} | {other for other in self.reach[module] if module in self.reach[other]}
+
+    @cached_property
+    def nodes(self) -> Counter[str]:
+        """Syntax nodes by package."""
+        found = Counter[str]()
+        for source in self.sources:
+            found[source.package or "(root)"] += source.nodes()
+        return found
+
+    def twins(self) -> dict[str, int]:
+        """Class names that occur several times, and how often."""
+        found = Counter(name for source in self.sources for name in source.classes())
+        return {name: n for name, n in sorted(found.items()) if n > 1}
+
+    def heavy(self) -> dict[str, int]:
+        """`__init__` files with too many lines of code, and how many they have."""
+        inits = [each for each in self.sources if each.path.name == "__init__.py"]
+        return {each.module: n for each in inits if (n := len(each.code)) > INIT_LINES}
 
     def longest_chain(self) -> list[str]:
         """The longest way down through imports; a circle stands with all its files."""
@@ -142,21 +205,65 @@ class House:
 
     def root(self) -> list[str]:
         """Modules at the root of the package, `__init__` too."""
-        return sorted(path.name for path in (SOURCE / "needlemap").glob("*.py"))
+        return sorted(each.path.name for each in self.sources if not each.package)
+
+    def figures(self) -> dict[str, float]:
+        """What is compared with a commit."""
+        code = [line for source in self.sources for line in source.code]
+        functions = [found for source in self.sources for found in source.functions()]
+        return {
+            "files": len(self.sources),
+            "code lines": len(code),
+            "characters a code line": round(mean(len(line.strip()) for line in code), 1),
+            f"% of code lines over {LINE_LENGTH}": round(
+                100 * mean(len(line) > LINE_LENGTH for line in code), 1
+            ),
+            "functions": len(functions),
+            "% of functions with a docstring": round(100 * mean(each[2] for each in functions), 1),
+            "class names twice": len(self.twins()),
+            f"__init__ over {INIT_LINES} code lines": len(self.heavy()),
+            "circles": len(self.circles()),
+            "circles, imports for types too": len(self.with_types.circles()),
+            "longest chain": len(self.longest_chain()),
+            "root modules": len(self.root()),
+            "syntax nodes": sum(self.nodes.values()),
+            **{f"  {name}": n for name, n in sorted(self.nodes.items())},
+        }
 
 
-def report(house: House) -> str:
-    chain, circles, root = house.longest_chain(), house.circles(), house.root()
+def compared(now: dict[str, float], before: dict[str, float]) -> list[str]:
+    """A row a figure: before, now and the change in percent."""
+    rows = []
+    for name in [*now, *(name for name in before if name not in now)]:
+        was, is_now = before.get(name, 0), now.get(name, 0)
+        change = f"{100 * (is_now - was) / was:+.1f} %" if was else ""
+        rows.append(f"{name:34}{was:>10,g}{is_now:>10,g}{change:>10}")
+    return rows
+
+
+def of_commit(commit: str) -> dict[str, float]:
+    """The figures of a commit."""
+    command = ["git", "archive", commit, "src"]
+    packed = run(command, cwd=SOURCE.parent, check=True, capture_output=True).stdout
+    with TemporaryDirectory() as folder:
+        with open_archive(fileobj=BytesIO(packed)) as archive:
+            archive.extractall(folder, filter="data")
+        return House.read(Path(folder) / "src").figures()
+
+
+def report(house: House, before: str = "") -> str:
+    """All figures, and what stands out."""
+    figures = house.figures()
+    rows = compared(figures, of_commit(before)) if before else []
+    rows = rows or [f"{name:34}{value:>10,g}" for name, value in figures.items()]
     functions = [found for source in house.sources for found in source.functions()]
-    documented = sum(found[2] for found in functions)
     lines = [
-        f"files {len(house.sources)}",
-        f"code lines {sum(source.code_lines() for source in house.sources)}",
-        f"functions {len(functions)}, with a docstring {documented / len(functions):.1%}",
-        f"root modules {len(root)}: {' '.join(root)}",
-        f"longest chain {len(chain)}: {' '.join(chain)}",
-        f"circles {len(circles)}",
-        *(f"  {' '.join(circle)}" for circle in circles),
+        *rows,
+        f"class names twice: {', '.join(f'{name} {n}' for name, n in house.twins().items())}",
+        f"heavy __init__: {', '.join(f'{name} {n}' for name, n in house.heavy().items())}",
+        f"root modules: {' '.join(house.root())}",
+        f"longest chain: {' '.join(house.longest_chain())}",
+        *(f"circle: {' '.join(circle)}" for circle in house.with_types.circles()),
         f"functions over {FUNCTION_LINES} lines",
         *(f"  {n} {name}" for name, n, _ in functions if n > FUNCTION_LINES),
     ]
@@ -166,9 +273,11 @@ def report(house: House) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the structure of the source.")
     parser.add_argument("--walk", metavar="MODULE", help="print all modules that this one reaches")
+    parser.add_argument("--before", metavar="COMMIT", default="", help="also of a commit")
     chosen = parser.parse_args()
     house = House.read(SOURCE)
-    print("\n".join(sorted(house.reach[chosen.walk])) if chosen.walk else report(house))
+    walked = house.reach[chosen.walk] if chosen.walk else ()
+    print("\n".join(sorted(walked)) if chosen.walk else report(house, chosen.before))
 
 
 if __name__ == "__main__":
