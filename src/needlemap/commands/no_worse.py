@@ -39,13 +39,13 @@ from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.families import families_of
 from needlemap.records.lock import hold_folder
 from needlemap.reports.ab_report import ab_report
-from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
-from needlemap.reports.judgement import margin_label, verdict_of
+from needlemap.reports.comparison import answers_text, comparison_report
+from needlemap.reports.judgement import margin_label
 from needlemap.reports.paired import MARGIN, compare_runs
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import show_report, show_table
-from needlemap.reports.report import Claim, Report
+from needlemap.reports.renderers.text import show_report, show_table, to_text
+from needlemap.reports.report import Claim, Fact
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, printable, short, show, show_data, tell
 
@@ -293,26 +293,20 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     )
     verdict, gates = comparison.verdict, typed.fail_if_worse is not None
     own = softened(verdict.code, typed.on_undecided)
-    codes, lines, claims = [own if gates else 0], list[str](), list[Claim]()
-    plain = comparison_json(comparison, names, typed.answers)
+    codes, more = [own if gates else 0], list[tuple[Fact, Claim]]()
     if typed.fail_if_answers_differ is not None:
         claim = same_answers(comparison, typed.fail_if_answers_differ)
-        claims, lines = [claim], [claim.said]
+        state = "fail" if claim.code else "pass"
+        more = [(Fact("answers_verdict", state, claim.said), claim)]
         codes.append(claim.code)
-        plain["answers_verdict"] = "fail" if claim.code else "pass"
     code = worst_code(codes)
     gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
-    text = comparison_text(comparison, names, typed.answers, code, gated, lines)
+    report = comparison_report(comparison, names, typed.answers, code, gated, more)
     if typed.json:
-        show_json(plain | {"exit_code": code})
+        show_json(to_json(report) | {"exit_code": code})
     else:
-        show_data(text)
+        show_data(to_text(report))
     if typed.junit is not None:
-        name = f"no worse than {margin_label(points / 100)} points"
-        said = verdict_of(verdict).last
-        report = Report(
-            "compare", names.second, claims=(Claim(name, verdict.code, said, text), *claims)
-        )
         write_junit(typed.junit, [report], typed.on_undecided)
     return code
 

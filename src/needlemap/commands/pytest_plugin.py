@@ -229,9 +229,10 @@ def _told(head: str, run: Run, compared: Compared) -> str:
     """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt
     again."""
     from needlemap.records.families import families_of
-    from needlemap.reports.comparison import comparison_text
+    from needlemap.reports.comparison import comparison_report
+    from needlemap.reports.renderers.text import to_text
 
-    text = comparison_text(compared.comparison, compared.names, answers=True)
+    text = to_text(comparison_report(compared.comparison, compared.names, answers=True))
     lines = [f"needlemap: {head}", "", text.rstrip()]
     families = families_of(run.path)
     for name, each in compared.comparison.families.items():

@@ -1,11 +1,11 @@
-"""A comparison of two runs as text and as JSON. Differences are in points, that is percent.
+"""A comparison of two runs as a report. Differences are in points, that is percent.
 
 Of runs with several families: a row a family, and the mean of all, which decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
@@ -36,46 +36,66 @@ from needlemap.reports.labels import (
     points,
     score_label,
 )
-from needlemap.text import counted, printable
+from needlemap.reports.report import (
+    DEPTH,
+    POINTS,
+    Claim,
+    Column,
+    Fact,
+    Parts,
+    Report,
+    Row,
+    Table,
+    keyed,
+)
+from needlemap.text import counted
 
 if TYPE_CHECKING:
-    from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison, LengthDifference
+    from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison
     from needlemap.maps.difference import Difference
     from needlemap.maps.judging import Judgement
     from needlemap.reports.paired import Names
 
 EXPLORED = 5  # cells shown
+CELLS = (Column("depth_percent", unit=DEPTH), Column("difference", unit=POINTS))
 
 
-def comparison_text(
+def comparison_report(
     comparison: Comparison,
     names: Names,
     answers: bool = False,
-    code: int | None = None,
+    ends: int | None = None,
     gated: str = "",
-    more: Sequence[str] = (),
-) -> str:
-    """All lines; the verdict and the exit code last. answers: also which of them differ first, and
-    where. code: that the command ends with; 0 if not given, as where no verdict was asked for.
-    gated: as `verdict_of` takes it. more: lines before the last."""
-    lines = [names_text(names)]
-    if comparison.only is None:
-        lines += _families(comparison)
-    else:
-        lines += _tested(comparison.only) if comparison.counted else _untested(comparison.only)
-    lines += answers_text(comparison, answers)
-    judged, count = comparison.verdict, len(comparison.families)
-    lines += looks_line(judged) if judged.sequential else []
-    lines += warnings_of(judged)
-    if count > 1:
-        lines.append(
-            f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
-        )
-    if code is None:
-        margin = margin_label(judged.margin)
-        code, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
-    lines += [*more, verdict_of(judged, ends=code, gated=gated).last]
-    return printable("\n".join(lines)) + "\n"
+    more: Sequence[tuple[Fact, Claim]] = (),
+) -> Report:
+    """The report of a comparison. answers: with every answer that differs, not the first ones
+    alone. ends: the exit code of the command; 0 if not given, as where no verdict was asked for.
+    gated: as `verdict_of` takes it. more: other verdicts."""
+    judged, margin = comparison.verdict, margin_label(comparison.verdict.margin)
+    if ends is None:
+        ends, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
+    own = verdict_of(judged).last
+    count = len(comparison.families)
+    only = comparison.only
+    chances = f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
+    return Report(
+        "compare",
+        f"{names.second} against {names.first}",
+        (
+            Fact(said=names_text(names)),
+            *(_family(only, names, answers) if only else _families(comparison, names, answers)),
+            *(Fact(said=line) for line in answers_text(comparison, answers)),
+            *(Fact(said=line) for line in (looks_line(judged) if judged.sequential else ())),
+            *(Fact(said=line, warns=True) for line in warnings_of(judged)),
+            *([Fact(said=chances)] if count > 1 else []),
+            *(fact for fact, _ in more),
+        ),
+        verdict_of(judged, ends=ends, gated=gated),
+        (
+            Claim(f"no worse than {margin} points", judged.code, own),
+            *(claim for _, claim in more),
+        ),
+    )
 
 
 def looks_line(found: Judgement) -> list[str]:
@@ -121,23 +141,32 @@ def _left_out_families(names: Names) -> list[str]:
     ]
 
 
-def _families(comparison: Comparison) -> list[str]:
+def _families(comparison: Comparison, names: Names, answers: bool) -> Iterator[Fact | Parts]:
     """A row a family, and the mean over them."""
     overall, count = comparison.overall, len(comparison.families)
-    tested = [
-        f"{means_label(overall)} {interval(overall)}",
-        f"{overall.n} "
-        f"pairs{_of_haystacks(overall, all(map(_is_unplaced, comparison.families.values())))}",
-        f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
-        *bounds_lines(comparison),
-    ]
-    return [
+    unplaced = all(map(_is_unplaced, comparison.families.values()))
+    by_family = [
         f"by family (p by Holm's correction over {count}; intervals and verdicts of one family "
         f"each):",
         *_family_rows(comparison),
         f"mean over {count} families, each counting the same, however many pairs it has:",
-        *(tested if comparison.counted else [means_label(overall)]),
     ]
+    tested = [
+        f"{means_label(overall)} {interval(overall)}",
+        f"{overall.n} pairs{_of_haystacks(overall, unplaced)}",
+        f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
+    ]
+    whole = tested if comparison.counted else [means_label(overall)]
+    yield from _verdict_facts(comparison, names, [*by_family, *whole])
+    yield Fact("answers", answers_counts(comparison.answers))
+    yield Fact("only_a", list(names.only_first))
+    yield Fact("only_b", list(names.only_second))
+    reports = {}
+    for name, each in comparison.families.items():
+        parts = _family(each, names.families[name], answers)
+        p_holm = Fact("p_holm", comparison.adjusted_p[name])
+        reports[name] = Report("compare", name, (*parts, p_holm), verdict_of(each.verdict))
+    yield Parts("families", reports)
 
 
 def _family_rows(comparison: Comparison) -> list[str]:
@@ -160,18 +189,31 @@ def _test(each: FamilyComparison, adjusted_p: float) -> str:
     return f"{interval(each.overall)}  n={each.overall.n:,}  p={p_label(adjusted_p)}"
 
 
-def _tested(comparison: FamilyComparison) -> list[str]:
+def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterator[Fact | Table]:
+    """One family: how it was judged, and its lengths and cells."""
     overall, unplaced = comparison.overall, _is_unplaced(comparison)
-    return [
-        f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{_left_out(comparison)}",
+    tested, left = comparison.counted, _left_out(comparison)
+    whole = [
+        f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{left}",
         f"{means_label(overall)} {interval(overall)}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
-        *bounds_lines(comparison),
-        *_noise(comparison),
-        *(() if unplaced else (*_lengths(comparison.lengths), *_cells(comparison))),
-        *_ran_on(comparison.ran_on),
-        _power_line(comparison),
     ]
+    means = [f"{overall.n} means in both{left}", means_label(overall)]
+    yield from _verdict_facts(comparison, names, whole if tested else means)
+    shown = None if answers else SHOWN
+    yield Fact("answers", comparison.answers and answers_json(comparison.answers, shown))
+    yield Fact("dropped", comparison.dropped)
+    yield Fact("only_a", comparison.only_first)
+    yield Fact("only_b", comparison.only_second)
+    power = comparison.power
+    yield Fact("power", {"sure_loss": power.sure, "worse": power.worse})
+    yield Fact("noise", _noise_fields(comparison), "\n".join(_noise(comparison) if tested else []))
+    yield _lengths(comparison)
+    yield Table("cells", CELLS, tuple(map(_cell, comparison.cells)))
+    if tested:
+        changed = () if unplaced else _changed(comparison)
+        said = (*changed, *_ran_on(comparison.ran_on), _power_line(comparison))
+        yield from (Fact(said=line) for line in said)
 
 
 def _power_line(comparison: FamilyComparison) -> str:
@@ -204,90 +246,37 @@ def _of_haystacks(overall: Difference, unplaced: bool) -> str:
     return "" if unplaced else f", {haystacks_label(overall.clusters)}"
 
 
-def _untested(comparison: FamilyComparison) -> list[str]:
-    """Where nobody knows how many answers a score stands for: differences, without interval or
-    test."""
-    labels = length_labels([each.length_tokens for each in comparison.lengths])
-    wide = max(map(len, labels.values()), default=0)
-    return [
-        f"{comparison.overall.n} means in both{_left_out(comparison)}",
-        means_label(comparison.overall),
-        "by length:",
-        *(
-            f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)}"
-            for each in comparison.lengths
-        ),
-    ]
-
-
-def comparison_json(comparison: Comparison, names: Names, answers: bool = False) -> dict[str, Any]:
-    """The same as a mapping that JSON can hold; depths in percent, differences in points. answers:
-    with every answer that differs, not the first ones alone."""
-    if comparison.only is not None:
-        return _family_json(comparison.only, names, answers)
-    return {
-        **_verdict_fields(comparison, names),
-        "answers": answers_counts(comparison.answers),
-        "only_a": list(names.only_first),
-        "only_b": list(names.only_second),
-        "families": {
-            name: _family_json(each, names.families[name], answers)
-            | {"p_holm": comparison.adjusted_p[name]}
-            for name, each in comparison.families.items()
-        },
-    }
-
-
-def _family_json(comparison: FamilyComparison, names: Names, answers: bool) -> dict[str, Any]:
-    shown = None if answers else SHOWN
-    return {
-        **_verdict_fields(comparison, names),
-        "answers": comparison.answers and answers_json(comparison.answers, shown),
-        "dropped": comparison.dropped,
-        "only_a": comparison.only_first,
-        "only_b": comparison.only_second,
-        "power": {"sure_loss": comparison.power.sure, "worse": comparison.power.worse},
-        "noise": _noise_fields(comparison),
-        "lengths": [
-            {
-                "length_tokens": each.length_tokens,
-                **difference_fields(each.difference),
-                "p_holm": each.adjusted_p,
-            }
-            for each in comparison.lengths
-        ],
-        "cells": [
-            {
-                "length_tokens": cell.length_tokens,
-                "depth_percent": percent(cell.depth),
-                "difference": percent(cell.change),
-                "n": cell.n,
-                "lost": cell.lost,
-                "gained": cell.gained,
-                "p_uncorrected": cell.p,
-            }
-            for cell in comparison.cells
-        ],
-    }
-
-
 def means_label(overall: Difference) -> str:
     """Both scores and their difference."""
     means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
     return f"{means}: difference {points(overall.value)} points"
 
 
-def _lengths(lengths: Sequence[LengthDifference]) -> list[str]:
-    """A row a length; nothing where no length has a pair with both scores."""
+def _lengths(comparison: FamilyComparison) -> Table:
+    """A row a length; for people nothing where no trial has a length."""
+    lengths, tested = comparison.lengths, comparison.counted
     labels = length_labels([each.length_tokens for each in lengths])
     wide = max(map(len, labels.values()), default=0)
-    head = f"by length (p by Holm's correction over {len(lengths)}; intervals of one length each):"
-    rows = [
-        f"  {labels[each.length_tokens]:>{wide}}  {_row(each.difference)} "
-        f"{interval(each.difference)}  n={each.difference.n:,}  p={p_label(each.adjusted_p)}"
-        for each in lengths
-    ]
-    return [head, *rows] if rows else []
+    each_alone = f" (p by Holm's correction over {len(lengths)}; intervals of one length each)"
+    rows = []
+    for each in lengths:
+        found = each.difference
+        line = f"  {labels[each.length_tokens]:>{wide}}  {_row(found)}"
+        if tested:
+            line += f" {interval(found)}  n={found.n:,}  p={p_label(each.adjusted_p)}"
+        values = {"length_tokens": each.length_tokens, **difference_fields(found)}
+        shown = not (tested and _is_unplaced(comparison))
+        rows.append(Row(values | {"p_holm": each.adjusted_p}, (line,), shown=shown))
+    return Table("lengths", rows=tuple(rows), title=f"by length{each_alone if tested else ''}:")
+
+
+def _cell(cell: CellChange) -> Row:
+    """A cell for programs."""
+    place = {"length_tokens": cell.length_tokens, "depth_percent": cell.depth}
+    counts = {"n": cell.n, "lost": cell.lost, "gained": cell.gained}
+    return Row(
+        place | {"difference": cell.change} | counts | {"p_uncorrected": cell.p}, shown=False
+    )
 
 
 def _row(difference: Difference) -> str:
@@ -295,7 +284,7 @@ def _row(difference: Difference) -> str:
     return f"{first:>5} {second:>5}  {points(difference.value):>6}"
 
 
-def _cells(comparison: FamilyComparison) -> list[str]:
+def _changed(comparison: FamilyComparison) -> list[str]:
     """The cells that changed most; a hint where to look, which proves nothing."""
     changed = [cell for cell in comparison.cells if cell.change]
     if not changed:
@@ -343,22 +332,19 @@ def _left_out(comparison: FamilyComparison) -> str:
     return "".join(f"; {count} {what}" for count, what in counts if count)
 
 
-def _verdict_fields(comparison: Comparison | FamilyComparison, names: Names) -> dict[str, Any]:
-    """What JSON holds of any comparison: whose, how it was judged, and the whole difference."""
-    bounds = comparison.bounds and [percent(bound) for bound in comparison.bounds]
+def _verdict_facts(
+    comparison: Comparison | FamilyComparison, names: Names, said: Sequence[str]
+) -> Iterator[Fact]:
+    """What is known of any comparison: whose, how it was judged, and the whole difference. said:
+    the lines on this."""
     judged = comparison.verdict
-    return {
-        "a": names.first,
-        "b": names.second,
-        "differ": names.differ,
-        "notes": list(names.notes),
-        **judgement_json(judged),
-        "warnings": warnings_of(judged),
-        "overall": difference_fields(comparison.overall),
-        "bounds": bounds,
-        "graded": comparison.graded,
-        "counted": comparison.counted,
-    }
+    yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
+    yield from keyed({"notes": list(names.notes), **judgement_json(judged)})
+    yield Fact("warnings", warnings_of(judged))
+    yield Fact("overall", difference_fields(comparison.overall), "\n".join(said))
+    bounds = comparison.bounds and [percent(bound) for bound in comparison.bounds]
+    yield Fact("bounds", bounds, "\n".join(bounds_lines(comparison) if comparison.counted else []))
+    yield from keyed({"graded": comparison.graded, "counted": comparison.counted})
 
 
 def difference_fields(difference: Difference) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports import points_wide
 from needlemap.reports.changes import answers_counts
-from needlemap.reports.comparison import answers_text, comparison_json, comparison_text
+from needlemap.reports.comparison import answers_text, comparison_report
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
 from needlemap.reports.figures.figure import draw, figure_of
@@ -31,6 +31,8 @@ from needlemap.reports.judgement import verdict_sentence, warnings_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.page import write_page
 from needlemap.reports.paired import Names
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.text import to_text
 from needlemap.reports.results import families_text, length_line, runs_below, seeks, sought_of
 from needlemap.reports.summary import model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
@@ -325,12 +327,12 @@ class Compared:
     @property
     def text(self) -> str:
         """What `needlemap compare` prints."""
-        return comparison_text(self.comparison, self.names)
+        return to_text(comparison_report(self.comparison, self.names))
 
     def to_json(self) -> dict[str, Any]:
         """What `needlemap compare --answers --json` prints; every family, length, cell and changed
         answer."""
-        return comparison_json(self.comparison, self.names, answers=True)
+        return to_json(comparison_report(self.comparison, self.names, answers=True))
 
     def to_pandas(self) -> Any:
         """One row a length, or a family where there are several. Raises NeedlemapError without

@@ -25,7 +25,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
 from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
 from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
-from needlemap.reports.comparison import comparison_json, comparison_text
+from needlemap.reports.comparison import comparison_report
 from needlemap.reports.labels import (
     NOT_ASKED,
     Layout,
@@ -37,6 +37,8 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.page.trials import Columns, by_cell, mean_columns, share
 from needlemap.reports.paired import Names, compare_loaded
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.text import to_text
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
@@ -193,8 +195,8 @@ def told_comparison(
     """A comparison in words and for the page's script, without what is secret in names."""
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     said = replace(names, first=first, second=second, differ=differ, notes=())
-    text = comparison_text(comparison, said, answers).splitlines()
-    return {"refused": None, "text": text, "json": comparison_json(comparison, said)}
+    text = to_text(comparison_report(comparison, said, answers)).splitlines()
+    return {"refused": None, "text": text, "json": to_json(comparison_report(comparison, said))}
 
 
 def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:

@@ -60,7 +60,8 @@ def _blocks(report: Report) -> Iterator[Block]:
 
 
 def _of_table(table: Table) -> Iterator[Block]:
-    """Its title, its rows under their heads, what more is to be said of rows; then a blank line."""
+    """Its title, its rows under their heads, what more is to be said of rows; then a
+    blank line, if it has heads or a last line."""
     if not table.shown:
         return
     if table.title:
@@ -72,7 +73,8 @@ def _of_table(table: Table) -> Iterator[Block]:
         yield f"\n{detail}" if shown else detail
     if table.after:
         yield table.after
-    yield ""
+    if shown or table.after:
+        yield ""
 
 
 def _grid(columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]]) -> Grid:
