@@ -125,7 +125,7 @@ def test_markdown_means_nothing_else_whatever_a_model_said() -> None:
 def test_in_junit_a_claim_without_a_text_of_its_own_shows_the_whole_report() -> None:
     root = ElementTree.fromstring(to_junit([REPORT]))
     worse, few = root.iter("testcase")
-    assert worse.findtext("failure", "") == to_text(REPORT)
+    assert worse.findtext("failure", "") == to_text(REPORT).rstrip("\n")
     assert few.findtext("error") == "too few: 3"
 
 

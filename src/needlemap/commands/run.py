@@ -48,8 +48,9 @@ from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.lock import hold_folder
 from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
+from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.report import Claim, Report
+from needlemap.reports.renderers.text import to_text
 from needlemap.reports.results import asked_line, fields_of, length_line, results
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import (
@@ -200,23 +201,20 @@ class _Command:
             softened(known[path].code, passing) if path in known else code
             for path, code in codes.items()
         )
+        reports = {
+            path: found.report(f"{path.name}: {found.asked}", code) for path, found in known.items()
+        }
         if self.typed.json:
-            verdicts = {path: {"verdict": found.plain()} for path, found in known.items()}
+            verdicts = {path: {"verdict": to_json(each)} for path, each in reports.items()}
             runs = [
                 {**fields_of(path), **verdicts.get(path, {})}
                 for path in filter(is_run_folder, codes)
             ]
             show_json(results(runs) | {"exit_code": code})
         if self.typed.junit is not None:
-            claims = []
-            for path, found in known.items():
-                text = found.text(code)
-                name = f"{path.name}: {found.asked}"
-                claims.append(Claim(name, found.code, text.splitlines()[-1], text))
-            write_junit(self.typed.junit, [Report("run", "", claims=tuple(claims))], passing)
-        for path, found in known.items() if not self.typed.json else ():
-            text = found.text(code)
-            show(text if len(codes) == 1 else f"{path.name}: {text}")
+            write_junit(self.typed.junit, list(reports.values()), passing)
+        for path, report in reports.items() if not self.typed.json else ():
+            show(to_text(report) if len(codes) == 1 else f"{path.name}: {to_text(report)}", end="")
         return code
 
     def _judged(self, path: Path, code: int) -> Judged | UntilVerdict | None:

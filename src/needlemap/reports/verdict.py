@@ -24,6 +24,9 @@ from needlemap.reports.judgement import (
 )
 from needlemap.reports.labels import interval_label, percent_of, score_label
 from needlemap.reports.paired import compare_loaded
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.text import to_text
+from needlemap.reports.report import Claim, Fact, Report, Verdict, keyed
 from needlemap.reports.summary import read_families, scores_of
 from needlemap.text import counted
 
@@ -49,18 +52,32 @@ class UntilVerdict:
         """The exit code."""
         return self.judged.code
 
+    def report(self, name: str = "", ends: int | None = None) -> Report:
+        """The report. name: of its test case. ends: the exit code that the command ends with, the
+        verdict's own if not given."""
+        found, verdict = self.judged, verdict_of(self.judged, ends=ends)
+        means = f"A {score_label(found.first)}, B {score_label(found.second)}"
+        pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"
+        return Report(
+            "run",
+            self.asked,
+            (
+                *keyed(judgement_json(found)),
+                *(Fact(said=line) for line in (pairs, *looks_line(found))),
+                *(Fact(said=line, warns=True) for line in warnings_of(found)),
+            ),
+            verdict,
+            (Claim(name or self.asked, found.code, verdict.last),),
+        )
+
     def text(self, code: int | None = None) -> str:
         """All lines; the verdict last. code: that the command ends with, the verdict's own if not
         given."""
-        last = verdict_of(self.judged, ends=code).last
-        found = self.judged
-        means = f"A {score_label(found.first)}, B {score_label(found.second)}"
-        pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"
-        return "\n".join([pairs, *looks_line(found), *warnings_of(found), last])
+        return to_text(self.report(ends=code)).rstrip("\n")
 
     def plain(self) -> dict[str, Any]:
         """The same for programs."""
-        return judgement_json(self.judged)
+        return to_json(self.report())
 
 
 def judge_goal(first: Loaded, second: Loaded, margin: float) -> UntilVerdict:
@@ -97,27 +114,28 @@ class Judged:
         """The exit code."""
         return {"at least": NO_WORSE, "below": WORSE}.get(self.word, UNDECIDED)
 
-    def text(self, code: int | None = None) -> str:
-        """The verdict in a line. code: that the command ends with."""
+    def report(self, name: str = "", ends: int | None = None) -> Report:
+        """The report. name: of its test case. ends: the exit code that the command ends with."""
         shares = [
             None if each is None else each / 100 for each in (self.score, self.low, self.high)
         ]
         mean = f"mean {score_label(shares[0])} {interval_label(*shares[1:])}"
-        if self.word != "undecided":
-            return f"verdict: {self.word} {self.fail_under:g}: {mean}"
-        return f"verdict: undecided whether at least {self.fail_under:g}: {mean}. {self._advice}"
+        said = f"verdict: {self.word} {self.fail_under:g}: {mean}"
+        if self.word == "undecided":
+            said = (
+                f"verdict: undecided whether at least {self.fail_under:g}: {mean}. {self._advice}"
+            )
+        verdict = Verdict(self.word, said, self.code, ends)
+        claims = (Claim(name or self.asked, self.code, said),)
+        return Report("run", self.asked, tuple(keyed(asdict(self))), verdict, claims)
 
     @property
     def _advice(self) -> str:
         if self.missing:
-            return f"{self.missing:,} trials have no score: the same command asks them again."
+            return f"{self.missing:,} trials have no score: the same command asks them again"
         if self.low is None:
-            return "It has no interval yet: give 5 or more --repeats."
-        return "More --repeats narrow the interval."
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
+            return "It has no interval yet: give 5 or more --repeats"
+        return "More --repeats narrow the interval"
 
 
 def check_threshold(threshold: float) -> float:

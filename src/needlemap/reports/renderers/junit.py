@@ -33,7 +33,7 @@ def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
         tags[tag] += 1
         why = {"message": _text(claim.said, line=True), "type": _TYPES.get(tag, "")}
         part = ElementTree.SubElement(case, tag, why if tag in _TYPES else {})
-        part.text = _text(claim.text or to_text(report))
+        part.text = _text(claim.text or to_text(report).rstrip("\n"))
     under.set("tests", str(tags.total()))
     for counted, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         under.set(counted, str(tags[tag]))
