@@ -126,6 +126,15 @@ def wires() -> Iterator[Wires]:
         server.stop()
 
 
+@pytest.fixture(scope="module")
+def wires_for() -> Iterator[Wires]:
+    """The same, for all tests of a file."""
+    started = Wires()
+    yield started
+    for server in started.running:
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of data and vectors that is not in the repository, or a skip."""

@@ -65,3 +65,10 @@ def test_each_way_of_asking_is_blamed_by_its_own_probe():
         verdict = judge(*asked(is_lost))
         assert verdict.code == 1
         assert probe in {each.probe for each in verdict.findings if each.state == "fail"}, probe
+
+
+def test_one_length_in_four_is_blamed_on_lengths_alone():
+    """`cache` failed where the prompts behind its hits all had a length that is computed wrong."""
+    for rest in range(4):
+        verdict = judge(*asked(lambda ask, rest=rest: ask.size > 8_000 and ask.length % 4 == rest))
+        assert {each.probe for each in verdict.findings if each.state == "fail"} == {"comb"}, rest

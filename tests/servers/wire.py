@@ -44,6 +44,8 @@ from wire_faults import Schedule, refusal
 from wire_http import Request, Response, as_json, head
 from wire_limits import Limits
 
+from needlemap.tokenizers import load
+
 SHOWN_BYTES = 20_000  # smaller request bodies are in the log as they are
 FINISHES = {"filtered": "content_filter", "thinking": "length", "unwritten": "length"}
 
@@ -132,7 +134,8 @@ async def model(state: State, request: Request) -> Response:
 
 def listed(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The models that it says it serves, with their context where it has one."""
-    context = {"max_model_len": options.max_context} if options.max_context else {}
+    told = options.lists or options.max_context
+    context = {"max_model_len": told} if told else {}
     owner = {"owned_by": options.owner} if options.owner else {}
     names = options.models.split(",") if options.models else []
     return [{"id": name, "object": "model", **owner, **context} for name in names]
@@ -191,7 +194,16 @@ def spell(request: Request, status: int) -> Response:
 def _overflow(state: State, request: Request, prompt: str) -> str:
     most = state.options.max_context
     dialect = "anthropic" if request.path == MESSAGES else "openai"
-    return f"too-long:{dialect}" if most and words(prompt) > most else ""
+    return f"too-long:{dialect}" if most and counted(state, prompt) > most else ""
+
+
+def counted(state: State, prompt: str) -> int:
+    """Tokens of a prompt, in the server's vocabulary."""
+    return (
+        load(state.options.vocabulary).count(prompt.encode())
+        if state.options.vocabulary
+        else words(prompt)
+    )
 
 
 def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: str) -> Response:
@@ -202,6 +214,7 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
         usage = anthropic_usage(state.cache, asked, prompt, text)
     else:
         usage = openai_usage(state.cache, prompt, text)
+        usage["prompt_tokens"] = counted(state, prompt)
     if fault.startswith("large:"):
         text += " and so on" * (int(fault[6:]) // 10)
     nothing = fault in ("null-content", "refusal", "filtered", "thinking")
@@ -227,7 +240,9 @@ def answer(state: State, path: str, asked: dict[str, Any], prompt: str, fault: s
 
 def read(state: State, prompt: str) -> str:
     """The sentence that answers; of some prompts, always the same, the server finds nothing."""
-    forgotten = sha256(prompt.encode()).digest()[0] < 256 * state.options.forgets
+    options = state.options
+    forgotten = sha256(prompt.encode()).digest()[0] < 256 * options.forgets
+    forgotten &= words(prompt) >= options.forgets_from
     return "I do not know." if forgotten else find(prompt)
 
 
@@ -376,6 +391,13 @@ def main() -> None:
     parser.add_argument(
         "--forgets", type=float, default=0, help="share of prompts it finds nothing in"
     )
+    parser.add_argument(
+        "--forgets-from", type=int, default=0, help="words of a prompt from which on it does"
+    )
+    parser.add_argument(
+        "--vocabulary", default="", help="that counts its tokens, as cl100k_base; else words"
+    )
+    parser.add_argument("--lists", type=int, default=0, help="a context that it lists, not its own")
     parser.add_argument("--owner", default="", help="whose its models are, as it says")
     parser.add_argument("--slots", type=int, default=0, help="what its /props says; 0: no /props")
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")

@@ -218,6 +218,15 @@ class Answers:
         return [(at[each.ask.prompt], each) for each in rows if each.ask.prompt in at]
 
 
+def framing_of(answers: Answers) -> int | None:
+    """Tokens that the server counts beside those of our own count; None if not always as many."""
+    rows = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
+    found = {
+        row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows
+    }
+    return found.pop() if len(found) == 1 else None
+
+
 @dataclass
 class Owners:
     """Whose secret is whose: by the secret the haystack that hides it."""

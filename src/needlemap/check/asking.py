@@ -18,7 +18,7 @@ from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Strategy
 from needlemap.asking.session import check_price, make_model, marked
 from needlemap.asking.single import Step, Steps
-from needlemap.check.ask import BESIDE, Answers, Ask
+from needlemap.check.ask import BESIDE, Answers, Ask, framing_of
 from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
@@ -406,15 +406,6 @@ def _own(ask: Ask) -> Ask:
 
 def _place(ask: Ask) -> tuple[str, int, float, int]:
     return ask.family, ask.length, round(ask.depth, 8), ask.repeat
-
-
-def framing_of(answers: Answers) -> int | None:
-    """Tokens that the server counts beside those of our own count; None if not always as many."""
-    rows = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
-    found = {
-        row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def rewrite_families(folder: Families) -> None:

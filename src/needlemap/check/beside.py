@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import takewhile
 from statistics import fmean, median
 
-from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply
+from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
 from needlemap.check.probe import LEAST, NOTHING, Pair, Paired, Probe, smallest
@@ -157,7 +157,7 @@ class Window(Probe):
     def absent(self, schedule: Schedule, answers: Answers) -> str:
         """Whether nothing was refused and nothing asked at the context's end."""
         options = schedule.options
-        if answers.refused() and options.promised:
+        if self._broken(schedule, answers):
             return ""
         if options.context is None:
             return "needs a server that tells its context"
@@ -166,6 +166,15 @@ class Window(Probe):
         if not answers.every("window", "beyond"):
             return "needs lengths of the model's own vocabulary"
         return ""
+
+    def _broken(self, schedule: Schedule, answers: Answers) -> list[Reply]:
+        """Refused prompts for which there was room: by --max-length, or by the context that the
+        server tells, in tokens of its own."""
+        refused = [each for each in answers.refused() if each.ask.way != "beyond"]
+        context, framing = schedule.options.context, framing_of(answers)
+        if schedule.options.promised or context is None or framing is None:
+            return refused if schedule.options.promised else []
+        return [each for each in refused if each.ask.length + framing <= context]
 
     def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
         """One row: the end of the context, beside other prompts of that length."""
@@ -176,8 +185,7 @@ class Window(Probe):
 
     def _end(self, schedule: Schedule, answers: Answers, level: float) -> AtSize:
         size = schedule.sizes[-1]
-        refused = [each for each in answers.refused() if each.ask.way != "beyond"]
-        if refused and schedule.options.promised:
+        if refused := self._broken(schedule, answers):
             least = min(refused, key=lambda reply: reply.ask.length)
             said = f"prompts of {least.ask.length:,} tokens are refused: less than promised"
             return AtSize(size, "fail", True, len(refused), said=said, worst=Worst.of(least))

@@ -11,6 +11,7 @@ from needlemap.check.finding import AtSize, Worst
 from needlemap.check.judge import Verdict, settle
 from needlemap.check.probe import LEAST, Probe, haystacks_apart
 from needlemap.check.schedule import Schedule
+from needlemap.text import counted
 
 NEW_LOSS = 0.10  # upper end below which a row stayed as it was
 
@@ -32,7 +33,7 @@ def judge_change(
         changed = probe.whole(rows, finding.accepted)
         findings.append(replace(changed, tokens=finding.tokens, seconds=finding.seconds))
     made = settle(schedule, findings)
-    rows_said = f"{same} rows stayed as they were" if same else "no row needed it"
+    rows_said = f"{counted(same, 'row')} stayed as before" if same else "no row needed it"
     return replace(made, line=f"for the change only, beside {name} ({rows_said}): {made.line}")
 
 

@@ -164,6 +164,18 @@ def unasked(
     return (*found, *([f"probes: {', '.join(left)}"] if left else []))
 
 
+def undecided_beside(
+    schedule: Schedule, findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]
+) -> list[str]:
+    """Sizes and probes that were asked, that do not pass, and that exit 0 does not need."""
+    decides = [each for each in findings if each.decides and each.state == "undecided"]
+    wanted = [each for each in decides if not names or each.probe in names]
+    open_rows = [row for each in wanted for row in each.sizes if row.state != "pass" and row.n]
+    open_sizes = {row.size for row in open_rows if row.size > max(sizes)}
+    others = [each.probe for each in decides if each not in wanted and each.n]
+    return [*(short_size(size) for size in schedule.sizes if size in open_sizes), *others]
+
+
 def first_line(
     schedule: Schedule,
     findings: Sequence[Finding],
@@ -188,8 +200,10 @@ def first_line(
         parts.append(f"accepted: {', '.join(taken)}")
     if code == NO_WORSE and (len(sizes) < len(schedule.sizes) or names):
         what = short_size(max(sizes)) if len(sizes) < len(schedule.sizes) else ""
-        needed = " ".join(filter(None, [f"to {what}" if what else "", ", ".join(names)]))
+        needed = ", ".join([f"to {what}"] * bool(what) + [*names])
         parts.append(f"pass {needed} (required)")
+        if left := undecided_beside(schedule, findings, sizes, names):
+            parts.append(f"undecided: {', '.join(left)}")
     if not_asked:
         parts.append(f"not asked: {', '.join(not_asked)}")
     return "; ".join(parts)

@@ -61,8 +61,9 @@ class Length(Probe):
         found, n = sum(reply.right for reply in rows), len(rows)
         silent, tried, why = answers.unanswered(size)
         is_silent = silent > SILENT * tried
-        said = f"{found} of {n}" + (
-            f", {silent} of {tried} without an answer: {why}" if silent else ""
+        said = ", ".join(
+            [f"{found} of {n}"] * (n > 0)
+            + [f"{silent} of {tried} without an answer: {why}"] * (silent > 0)
         )
         if not n:
             return AtSize(size, "undecided", is_silent, said=said if silent else NOTHING)
@@ -100,7 +101,8 @@ class Length(Probe):
     def in_words(self, rows: Sequence[AtSize]) -> str:
         """As the first line has it; where it falls, whose it may be."""
         said = super().in_words(rows)
-        fallen = [short_size(row.size) for row in rows if row.state == "undecided" and row.points]
+        open_rows = [row for row in rows if row.state == "undecided" and row.points and row.n]
+        fallen = [short_size(row.size) for row in open_rows]
         if fallen:
             said += f"; at {', '.join(fallen)} the model or the server loses facts"
         return said

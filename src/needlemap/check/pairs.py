@@ -271,6 +271,7 @@ class Cut(Paired):
     sees = "a prompt whose head was cut off without a word"
     cannot = "a cut of a few tokens; a head that is lost only now and then"
     share = 0.08
+    uses_shortest = True  # what is counted of them is what the server adds to every prompt
     lost_in = "lost at the very beginning"
     known = (
         issue(

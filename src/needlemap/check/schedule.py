@@ -378,7 +378,8 @@ class Haystack:
         just behind the last fact; None where the first prompt asks for another."""
         if self.repeat % 2 or self.facts == 1:
             return None
-        return replace(self.cold, way="tail", length=self.size, state="warm")
+        length = self.cold.length + self.schedule.comb  # of the same residues: `comb` tells these
+        return replace(self.cold, way="tail", length=length, state="warm")
 
     @cached_property
     def warm(self) -> Ask:
