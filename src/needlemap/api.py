@@ -21,7 +21,8 @@ from needlemap.asking.discovery import time_limit, with_model
 from needlemap.asking.resume import with_lent_prompts
 from needlemap.asking.run import (
     Asking,
-    ask_families,
+    FamiliesInTurn,
+    campaign_of,
     share_out,
     try_servers,
 )
@@ -168,7 +169,7 @@ async def _ask(
     """Ask one model. Raises NeedlemapError where a family cannot be asked."""
     asking = Asking.of(chosen, path)
     with _Progress(asking.families, live) as face:
-        outcomes = await ask_families(asking, face, share=share)
+        outcomes = await campaign_of(asking, share=share).run(FamiliesInTurn(asking, face))
         face.tell_unserved()
     if face.refused:
         raise NeedlemapError(f"{' '.join(face.refused)} The other families are kept in '{path}'.")

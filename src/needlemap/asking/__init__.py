@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 from zlib import crc32
 
-from needlemap.asking.budget import Budget, Reserved
+from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
 from needlemap.asking.recording import (
     NONE_UNREAD,
@@ -24,7 +25,7 @@ from needlemap.asking.recording import (
     scored_anew,
     whole_answer,
 )
-from needlemap.asking.retry import Scoring, attempts
+from needlemap.asking.retry import Attempts, Scoring
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.http.faults import unreached_words
 from needlemap.models import LANE, Answer, Decoding, Model
@@ -212,13 +213,28 @@ class Runner:
         reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
+        self.watcher.asked(trial)
+        decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
+        given = trial.item.reference.answer if self.scorer.weighs else None
+        attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens)
+        assert self.model is not None  # whoever gives none has an answer to each trial
         try:
             async with asyncio.timeout(self.budget.waits_s()):
-                return await self._asked(trial, reserved)
+                async for attempt in attempts:
+                    with attempt, self._counting_lost(trial):
+                        answer = await call_model(self.model, trial.prompt, decoding, given)
+                        attempt.hear(answer)
+            self._spend(trial, answer)
+            return answer, attempts.number
         except TimeoutError:
             self.budget.look_at_the_clock()
             said = "Cut off when the time was up: it counts as not asked."
             return Unmeasured(Failure.SKIPPED, said), self._sent(trial)
+        except Unmeasured as failure:
+            if failure.unreached:
+                raise NeedlemapError(unreached_words(failure)) from None
+            self.budget.look_at_the_clock()
+            return failure, failure.attempts
         finally:
             self.budget.settle(reserved)
 
@@ -234,33 +250,19 @@ class Runner:
             self._unread.pop(trial.key, None)
             await self.keeper.append(record)
 
-    async def _asked(self, trial: Trial, reserved: Reserved) -> tuple[Answer | Unmeasured, int]:
-        self.watcher.asked(trial)
-        try:
-            answer, tried = await attempts(
-                lambda: self._said(trial), self.settings.retries, self._pacer, reserved.tokens
-            )
-        except Unmeasured as failure:
-            if failure.unreached:
-                raise NeedlemapError(unreached_words(failure)) from None
-            self.budget.look_at_the_clock()
-            return failure, failure.attempts
+    def _spend(self, trial: Trial, answer: Answer) -> None:
+        """Count what an answer took, and pass on its note."""
         if answer.note:
             self.watcher.said(answer.note)
-        prompt_tokens = (
-            trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
-        )
+        counted = answer.prompt_tokens
+        prompt_tokens = trial.prompt.asked_tokens if counted is None else counted
         self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)
-        return answer, tried
 
-    async def _said(self, trial: Trial) -> Answer:
-        """What the model says, or how likely it finds the reference answer if that is what is
-        scored."""
-        decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
+    @contextmanager
+    def _counting_lost(self, trial: Trial) -> Iterator[None]:
+        """Inside, a request that was sent and brought no answer that can be read is counted."""
         try:
-            assert self.model is not None  # whoever gives none has an answer to each trial
-            given = trial.item.reference.answer if self.scorer.weighs else None
-            return await call_model(self.model, trial.prompt, decoding, given)
+            yield
         except Unmeasured as failure:
             if failure.spent is not None:
                 failure.transient &= self._lose(trial, failure.spent)

@@ -7,68 +7,132 @@ score is asked for again in the same way; what these requests cost counts too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from math import inf
 from random import uniform
 from time import monotonic
-from typing import TypeVar
 from unicodedata import normalize
 
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
+from needlemap.http.faults import Allowance
 from needlemap.models import Answer
 from needlemap.scorers import Score, Scorer
 from needlemap.settings.prices import summed
 from needlemap.tasks import Reference
 
-T = TypeVar("T")
 _LONGEST_BACKOFF_S = 60.0
 _TRUSTED = 2  # failures of a request after which a server's word is taken, however short the wait
 _LONGEST_OUTAGE_BACKOFF_S = 15.0  # a server may be back any moment
 
 
-async def attempts(
-    ask: Callable[[], Awaitable[T]], retries: int, pacer: Pacer | None = None, tokens: float = 0.0
-) -> tuple[T, int]:
-    """The result and the number of attempts. Raises the last Unmeasured, with `attempts` noted on
+class Attempts:
+    """The attempts at one request: the next comes once a passing failure was waited for.
+
+        async for attempt in Attempts(retries, pacer):
+            with attempt:
+                answer = await ...
+                attempt.hear(answer)
+
+    It ends with the first that raises nothing. Raises the last Unmeasured, with `attempts` noted on
     it, or one that says SKIPPED where the run's time is up before the next attempt.
 
     A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
     One that was never there gets none, unless it is waited for: see `Pacer.awaits`.
-    pacer: says when to send, default at once. tokens: what the request may take of a limit.
+    pacer: says when to send, default at once. tokens: what the request may take of a limit. number:
+    of the attempt, from 1 on.
     """
-    pacer, failed, failed_s = pacer or Pacer(), 0, inf
-    last: Unmeasured | None = None
-    for number in count(1):
+
+    def __init__(self, retries: int, pacer: Pacer | None = None, tokens: float = 0.0) -> None:
+        self._retries, self._pacer, self._tokens = retries, pacer or Pacer(), tokens
+        self.number, self._failed, self._failed_s = 0, 0, inf
+        self._ticket: Ticket | None = None
+        self._answer: Answer | None = None
+        self._failure: Unmeasured | None = None
+
+    def __aiter__(self) -> Attempts:
+        return self
+
+    async def __anext__(self) -> Attempts:
+        """The next attempt, when it may go out."""
+        if self._failure is not None:
+            await self._rest(self._failure)
+        elif self.number:
+            raise StopAsyncIteration
         try:
-            ticket = await pacer.admit(tokens)
+            self._ticket = await self._pacer.admit(self._tokens)
         except Unmeasured as failure:  # a server's limit has no room for too long
-            failure.attempts = number - 1
+            failure.attempts = self.number
             raise
-        if ticket is None:
-            raise _skipped(last)
-        try:
-            return await _paced(ask, pacer, ticket), number
-        except Unmeasured as failure:
-            failure.attempts, last = number, failure
-            if failure.failure is Failure.RATE_LIMITED or failure.unreached:
-                if await _is_waited_for(failure, pacer, ticket):
-                    continue
-                if pacer.is_over:
-                    raise _skipped(failure) from None
-                raise
-            failed += 1
-            waited_out = failed > retries > 0 and pacer.waits_out(failure, failed_s)
-            if not _passing(failure) or not (failed <= retries or waited_out):
-                raise
-            failed_s = monotonic()
-        wait_s = _wait_s(last, failed)
-        pacer.failed(last, wait_s)
-        if not await pacer.rest(wait_s):
-            raise _skipped(last)
-    raise AssertionError("counting has no end")
+        if self._ticket is None:
+            raise _skipped(self._failure)
+        self.number += 1
+        self._answer = self._failure = None
+        return self
+
+    def hear(self, answer: Answer) -> None:
+        """Take what an answer says of a server's limits."""
+        self._answer = answer
+
+    def __enter__(self) -> None:
+        """The request goes out."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Tell the pacer how it ended; it hears of a passing rate limit before the next attempt."""
+        if error is None:
+            assert self._ticket is not None  # it was admitted
+            self._pacer.answered(self._ticket, *_used(self._answer))
+            return False
+        if not isinstance(error, Unmeasured):
+            self._pacer.ended()
+            return False
+        error.attempts, self._failure = self.number, error
+        if error.failure is not Failure.RATE_LIMITED or not _passing(error):
+            self._pacer.ended()
+        return True
+
+    async def _rest(self, failure: Unmeasured) -> None:
+        """Wait until it is worth asking again. Raises Unmeasured where it is not."""
+        if failure.failure is Failure.RATE_LIMITED or failure.unreached:
+            if await self._is_waited_for(failure):
+                return
+            raise _skipped(failure) if self._pacer.is_over else failure
+        self._failed += 1
+        waited_out = self._failed > self._retries > 0 and self._pacer.waits_out(
+            failure, self._failed_s
+        )
+        if not _passing(failure) or not (self._failed <= self._retries or waited_out):
+            raise failure
+        self._failed_s = monotonic()
+        wait_s = _wait_s(failure, self._failed)
+        self._pacer.failed(failure, wait_s)
+        if not await self._pacer.rest(wait_s):
+            raise _skipped(failure)
+
+    async def _is_waited_for(self, failure: Unmeasured) -> bool:
+        """Whether to ask again after a rate limit, or a server that was never there: no failures of
+        this request, so that without it all are hopeless."""
+        if not _passing(failure):
+            return False
+        assert self._ticket is not None  # it was sent
+        rests = (
+            await self._pacer.awaits(failure)
+            if failure.unreached
+            else self._pacer.refused(self._ticket, failure)
+        )
+        failure.hopeless = not rests
+        return rests
+
+
+def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
+    """What a server still takes by an answer, and the tokens that it counted for it."""
+    if answer is None:
+        return None, None
+    if answer.prompt_tokens is None:
+        return answer.allowance, None
+    return answer.allowance, answer.prompt_tokens + (answer.completion_tokens or 0)
 
 
 def _skipped(last: Unmeasured | None) -> Unmeasured:
@@ -77,40 +141,6 @@ def _skipped(last: Unmeasured | None) -> Unmeasured:
     skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {words}")
     skipped.attempts = 0 if last is None else last.attempts
     return skipped
-
-
-async def _is_waited_for(failure: Unmeasured, pacer: Pacer, ticket: Ticket) -> bool:
-    """Whether to ask again after a rate limit, or a server that was never there: no failures of
-    this request, so that without it all are hopeless."""
-    if not _passing(failure):
-        return False
-    rests = await pacer.awaits(failure) if failure.unreached else pacer.refused(ticket, failure)
-    failure.hopeless = not rests
-    return rests
-
-
-async def _paced(ask: Callable[[], Awaitable[T]], pacer: Pacer, ticket: Ticket) -> T:
-    """Ask once, and tell the pacer how it ended; it hears of a passing rate limit from the
-    caller."""
-    try:
-        said = await ask()
-    except Unmeasured as failure:
-        if failure.failure is not Failure.RATE_LIMITED or not _passing(failure):
-            pacer.ended()
-        raise
-    except BaseException:
-        pacer.ended()
-        raise
-    if isinstance(said, Answer):
-        used = (
-            None
-            if said.prompt_tokens is None
-            else said.prompt_tokens + (said.completion_tokens or 0)
-        )
-        pacer.answered(ticket, said.allowance, used)
-    else:
-        pacer.answered(ticket)
-    return said
 
 
 def _passing(failure: Unmeasured) -> bool:
@@ -149,18 +179,22 @@ class Scoring:
 
     async def score(self, retries: int, pacer: Pacer | None = None) -> Score:
         """Raises the last Unmeasured, with what all attempts cost."""
+        most = JUDGED if self.scorer.asks else LONGEST
+        said = bounded(self.said, max(most, _MUCH * len(self.reference.answer)))
         try:
-            score, _ = await attempts(self._once, retries, pacer)
+            async for attempt in Attempts(retries, pacer):
+                with attempt, self._counting_paid():
+                    score = await self.scorer.score(said, self.reference)
         except Unmeasured as failure:
             failure.usd = summed(self.paid)
             raise
         return replace(score, usd=summed([*self.paid, score.usd])) if self.paid else score
 
-    async def _once(self) -> Score:
+    @contextmanager
+    def _counting_paid(self) -> Iterator[None]:
+        """Inside, what a failure cost is counted."""
         try:
-            most = JUDGED if self.scorer.asks else LONGEST
-            most = max(most, _MUCH * len(self.reference.answer))
-            return await self.scorer.score(bounded(self.said, most), self.reference)
+            yield
         except Unmeasured as failure:
             self.paid.append(failure.usd)
             raise

@@ -145,14 +145,12 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
         return (yield from self.family(name, session))
 
 
-async def ask_families(
-    asking: Asking, face: Face, make: MakeModel = make_model, share: Share | None = None
-) -> dict[str, Outcome]:
-    """Ask the families of one model; how the asking of each ended. share: where other models are
-    asked beside it. Raises NeedlemapError."""
+def campaign_of(
+    asking: Asking, make: MakeModel = make_model, share: Share | None = None
+) -> Campaign:
+    """The campaign of one model. share: where other models are asked beside it."""
     made = {} if asking.model is None else {"": asking.model}
-    campaign = Campaign({"": make}, made, share or Share((), 1))
-    return await campaign.run(FamiliesInTurn(asking, face))
+    return Campaign({"": make}, made, share or Share((), 1))
 
 
 def look_ahead(settings: Settings, path: Path) -> Ahead:

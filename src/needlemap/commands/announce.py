@@ -211,7 +211,9 @@ class Ending:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """`asyncio.run`, cancelled by either signal. Raises KeyboardInterrupt then."""
         try:
-            return asyncio.run(self._noted(coroutine))
+            with asyncio.Runner() as runner:
+                runner.get_loop().call_soon(self._note_task)  # before the first step of its task
+                return runner.run(coroutine)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         finally:
@@ -225,9 +227,9 @@ class Ending:
             tell(f"\nneedlemap: interrupted. To go on: the same command with -o {path}")
             return None
 
-    async def _noted(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        self._task = asyncio.current_task()
-        return await coroutine
+    def _note_task(self) -> None:
+        """Keep the one task that there is when the loop starts: the coroutine's."""
+        (self._task,) = asyncio.all_tasks()
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
         """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it

@@ -16,7 +16,8 @@ from needlemap.asking.campaign import Share, spent_in
 from needlemap.asking.policy import Goal
 from needlemap.asking.run import (
     Asking,
-    ask_families,
+    FamiliesInTurn,
+    campaign_of,
     look_ahead,
     share_out,
     try_servers,
@@ -142,7 +143,7 @@ class _Command:
             terminable() as ending,
         ):
             try:
-                ending.run(ask_families(asking, face, make, share))
+                ending.run(campaign_of(asking, make, share).run(FamiliesInTurn(asking, face)))
             except KeyboardInterrupt:
                 face.interrupted()
                 return interrupted(chosen.first, self.path, ending.code)

@@ -27,7 +27,7 @@ from time import perf_counter
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from needlemap.asking.retry import attempts
+from needlemap.asking.retry import Attempts
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.http import LENT
 from needlemap.interop.needlehaystack.contexts import context
@@ -288,8 +288,12 @@ class LLMNeedleHaystackTester(ContextMethods):
         text = await self._context(cell)
         own = self.defines("generate_prompt", "get_prompt")
         prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
-        (response, duration_s), _ = await attempts(lambda: self._response(prompt), RETRIES)
-        score, _ = await attempts(lambda: self._score(response), RETRIES)
+        async for attempt in Attempts(RETRIES):
+            with attempt:
+                response, duration_s = await self._response(prompt)
+        async for attempt in Attempts(RETRIES):
+            with attempt:
+                score = await self._score(response)
         self._keep(cell, text, response, score, duration_s)
 
     async def _context(self, cell: Cell) -> str:

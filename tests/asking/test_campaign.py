@@ -1,0 +1,128 @@
+"""The one loop that asks: what a strategy yields is asked, in its order, and what came of it is
+what the `yield` returns. The path to the model is short."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import needlemap as package
+from needlemap.asking import Outcome
+from needlemap.asking.campaign import Batch, Batches, Campaign, Face, Strategy
+from needlemap.asking.session import Session
+from needlemap.errors import NeedlemapError
+from needlemap.models import Answer, Model
+from needlemap.models.baseline import Baseline
+from needlemap.settings import Settings
+from needlemap.settings.reading import configure
+from needlemap.trials.build import prepare
+
+SOURCE = str(Path(package.__file__).parent)
+SMALL = {"model": "baseline/random", "lengths": "500", "depths": "0,100", "closed_book": False}
+MOST_FRAMES = 10
+
+
+def frames_here() -> list[str]:
+    """Our functions between the program's start and the caller, those that wait among them."""
+    frame: FrameType | None = sys._getframe(1)
+    stack = list[str]()
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(SOURCE):
+            stack.append(frame.f_code.co_qualname)
+        frame = frame.f_back
+    waiting = list[str]()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        waits: Any = task.get_coro()
+        while waits is not None and hasattr(waits, "cr_frame"):
+            if waits.cr_frame and waits.cr_frame.f_code.co_filename.startswith(SOURCE):
+                waiting.append(waits.cr_frame.f_code.co_qualname)
+            waits = waits.cr_await
+    return [*stack[::-1], *waiting]
+
+
+def test_ten_of_our_frames_lead_from_the_command_to_the_model(
+    needlemap: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[list[str]]()
+
+    async def answer(*_: Any) -> Answer:
+        found.append(frames_here())
+        return Answer("x")
+
+    monkeypatch.setattr(Baseline, "answer", answer)
+    small = ("--model", "baseline/random", "--lengths", "500", "--depths", "0")
+    needlemap("run", *small, "-o", "r", "--quiet")
+    frames = found[0][found[0].index("run") :]  # behind the parsing of flags
+    assert {"Campaign.run", "Session.run", "call_model"} < set(frames)
+    assert len(frames) <= MOST_FRAMES, frames
+
+
+class TwoModels(Strategy[list[int]]):
+    """Asks a family of one model, then one of another. Finds how many each scored."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Face(), [folder / name for name in "ab"])
+
+    def batches(self) -> Batches[list[int]]:
+        """The first batch alone, the second as a family."""
+        settings = [configure(None, {**SMALL, "seed": seed}) for seed in (1, 2)]
+        first, second = (prepare(each) for each in settings)
+        one: Outcome = yield Batch("a", Session.open(first, self.folders[0]), "left")
+        two = yield from self.family("b", Session.open(second, self.folders[1]), "right")
+        assert two is not None
+        return [one.scored, two.scored]
+
+
+class Closing(Baseline):
+    """Tells when it is closed."""
+
+    closed: list[str]
+
+    async def close(self) -> None:
+        self.closed.append("closed")
+
+
+@pytest.fixture
+def closed() -> list[str]:
+    Closing.closed = []
+    return Closing.closed
+
+
+def closing(settings: Settings) -> Model:
+    return Closing(settings.model_name)
+
+
+def test_a_strategy_hears_how_each_of_its_batches_ended(tmp_path: Path, closed: list[str]) -> None:
+    campaign = Campaign({"left": closing, "right": closing})
+    assert asyncio.run(campaign.run(TwoModels(tmp_path))) == [2, 2]
+    assert sorted(campaign.models) == ["left", "right"]
+    assert closed == ["closed", "closed"]
+
+
+def test_what_was_scored_is_not_asked_again(tmp_path: Path) -> None:
+    asyncio.run(Campaign().run(TwoModels(tmp_path)))
+
+    class Family(Strategy[Outcome | None]):
+        def batches(self) -> Batches[Outcome | None]:
+            session = Session.open(prepare(configure(None, {**SMALL, "seed": 2})), tmp_path / "b")
+            return (yield from self.family("b", session))
+
+    assert asyncio.run(Campaign().run(Family(Face(), []))) is None
+
+
+def test_a_strategy_that_raises_ends_the_campaign_and_its_models(
+    tmp_path: Path, closed: list[str]
+) -> None:
+    class Broken(TwoModels):
+        def batches(self) -> Batches[list[int]]:
+            yield Batch("a", Session.open(prepare(configure(None, SMALL)), self.folders[0]))
+            raise NeedlemapError("nothing more")
+
+    with pytest.raises(NeedlemapError, match="nothing more"):
+        asyncio.run(Campaign({"": closing}).run(Broken(tmp_path)))
+    assert closed == ["closed"]
