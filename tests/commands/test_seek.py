@@ -19,7 +19,7 @@ from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
-from needlemap.reports.results import length_line
+from needlemap.reports.seek_report import length_line
 from needlemap.reports.summary import read_families
 
 # Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is

@@ -30,15 +30,8 @@ from needlemap.reports.page import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.text import show_report
 from needlemap.reports.report import Report
-from needlemap.reports.results import (
-    families_text,
-    fields_of,
-    results,
-    run_fields,
-    runs_below,
-    seek_text,
-    seeks,
-)
+from needlemap.reports.results import families_text, fields_of, results, run_fields, runs_below
+from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, summary_lines
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped
@@ -171,8 +164,8 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
 
 def show_kept(run: Loaded, *, anywhere: bool = False) -> None:
     """Print a run's map, or what it sought. anywhere: the map also without a terminal."""
-    if text := seek_text(run):
-        show(text)
+    if seeks(run):
+        show_report(seek_report(run))
     else:
         show_map(run.map, anywhere=anywhere)
 
@@ -210,8 +203,8 @@ def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
 
 def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
     for run in runs:
-        if text := seek_text(run):
-            show(text)
+        if seeks(run):
+            show_report(seek_report(run))
             continue
         show_map(run.map, typed.palette, anywhere=typed.map)
         show_wrapped(summary_lines(run.cube, _rules(typed)))

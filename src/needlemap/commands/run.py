@@ -52,7 +52,8 @@ from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.results import asked_line, fields_of, length_line, results
+from needlemap.reports.results import fields_of, results
+from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.summary import model_lines
 from needlemap.reports.verdict import (
     Judged,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import inf, isinf
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,18 @@ from needlemap.maps.columns import CELLS, RUN
 from needlemap.maps.effective import RULES, Effective, FamilyScores, Mean, parse_rule
 from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
-from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.lock import is_held
 from needlemap.reports.labels import (
     interval_label,
-    length_labels,
     percent_of,
     score_label,
-    tokens_label,
 )
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.seek_report import asked_line, length_line, seek_report, seeks, sought_of
 from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
-from needlemap.text import counted, printable, short
+from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]
@@ -84,7 +83,7 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
         "effective_lengths": _effective_fields(FamilyScores([cube]), rules) if even else [],
         "notes": list(run.notes),
-        **({} if even else {"seek": seek_fields(run)}),
+        **({} if even else {"seek": to_json(seek_report(run)) or None}),
     }
 
 
@@ -210,40 +209,6 @@ def _state(read: Read, families: Families) -> str:
     return ", ".join((["running"] if going else []) + parts) or "complete"
 
 
-def seeks(run: Loaded) -> bool:
-    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no
-    mean."""
-    return run.about.named.seek is not None
-
-
-def seek_text(run: Loaded) -> str | None:
-    """All lines: what is known, and the raw counts of each length beside it; None for a run that
-    seeks nothing."""
-    named = run.about.named
-    if not seeks(run):
-        return None
-    found = sought_of(run)
-    if found is None:
-        return "nothing is scored yet"
-    spent = f", stopped at {found.spent:.0f} times a plain grid's tokens" if found.spent else ""
-    wish = "" if found.close else f" (wished within {named.within:g} %: not reached{spent})"
-    line = length_line(found)
-    lines = [
-        f"{named.model} · {named.task} · sought to {named.within:g} %",
-        f"{line}{wish}",
-        *([assumed(found)] if assumed(found) not in line else []),
-        f"{asked_line(found)}; design effect {found.effect:.1f}",
-        "what was asked, length by length (uneven on purpose, so no mean over all of it):",
-        *_counts(found),
-    ]
-    return "\n".join(lines)
-
-
-def sought_of(run: Loaded) -> Sought | None:
-    """What a run that seeks knows by now; None for another, and before anything is scored."""
-    return sought_in(run.about, run.records) if seeks(run) else None
-
-
 def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
     """What each family of a suite that seeks knows; '' of another. No mean, as each is asked
     unevenly."""
@@ -278,105 +243,3 @@ def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -
     said, head = f"{len(read)} families", ["Family", "Effective length", "Asked"]
     readings = [["Sought", said, "no mean is made", "main"]]
     return {"says": said, "readings": readings, "table": {"head": head, "rows": rows}, "lines": []}
-
-
-def assumed(found: Sought) -> str:
-    """What the line rests on."""
-    lengths = [tokens_label(length) for length, *_ in asked_by_length(found)]
-    more = ", ..." if len(lengths) > _LENGTHS_SHOWN else ""
-    shown = ", ".join(lengths[:_LENGTHS_SHOWN])
-    return f"as far as a smooth curve between the lengths asked: {shown}{more}"
-
-
-def length_line(found: Sought) -> str:
-    """The effective length, in a line; that it holds to the end is said only with what is
-    assumed."""
-    line = _length_words(found)
-    return f"{line}, {assumed(found)}" if ">=" in line else line
-
-
-def _length_words(found: Sought) -> str:
-    level = f"{100 * found.threshold:g}"
-    low, high = _label(found, found.low), _label(found, found.high)
-    if found.rough:
-        return (
-            f"effective length: crawls through {level} % between {low} and {high}, hits and misses "
-            f"repeat "
-            "cell by cell: ask a grid, too"
-        )
-    if found.crawls:
-        return f"effective length: crawls through {level} % between {low} and {high}"
-    if found.low == found.high:
-        return f"effective length at {level} %: {low}"
-    if found.point is None:
-        return f"effective length at {level} %: between {low} and {high}"
-    return f"effective length at {level} %: {_label(found, found.point)} [{low}, {high}]"
-
-
-def asked_line(found: Sought) -> str:
-    """How much was asked."""
-    asks, trials = int(found.asked.asks.sum()), int(found.asked.trials.sum())
-    tokens = f"{short(found.tokens)} tokens with room for answers"
-    return f"{counted(asks, 'haystack')}, {counted(trials, 'trial')}, {tokens}"
-
-
-def _label(found: Sought, tokens: float) -> str:
-    lengths = found.axis.lengths
-    if tokens == 0:
-        return f"<{tokens_label(lengths[0])}"
-    return f">={tokens_label(lengths[-1])}" if isinf(tokens) else tokens_label(round(tokens))
-
-
-def _counts(found: Sought) -> list[str]:
-    """A row a length that was asked."""
-    labels = length_labels(found.axis.lengths)
-    rows = [
-        (labels[length], score_label(hits / trials), f"{hits:g}/{trials:.0f}", f"{asks:.0f}")
-        for length, asks, trials, hits in asked_by_length(found)
-    ]
-    wide = [max(len(row[column]) for row in rows) for column in range(4)]
-    return [
-        f"  {'  '.join(map(str.rjust, row, wide))} haystack{'s' * (row[3] != '1')}" for row in rows
-    ]
-
-
-def asked_by_length(found: Sought) -> list[tuple[int, float, int, float]]:
-    """Of each length that was asked: its tokens, haystacks, trials, hits."""
-    asked = found.asked
-    rows = zip(found.axis.lengths, asked.asks, asked.trials, asked.hits, strict=True)
-    return [(length, asks, int(trials), hits) for length, asks, trials, hits in rows if trials]
-
-
-def seek_fields(run: Loaded) -> dict[str, Any] | None:
-    """The same for programs: lengths in tokens; an end beyond the axis is null and named in
-    `beyond`."""
-    found = sought_of(run)
-    if found is None:
-        return None
-    ends = {"value": found.point, "low": found.low, "high": found.high}
-    beyond = {0.0: "below the shortest", inf: "beyond the longest"}
-    return {
-        "threshold": 100 * found.threshold,
-        **{
-            name: None if end is None or end in beyond else round(end) for name, end in ends.items()
-        },
-        "beyond": {name: beyond[end] for name, end in ends.items() if end in beyond},
-        "crawls": found.crawls,
-        "rough": found.rough,
-        "close": found.close,
-        "assumes": assumed(found),
-        "stopped_at_grids": round(found.spent, 1) or None,
-        "haystacks": int(found.asked.asks.sum()),
-        "trials": int(found.asked.trials.sum()),
-        "tokens": found.tokens,
-        "design_effect": round(found.effect, 3),
-        "lengths": [
-            {
-                "length_tokens": length,
-                "haystacks": int(asks),
-                "n": int(trials),
-                "hits": round(hits, 6),
-            }
-            for length, asks, trials, hits in asked_by_length(found)
-        ],
-    }

@@ -33,7 +33,8 @@ from needlemap.reports.page import write_page
 from needlemap.reports.paired import Names
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.results import families_text, length_line, runs_below, seeks, sought_of
+from needlemap.reports.results import families_text, runs_below
+from needlemap.reports.seek_report import length_line, seeks, sought_of
 from needlemap.reports.summary import model_lines, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.verdict import UntilVerdict, judge_goal

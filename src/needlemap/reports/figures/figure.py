@@ -59,7 +59,7 @@ from needlemap.reports.labels import (
     told_apart,
 )
 from needlemap.reports.paired import compare_loaded
-from needlemap.reports.results import seeks
+from needlemap.reports.seek_report import seeks
 
 if TYPE_CHECKING:
     from needlemap.reports.figures import Drawing

@@ -61,7 +61,7 @@ from needlemap.reports.figures.panels import (
     repeats,
 )
 from needlemap.reports.labels import length_labels, percent_of, row_labels
-from needlemap.reports.results import asked_by_length, asked_line, length_line, sought_of
+from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, sought_of
 
 OPENCOMPASS, NEEDLEHAYSTACK = "opencompass", "needlehaystack"
 OLDER = (OPENCOMPASS, NEEDLEHAYSTACK)

@@ -37,7 +37,8 @@ from needlemap.reports.labels import make_layout, score_label
 from needlemap.reports.page.payload import difference, run_payload
 from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
-from needlemap.reports.results import seek_text
+from needlemap.reports.renderers.text import to_text
+from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import read_families
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
@@ -344,16 +345,16 @@ def summary(
 def _beside(run: Loaded) -> dict[str, Any]:
     """What a run sought, as a picture under its map, and the lines that stand for those of means;
     nothing of a run that did not seek."""
-    text = seek_text(run)
-    if text is None:
+    if not seeks(run):
         return {}
-    lines = text.splitlines()
-    name, _, value = (lines[1:] or ["effective length: not known yet"])[0].partition(": ")
+    report = seek_report(run)
+    known = {fact.head: fact.value for fact in report.facts if fact.head}
+    name, value = next(iter(known.items()), ("Effective length", "not known yet"))
     return {
         "beside": [{"line": "", "picture": _address(draw(figure_of([run], title="")))}],
-        "lines": lines,
+        "lines": to_text(report).splitlines(),
         "effective": [],
-        "sought": {"name": name.capitalize(), "value": value},
+        "sought": {"name": name, "value": value},
     }
 
 
