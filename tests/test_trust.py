@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -178,3 +179,67 @@ def test_a_folder_that_goes_on_is_not_trusted_with_its_prompts(typed, monkeypatc
     monkeypatch.chdir(typed.folder)
     with pytest.raises(NeedlemapError, match="was not begun by you"):
         api.run("bm25", out="r", lengths="500", depths="50", trust_run="prompts")
+
+
+def test_a_value_typed_for_one_setting_vouches_for_no_other(typed, monkeypatch):
+    """A label, or any text that is the same, let code run."""
+    write(typed.folder, FILES["a scorer"])
+    ended = typed("run", "s.yaml", *GRID, "--label", "python/evil:g", "--no-canary", code=2)
+    assert "is code, which stands in" in ended.stderr
+    ended = typed("run", "s.yaml", *GRID, "--needle", "python/evil:g", "--no-canary", code=2)
+    assert "is code, which stands in" in ended.stderr
+    typed("run", "bm25", *GRID, "-o", "r")
+    golden(typed.folder, "", haystack="hub", haystack_path="evil/data")
+    monkeypatch.chdir(typed.folder)
+    flags = {"model": "baseline/bm25", "trust_run": "prompts", "quiet": True}
+    own = {"scorer": "recall", "scorer_options": {"words": ["hub"]}}
+    with pytest.raises(NeedlemapError, match="names haystack 'hub'"):
+        api.run(prompts_of="r", out="out", **flags, **own)
+
+
+def elsewhere(typed: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this machine with a text, which a repository has a link to."""
+    folder = tmp_path_factory.mktemp("private")
+    (folder / "secret.txt").write_text("Nobody else may read this sentence. " * 400)
+    (typed.folder / "texts").mkdir()
+    (typed.folder / "texts" / "own.txt").write_text("Everybody may read this sentence. " * 400)
+    return folder
+
+
+FILES_ELSEWHERE: dict[str, dict[str, Any]] = {
+    "a folder": {"haystack": "folder", "haystack_path": "ELSEWHERE"},
+    "a file": {"haystack": "txt", "haystack_path": "ELSEWHERE/secret.txt"},
+    "up and down": {"haystack": "folder", "haystack_path": "texts/../../UP"},
+    "a link": {"haystack": "folder", "haystack_path": "linked"},
+    "a link in a folder": {"haystack": "folder", "haystack_path": "texts"},
+    "a template": {"template": "ELSEWHERE/secret.txt"},
+    "a tokenizer": {"tokenizer": "ELSEWHERE"},
+}
+
+
+@pytest.mark.parametrize("settings", FILES_ELSEWHERE.values(), ids=FILES_ELSEWHERE)
+def test_a_golden_reads_no_file_outside_of_the_current_folder(
+    typed, tmp_path_factory, settings, monkeypatch
+):
+    """Any text of this machine went into prompts, records and to the model."""
+    folder = elsewhere(typed, tmp_path_factory)
+    typed("run", "bm25", *GRID, "-o", "r")
+    (typed.folder / "linked").symlink_to(folder)
+    if settings.get("haystack_path") == "texts":
+        (typed.folder / "texts" / "t.txt").symlink_to(folder / "secret.txt")
+    up = os.path.relpath(folder, typed.folder.parent)
+    text = json.dumps(settings).replace("ELSEWHERE", str(folder)).replace("UP", up)
+    golden(typed.folder, "", **json.loads(text))
+    monkeypatch.chdir(typed.folder)
+    with pytest.raises(NeedlemapError, match="outside of the current folder"):
+        api.run(prompts_of="r", model="baseline/bm25", out="out", trust_run="prompts", quiet=True)
+
+
+def test_a_golden_reads_the_texts_of_its_repository(typed, tmp_path_factory, monkeypatch):
+    elsewhere(typed, tmp_path_factory)
+    own = "--haystack", "folder", "--haystack-path", "texts"
+    typed("run", "bm25", *own, *GRID, "--haystack-repeat", "-o", "r")
+    golden(typed.folder, "", label="x")
+    monkeypatch.chdir(typed.folder)
+    run = api.run(prompts_of="r", model="baseline/bm25", out="out", trust_run="prompts", quiet=True)
+    assert run.records()

@@ -4,6 +4,7 @@ request."""
 from __future__ import annotations
 
 import csv
+import json
 import re
 from typing import Any
 
@@ -161,3 +162,20 @@ def test_a_scorer_that_the_task_does_not_fit_is_found_before_anything_is_asked(n
         in ended.stderr
     )
     assert wire.log() == []
+
+
+def test_the_judges_address_of_the_environment_is_in_the_key(needlemap, wires):
+    """Another judge's verdicts went on under the same keys."""
+    one, other = wires("--answer", "Score: 10"), wires("--answer", "Score: 1")
+    typed = ("run", "bm25", "--lengths", "500", "--depths", "0,100", "-o", "r")
+    typed += ("--scorer", "judge", "--scorer-options", "model=openai/judge")
+    needlemap.environment |= {"OPENAI_BASE_URL": one.base_url, "OPENAI_API_KEY": "none"}
+    needlemap(*typed)
+    about = json.loads((needlemap.folder / "r" / "run.json").read_text())
+    assert about["scorer"]["options"]["judge_options"] == {"base_url": one.base_url}
+    needlemap.environment |= {"OPENAI_BASE_URL": other.base_url}
+    assert "other settings: scorer" in needlemap(*typed, code=2).stderr
+    assert other.log() == []
+    chosen = "--scorer-options", f"judge_options={{base_url: '{one.base_url}'}}"
+    needlemap(*typed, *chosen)
+    assert len(one.log()) == 2

@@ -32,6 +32,25 @@ def test_ascii_output_shows_a_question_mark_and_json_keeps_all(needlemap):
     assert "模型" in json.dumps(json.loads(shown), ensure_ascii=False)
 
 
+def test_latin_1_output_shows_what_it_has_and_a_question_mark_for_the_rest(needlemap):
+    needlemap.environment |= {"PYTHONIOENCODING": "latin-1"}
+    flags = "--model", "baseline/bm25", "--lengths", "400", "--depths", "50"
+    run = "run", *flags, "--label", "modèle 模型", "-o", "r"
+    for words in (run, ("plan", *flags), ("report", "r")):
+        command = [NEEDLEMAP, *words]
+        ended = subprocess.run(
+            command,
+            cwd=needlemap.folder,
+            env=needlemap.environment,
+            capture_output=True,
+            check=False,
+        )
+        said = (ended.stdout + ended.stderr).decode("latin-1")
+        assert ended.returncode == 0, said
+        assert "Traceback" not in said
+    assert "modèle ??" in said
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_stops_nothing(needlemap, closed):
     """`'NoneType' object has no attribute 'isatty'`; and files got the streams' numbers."""
@@ -114,6 +133,12 @@ def test_a_password_in_a_schedulers_address_is_not_shown(needlemap):
         ("3; -5; +0.5", "3; -5; +0.5"),
         ("a;b-c; d=e", "a;b-c; d=e"),
         ("-5", "-5"),
+        (" =1", "' =1"),
+        ("\xa0=1", "'\xa0=1"),
+        ("\u3000\u200b @SUM(A1)", "'\u3000\u200b @SUM(A1)"),
+        ("42;\xa0=1", "42;\xa0'=1"),
+        ("42\t\u2003+1+cmd", "42\t\u2003'+1+cmd"),
+        ("a;\ufeff-cmd", "a;\ufeff'-cmd"),
     ],
 )
 def test_no_cell_is_a_formula_where_semicolons_or_tabs_part_lists(text, cell):

@@ -22,7 +22,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http.compatible import served
-from needlemap.models import Answer, Decoding, Forced, Model, find_backend
+from needlemap.models import Answer, Decoding, Forced, Model, backend_or_default, find_backend
 from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
@@ -74,8 +74,8 @@ class Judge(Scorer):
     """A model says how good an answer is.
 
     model: any back end and name. attempts: how often an unreadable verdict is asked for.
-    judge_options: the back end's options (base_url, ...). temperature, max_answer_tokens,
-    timeout_s: as for the tested model. prices: US dollars per million tokens of input, output and
+    judge_options: the back end's options (base_url, by default the environment's, ...).
+    temperature, max_answer_tokens, timeout_s: as for the tested model. prices: US dollars per million tokens of input, output and
     maybe cached_input, where none is listed. `open` raises SettingsError if the judge's key is
     missing; `score` opens it if need be.
     """
@@ -99,9 +99,11 @@ class Judge(Scorer):
             raise SettingsError(f"Option 'attempts' of Judge must be at least 1, got {attempts}.")
         self.model, self.attempts = model, attempts
         self.decoding = Decoding(max_answer_tokens, temperature, timeout_s)
-        self._options = dict(judge_options or {})
-        self._judge: Model | None = None
         backend, _, name = model.partition("/")
+        self._options = dict(judge_options or {})
+        if found := backend_or_default(backend).address(name, self._options):
+            self._options["base_url"] = found  # as if it was typed: it stands in the key
+        self._judge: Model | None = None
         self._prices = Prices.named(backend, name, prices, "option 'prices' of Judge")
         self.options = {
             "model": model,

@@ -59,10 +59,16 @@ OPENCOMPASS = "opencompass"
 SECTION = "csv format"  # of the TXT, whose table is the CSV's
 _LINKED = re.compile(r"(?<=www)(?=\.)|(?<=\S)(?=@)", re.IGNORECASE)  # what viewers make links of
 _WORD_JOINER = "\u2060"  # shows nothing
+# What a spreadsheet passes over before a formula: spaces, controls and what shows nothing.
+_BLANK = (
+    r"\s\x00-\x20\x7f-\xa0\xad\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+)
 # Where ';' or a tab parts lists, or a line ends: a formula begins there, if not a plain number.
 _INNER_FORMULA = re.compile(
-    rf"(?<=[;\t{LINE_BREAKS}])([ \"]*)(?![+-]?[\d.]+\s*(?:[;\t]|\Z))(?=[=+\-@＝＋－＠])"
+    rf"(?<=[;\t{LINE_BREAKS}])([{_BLANK}\"]*+)"
+    rf"(?![+-]?[\d.]+[{_BLANK}]*+(?:[;\t]|\Z))(?=[=+\-@＝＋－＠])"
 )
+_FORMULA = re.compile(rf"[{_BLANK}\"]*+[=+\-@＝＋－＠]|[\t{LINE_BREAKS}]")
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>()#+-!|&~:$"})
 _UNFIT = set(',"\r\n/\\:*?<>|')  # in a name: nothing is quoted, and a figure's file is named so
 _DIVIDER = f"\n{'-' * 128} THIS IS A DIVIDER {'-' * 128}\n"
@@ -131,11 +137,13 @@ def safe(value: Value) -> Value:
     ("'=1+1", '-5', 'plain')
     >>> safe("42;=cmd"), safe("1;-5")  # to a spreadsheet whose lists are parted by ';'
     ("42;'=cmd", '1;-5')
+    >>> safe("\\xa0=1")
+    "'\\xa0=1"
     """
     if not isinstance(value, str) or _is_number(value):
         return value
     inside = _INNER_FORMULA.sub(r"\1'", value)
-    return f"'{inside}" if inside.startswith(FORMULA_STARTS) else inside
+    return f"'{inside}" if _FORMULA.match(inside) else inside
 
 
 def _is_number(text: str) -> bool:

@@ -6,6 +6,9 @@ golden) is data: what it names that would be asked, imported or sent a key is re
 types the very value, or `--trust-run`, is heard. `plan` asks no address that stands in a file only,
 and runs nothing of it.
 
+A file that another run names is read where it lies in the current folder, as those of a repository
+do, and where no link leads out of it.
+
 Where code and addresses can stand: in settings that are marked 'opened' or 'subject', and in
 options of any kind.
 """
@@ -37,9 +40,9 @@ _SENT = ("base_url", "key_env", "model")
 def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a file") -> None:
     """Raises SettingsError for code that settings name and nobody typed. typed: by flag, or as
     arguments."""
-    said = _texts(typed)
+    said = _pairs(typed)
     for name, value in code_in(settings.model_dump()):
-        if value not in said:
+        if not _is_said(name, value, said):
             flag = f"--{name.replace('_', '-')}"
             typed_too = flag if value == REMOTE else f"{flag} {hidden(value)}"
             raise SettingsError(
@@ -51,16 +54,21 @@ def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a fi
 def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     """Settings to be planned: nothing of a file's is imported, and no address is asked that stands
     in a file only."""
-    said = _texts(typed) | _of_environment(settings)
+    said = _pairs(typed) | _of_environment(settings)
     instead: dict[str, Any] = {}
-    foreign = {name for name, value in code_in(settings.model_dump()) if value not in said}
+    foreign = {
+        REMOTE if value == REMOTE else name
+        for name, value in code_in(settings.model_dump())
+        if not _is_said(name, value, said)
+    }
     if foreign & {"scorer", "scorer_options"}:
         instead |= {"scorer": "auto", "scorer_options": {}}
     if REMOTE in foreign:
         instead[REMOTE] = False
-    if settings.base_url and settings.base_url not in said:
+    if settings.base_url and not _is_said("base_url", settings.base_url, said):
         instead["base_url"] = None
-    if settings.tokenizer.startswith("server:") and settings.tokenizer not in said:
+    by_server = settings.tokenizer.startswith("server:")
+    if by_server and not _is_said("tokenizer", settings.tokenizer, said):
         raise SettingsError(
             f"plan asks only an address that you typed, and '{hidden(settings.tokenizer)}' stands "
             f"in a file. Type: --tokenizer {hidden(settings.tokenizer)}"
@@ -70,22 +78,24 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
 
 def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
     """Raises SettingsError where a run whose prompts are asked names what would be asked, imported
-    or sent a key while they are built or scored, unless our own settings say the very same."""
+    or sent a key while they are built or scored, or a file that lies outside of the current folder,
+    unless our own settings say the very same."""
     own = ours.model_dump(exclude={"prompts_of", "label"})  # a folder's name vouches for nothing
-    said = _texts(own) | _of_environment(theirs)
+    said = _pairs(own) | _of_environment(theirs)
     for name, value in _reached(theirs, ours.scorer == "auto"):
-        if value not in said:
+        if not _is_said(name, value, said):
             raise SettingsError(
-                f"'{folder}' names {name} '{hidden(value)}', which would be asked or run. It is "
-                f"data: nothing that it names is. If you trust it, type --{name.replace('_', '-')} "
-                f"{hidden(value)} too, or {TRUST}"
+                f"'{folder}' names {name} '{hidden(value)}', which would be asked, run, or read "
+                f"outside of the current folder. It is data: nothing that it names is. If you "
+                f"trust it, type --{name.replace('_', '-')} {hidden(value)} too, or {TRUST}"
             )
 
 
-def _of_environment(settings: Settings) -> set[str]:
+def _of_environment(settings: Settings) -> set[tuple[str, str]]:
     """Addresses that the environment names: of compatible servers, and of the model's back end."""
     variables = {ADDRESS, backend_or_default(settings.backend).base_url_variable}
-    return {os.environ.get(name, "") for name in variables if name}
+    named = {os.environ.get(name, "") for name in variables if name}
+    return {(name, value) for name in ("base_url", "scorer_options") for value in named}
 
 
 def code_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -112,6 +122,7 @@ def _reached(theirs: Settings, scored: bool) -> Iterator[tuple[str, str]]:
         yield "haystack", theirs.haystack
     built = lender_of(theirs) if isinstance(theirs.prompts_of, Lender) else theirs
     yield from _tokenizers(built or theirs)
+    yield from _files(theirs)
     if scored:
         yield from _scorers(theirs)
 
@@ -125,7 +136,9 @@ def _tokenizers(settings: Settings) -> Iterator[tuple[str, str]]:
         known = settings.backend in _PLAIN_MODELS or bundled_for(settings.model_name)
         if not known and not Path(settings.model_name).expanduser().exists():
             yield "tokenizer", name if settings.base_url is None else "server"
-            yield "base_url", settings.base_url or settings.model_name
+            yield (
+                ("base_url", settings.base_url) if settings.base_url else ("model", settings.model)
+            )
     elif name == "server":
         yield "tokenizer", name
         yield "base_url", str(settings.base_url)
@@ -150,12 +163,53 @@ def _scorers(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "scorer_options", value
 
 
-def _texts(values: Mapping[str, Any]) -> set[str]:
-    """Every text in some settings, and the names of those that are true."""
-    found = set[str]()
-    for name, value in parts_of(values, ""):
-        if isinstance(value, str):
-            found.add(value)
-        elif value is True:
-            found.add(name)
+def _files(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Files and folders that would be read and lie, or lead, out of the current folder."""
+    folder = Path(settings.haystack_path or "")
+    if settings.haystack_path and settings.haystack in _PLAIN_SOURCES and _is_outside(folder):
+        yield "haystack_path", settings.haystack_path
+    named = [("file_list", value, folder) for _, value in parts_of(settings.file_list, "")]
+    for name in ("template", "task", "tokenizer", "task_options"):
+        named += [(name, value, Path()) for _, value in parts_of(getattr(settings, name), "")]
+    if settings.tokenizer == "auto":
+        named.append(("model", settings.model_name, Path()))
+    for name, value, beside in named:
+        if isinstance(value, str) and "\0" not in value:
+            path = beside / Path(value).expanduser()
+            if value and os.path.lexists(path) and _is_outside(path):
+                yield name, settings.model if name == "model" else value
+
+
+def _is_outside(path: Path) -> bool:
+    """Whether a path leads out of the current folder, or is a folder with a link that does."""
+    home = Path.cwd().resolve()
+    try:
+        if not path.expanduser().resolve().is_relative_to(home):
+            return True
+        for at, folders, files in os.walk(path.expanduser()):
+            for name in (*folders, *files):
+                inner = Path(at, name)
+                if inner.is_symlink() and not inner.resolve().is_relative_to(home):
+                    return True
+    except (OSError, RuntimeError, ValueError):  # what cannot be followed is not looked at
+        return True
+    return False
+
+
+def _pairs(values: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Every text in some settings with the setting that it is said of, '' for all; of what is true
+    its name. A value of one setting vouches for no other."""
+    found = set[tuple[str, str]]()
+    for name, value in values.items():
+        for key, part in parts_of(value, name):
+            of = key if name == "model" and key in Settings.model_fields else name
+            of = of if of in Settings.model_fields else ""  # an older tool's name
+            if isinstance(part, str):
+                found.add((of, part))
+            elif part is True:
+                found.add(("", key))
     return found
+
+
+def _is_said(name: str, value: str, said: set[tuple[str, str]]) -> bool:
+    return bool({(name, value), ("", value)} & said)
