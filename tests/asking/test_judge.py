@@ -174,8 +174,9 @@ def test_the_judges_address_of_the_environment_is_in_the_key(needlemap, wires):
     about = json.loads((needlemap.folder / "r" / "run.json").read_text())
     assert about["scorer"]["options"]["judge_options"] == {"base_url": one.base_url}
     needlemap.environment |= {"OPENAI_BASE_URL": other.base_url}
+    judged = len(one.log())
     assert "other settings: scorer" in needlemap(*typed, code=2).stderr
     assert other.log() == []
     chosen = "--scorer-options", f"judge_options={{base_url: '{one.base_url}'}}"
     needlemap(*typed, *chosen)
-    assert len(one.log()) == 2
+    assert len(one.log()) == judged > 0

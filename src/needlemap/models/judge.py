@@ -75,9 +75,9 @@ class Judge(Scorer):
 
     model: any back end and name. attempts: how often an unreadable verdict is asked for.
     judge_options: the back end's options (base_url, by default the environment's, ...).
-    temperature, max_answer_tokens, timeout_s: as for the tested model. prices: US dollars per million tokens of input, output and
-    maybe cached_input, where none is listed. `open` raises SettingsError if the judge's key is
-    missing; `score` opens it if need be.
+    temperature, max_answer_tokens, timeout_s: as for the tested model. prices: US dollars per
+    million tokens of input, output and maybe cached_input, where none is listed. `open` raises
+    SettingsError if the judge's key is missing; `score` opens it if need be.
     """
 
     name = "judge"
