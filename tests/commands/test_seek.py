@@ -17,6 +17,7 @@ from needlemap.maps.seek import sought_in
 from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
+from needlemap.records.run_file import RunFile
 from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
 from needlemap.reports.seek_report import length_line
@@ -235,10 +236,12 @@ def test_what_does_not_go_together_is_refused(folder, command):
 def test_hits_and_misses_that_repeat_cell_by_cell_are_told_in_place_of_a_point():
     """By length and whole percent of depth alone, whatever the haystack: no more than a few are
     hits."""
-    random, settings = (
-        Random(5),
-        {"seek": 85.0, "within": 30.0, "lengths": "1k,128k", "depths": "0:100:11"},
-    )
+    random = Random(5)
+    settings = {"seek": 85.0, "within": 30.0, "lengths": "1k,128k", "depths": "0:100:11"}
+    scorer = {"name": "first", "options": {}}
+    parts = {"tokenizer": {"name": "bytes", "fingerprint": ""}, "scorer": scorer, "cells": []}
+    named = {"model": "m", "task": "single", "mode": "exact", **settings}
+    about = RunFile.model_validate({**parts, "haystacks": [], "settings": named})
     shares = {1_000: 1.0, 11_314: 0.9, 16_000: 0.85, 22_627: 0.8, 38_055: 0.6}
     hit = {
         (length, cell): random.random() < share
@@ -254,11 +257,11 @@ def test_hits_and_misses_that_repeat_cell_by_cell_are_told_in_place_of_a_point()
             records.append(
                 Record(key=f"{repeat} {cell}", task="single", model="m", score=score, **place)
             )
-    found = sought_in({"settings": settings}, records)
+    found = sought_in(about, records)
     assert (found.rough, found.crawls, found.point) == (True, True, None)
     assert "hits and misses repeat cell by cell" in length_line(found)
     chance = [
         each.model_copy(update={"score": float(random.random() < shares[each.length_tokens])})
         for each in records
     ]
-    assert not sought_in({"settings": settings}, chance).rough
+    assert not sought_in(about, chance).rough
