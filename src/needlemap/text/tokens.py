@@ -3,7 +3,7 @@
 `TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of its
 tokens. A span is three references and copies nothing. A cut is a token index i: the text falls
 apart into tokens before i and tokens from i on. Cuts lie between characters, at sentence ends, and
-where token counts add up. How many tokens joined spans have is counted in `prompts/__init__.py`;
+where token counts add up. How many tokens joined spans have is counted in `prompts/seams.py`;
 vocabularies are in `tokenizers/`.
 """
 
