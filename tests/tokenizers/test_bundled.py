@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap import tokenizers
 from needlemap.errors import VocabularyMissing
-from needlemap.tokenizers import BUNDLED, Bundled, load
+from needlemap.tokenizers import BUNDLED, Bundled, bundled, load
 
 GOLDEN = {  # tiktoken's ids of the text below
     "cl100k_base": [9906, 1917, 11, 220, 57668, 53901, 0],
@@ -25,7 +24,7 @@ def test_ids_are_the_reference_implementations(name):
 
 @pytest.mark.parametrize("name", ["cl100k_base", "llama3"])
 def test_a_vocabulary_that_tokenises_otherwise_than_checked_is_refused(name, monkeypatch):
-    monkeypatch.setitem(tokenizers._PROBES, name, "0" * 16)
+    monkeypatch.setitem(bundled._PROBES, name, "0" * 16)
     with pytest.raises(
         VocabularyMissing, match=rf"tokenises '{name}' in a way that was not checked.*pip install"
     ):

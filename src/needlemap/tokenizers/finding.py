@@ -1,0 +1,140 @@
+"""A tokenizer by its name: a path, a bundled vocabulary, a model's name, the hub."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from needlemap.errors import VocabularyMissing, did_you_mean
+from needlemap.registry import find, installed
+from needlemap.text.tokens import Tokenizer
+from needlemap.tokenizers.bundled import BUNDLED
+
+_LLAMA_3 = ("", ".1", ".2", ".3")
+
+# Model names start like this and go on behind one of '-:_'; OpenAI's from its own list, the others
+# from their model cards. A version that is not listed may have another vocabulary (Qwen3.5 has): it
+# is not guessed.
+_STARTS = {
+    "gpt-oss": "o200k_harmony",
+    "gpt-5": "o200k_base",
+    "gpt-4.5": "o200k_base",
+    "gpt-4.1": "o200k_base",
+    "gpt-4o": "o200k_base",
+    "chatgpt-4o": "o200k_base",
+    "o1": "o200k_base",
+    "o3": "o200k_base",
+    "o4": "o200k_base",
+    "gpt-4": "cl100k_base",
+    "gpt-3.5": "cl100k_base",
+    "gpt-35": "cl100k_base",
+    "text-embedding-3": "cl100k_base",
+    "text-embedding-ada-002": "cl100k_base",
+    **{
+        f"{name}{minor}": "llama3"
+        for name in ("meta-llama-3", "llama-3", "llama3")
+        for minor in _LLAMA_3
+    },
+    "qwen3": "qwen3",
+    "qwen2.5": "qwen3",
+    "qwen2": "qwen3",
+}
+_FILES = ("tokenizer.json", "tokenizer.model")
+_SUFFIXES = (".json", ".model")
+
+
+@cache
+def load(name: str, called: str | None = None) -> Tokenizer:
+    """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
+
+    Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled
+    vocabulary
+    (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name
+    (org/model). Raises VocabularyMissing with the places looked at and the vocabularies at hand.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return _from_path(path, called or name)
+    plugin, _, rest = name.partition(":")
+    if rest and plugin in installed("tokenizers"):
+        return _made(plugin, rest)
+    bundled = bundled_for(name)
+    if bundled:
+        return _made("quicktok", bundled)
+    if (
+        name.count("/") == 1
+        and not name.startswith((".", "/", "~"))
+        and path.suffix not in _SUFFIXES
+    ):
+        return _from_hub(name)
+    raise VocabularyMissing(
+        f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}"
+    )
+
+
+def bundled_for(name: str) -> str | None:
+    """The bundled vocabulary that a vocabulary's or model's name means, if any.
+
+    >>> bundled_for("gpt-4o-mini"), bundled_for("meta-llama/Llama-3.1-8B"), bundled_for("claude-2")
+    ('o200k_base', 'llama3', None)
+    """
+    short = name.lower().rsplit("/", 1)[-1].removeprefix("ft:")
+    if short in BUNDLED:
+        return short
+    for start in sorted(_STARTS, key=len, reverse=True):
+        if short == start or (short.startswith(start) and short[len(start)] in "-:_"):
+            return _STARTS[start]
+    return None
+
+
+def _made(plugin: str, vocabulary: str, *name: str) -> Tokenizer:
+    kind = find("tokenizers", plugin)
+    try:
+        made: Tokenizer = kind(vocabulary, *name)
+    except VocabularyMissing:
+        raise
+    except Exception as error:  # both libraries raise bare Exception or RuntimeError on a bad file
+        raise VocabularyMissing(f"'{vocabulary}' is not a {plugin} tokenizer: {error}") from error
+    return made
+
+
+def _from_path(path: Path, name: str) -> Tokenizer:
+    if path.is_dir():
+        found = [path / file for file in _FILES if (path / file).is_file()]
+        if not found:
+            raise VocabularyMissing(
+                f"No tokenizer in folder '{name}': it holds none of {', '.join(_FILES)}."
+            )
+        path = found[0]
+    return _made("sentencepiece" if path.suffix == ".model" else "huggingface", str(path), name)
+
+
+def _from_hub(name: str) -> Tokenizer:
+    """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else downloaded."""
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise VocabularyMissing(
+            f"'{name}' looks like a hub model, which needs huggingface_hub. "
+            f"Run: pip install 'needlemap[hub]', or give a path to its tokenizer.json."
+        ) from error
+    reasons = []
+    for file in _FILES:
+        try:
+            return _from_path(Path(hub.hf_hub_download(name, file, etag_timeout=10)), name)
+        except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+            reasons.append(f"{file}: {type(error).__name__}")
+    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+    raise VocabularyMissing(
+        f"No tokenizer for '{name}'. {_looked_at(Path(name))} Also in {home}/hub and on the hub "
+        f"({'; '.join(reasons)}). "
+        f"Download its tokenizer.json and give its path. Bundled: {', '.join(BUNDLED)}."
+    )
+
+
+def _looked_at(path: Path) -> str:
+    return (
+        f"Looked for a file or folder at {path.absolute()}, a bundled vocabulary and a known "
+        f"model's name."
+    )
