@@ -1,0 +1,181 @@
+"""Documents as one tokenised text: ordered, joined, and only as much as is needed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, count
+from random import Random
+from typing import Any
+
+from needlemap.errors import HaystackError
+from needlemap.haystacks.source import Document, Source
+from needlemap.text.tokens import Cuts, Tokenizer, TokenText, join
+
+_SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
+_APART = 1_000_000  # documents between the repeats of an endless source
+_LONGEST_TOKEN = 1000  # bytes of a token, in the mean
+_BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Haystack:
+    """Documents as one tokenised text. repeated_from: the token from which documents come again, or
+    None. ended: whether its source had fewer tokens than were needed.
+
+    sha256: of its bytes. name: of its source.
+    """
+
+    name: str
+    text: TokenText
+    cuts: Cuts
+    sha256: str
+    repeated_from: int | None = None
+    ended: bool = False
+
+    def broken_off(self, stop: int) -> bool:
+        """Whether its first `stop` tokens end inside a sentence or line."""
+        rest = bytes(self.text.span(int(self.cuts.sentence[stop]), stop).data).rstrip(b" \t")
+        return bool(rest) and not rest.endswith(b"\n")
+
+
+def assemble(
+    source: Source,
+    tokenizer: Tokenizer,
+    tokens_needed: int,
+    *,
+    order: str = "listed",
+    joined: str = "paragraphs",
+    seed: int = 0,
+    repeat: int = 0,
+    repeat_allowed: bool = False,
+    may_end: bool = False,
+    unit: str = "sentence",
+    bytes_a_token: float = _BYTES_A_TOKEN,
+) -> Haystack:
+    """At least tokens_needed tokens of a source's documents; fewer where it may end.
+
+    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one
+    before
+    (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between),
+    or
+    'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a
+    needle may not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to
+    read. Raises HaystackError when the source is empty, or too short and neither repeat_allowed nor
+    may_end.
+    """
+    documents = _ordered(source, order, seed, repeat)
+    first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
+    text, repeated_from = first_pass, None
+    if len(first_pass) < tokens_needed:
+        if not len(first_pass):
+            raise HaystackError(f"Haystack '{source.name}' holds no text.{_left_out(source)}")
+        if not repeat_allowed and not may_end:
+            raise HaystackError(
+                f"Haystack '{source.name}' has {len(first_pass):,} tokens of '{tokenizer.name}', "
+                f"the longest "
+                f"prompt needs {tokens_needed:,}. Add text, use shorter lengths, or allow "
+                f"repeating it with "
+                f"--haystack-repeat.{_left_out(source)}"
+            )
+        if repeat_allowed:
+            repeated_from, passes = len(first_pass), count()
+            again = (each for _ in passes for each in _ordered(source, order, seed, repeat))
+            text = _text(again, tokenizer, tokens_needed, joined, bytes_a_token)
+    digest, ended = hashlib.sha256(text.data).hexdigest(), len(text) < tokens_needed
+    return Haystack(source.name, text, Cuts.of(text, unit), digest, repeated_from, ended)
+
+
+def _left_out(source: Source) -> str:
+    """What a source of files did not read, for errors."""
+    lines = source.told()[1:]
+    return "".join(f" {line[:1].upper()}{line[1:]}." for line in lines)
+
+
+def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Document]:
+    if order == "listed":
+        return source.documents()
+    if source.endless:
+        return source.documents(repeat * _APART)
+    if source.parts is not None:
+        return chain.from_iterable(
+            map(source.part, shuffled(list(range(source.parts)), order, seed, repeat))
+        )
+    return iter(shuffled(list(source.documents()), order, seed, repeat))
+
+
+def shuffled(listed: list[Any], order: str, seed: int, repeat: int) -> list[Any]:
+    """Documents, or the numbers of a source's parts, in a repeat's order.
+
+    'cumulative': repeat k shuffles what repeat k - 1 left, with seed k.
+
+    >>> shuffled([0, 1, 2], "cumulative", 0, 0), shuffled([0, 1, 2], "cumulative", 0, 1)
+    ([0, 2, 1], [2, 1, 0])
+    """
+    if order == "shuffled":
+        Random(f"{seed}:{repeat}").shuffle(listed)
+    else:
+        for counter in range(repeat + 1):
+            Random(counter).shuffle(listed)
+    return listed
+
+
+def bytes_a_token(source: Source, tokenizer: Tokenizer) -> float:
+    """How many bytes a token of a source has, by its first document."""
+    data = next(source.documents()).text.encode()
+    return len(data) / max(1, tokenizer.count(data))
+
+
+def _text(
+    documents: Iterator[Document],
+    tokenizer: Tokenizer,
+    tokens_needed: int,
+    joined: str,
+    guess: float,
+) -> TokenText:
+    if joined == "tokens":
+        return _token_by_token(documents, tokenizer, tokens_needed)
+    wanted, parts, size = (tokens_needed + _SPARE) * guess, [], 0
+    while True:
+        for document in documents:
+            data = _paragraph(document) if joined == "paragraphs" else document.text.encode()
+            parts.append(data)
+            size += len(data)
+            if size >= wanted:
+                break
+        text = tokenizer.index(b"".join(parts))
+        if len(text) >= tokens_needed + _SPARE or size < wanted:
+            return text
+        _refuse_losing(tokenizer, size, len(text))
+        wanted *= 1.3
+
+
+def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
+    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never be
+    enough."""
+    if size > _LONGEST_TOKEN * (tokens + 1):
+        raise HaystackError(
+            f"'{tokenizer.name}' makes {tokens:,} tokens of {size:,} bytes: it has none for most "
+            f"of them. "
+            f"Give the --tokenizer, or the model's tokenizer.json, that the text is written for."
+        )
+
+
+def _token_by_token(
+    documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int
+) -> TokenText:
+    parts, tokens, size = [], 0, 0
+    for document in documents:
+        data = document.text.encode()
+        parts.append(tokenizer.index(data))
+        tokens, size = tokens + len(parts[-1]), size + len(data)
+        _refuse_losing(tokenizer, size - len(data), tokens)
+        if tokens >= tokens_needed:
+            break
+    return join(parts)
+
+
+def _paragraph(document: Document) -> bytes:
+    text = document.text.strip()
+    return f"{text}\n\n".encode() if text else b""
