@@ -21,6 +21,7 @@ PROMISED = {
     "ab": {"runs", "graded_found", "mcnemar_apart"},
     "architectures": {"architectures", "equal", "in_full", "refused", "shared", "answers"},
     "gate": {"pairs_5_points", "pairs_no_worse_2"},
+    "gauge": {"params", "holds_tokens", "train_cpu_min", "reference_cpu_s_16k"},
     "green": {"faults", "commands", "clean", "tokens_128k"},
     "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
     "generation": {

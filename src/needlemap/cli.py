@@ -227,6 +227,20 @@ def compare(
     return compare_command(first, second, typed)
 
 
+@app.command()
+@with_flags
+def gauge(
+    out: Annotated[Path, option("The folder for the checkpoint.", "-o", "--out")],
+    gguf: Annotated[
+        bool, option("Also write gauge.gguf, which llama.cpp loads.", "--gguf")
+    ] = False,
+) -> None:
+    """Write a small model that finds every needle. What is lost with it, the engine lost."""
+    from needlemap.commands.gauge import gauge_command
+
+    gauge_command(out, gguf)
+
+
 @app.command(name="list")
 @with_flags
 def list_(

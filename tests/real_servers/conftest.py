@@ -140,6 +140,33 @@ def gguf(checkpoint: Path, serving_python: str, tmp_path_factory: pytest.TempPat
     return out
 
 
+@pytest.fixture(scope="module")
+def gauge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """llama.cpp's server with the gauge, from the file that `needlemap gauge --gguf` writes."""
+    binary = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
+    package = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
+    if not Path(binary).is_file() or not Path(package, "gguf").is_dir():
+        missing("needs llama-server and gguf: bash .ci/servers prints their variables")
+    folder = tmp_path_factory.mktemp("gauge")
+    code = "from needlemap.cli import main; main()"
+    command = (sys.executable, "-c", code, "gauge", "-o", folder, "--gguf")
+    made = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": package},
+    )
+    assert made.returncode == 0, made.stderr
+    started = Servers(folder)
+    size = ("-c", 8_192, "-np", 2, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
+    try:
+        yield started.start(
+            "gauge", binary, "-m", folder / "gauge.gguf", *size, "--host", "127.0.0.1", "--port"
+        )
+    finally:
+        started.end()
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     started = Servers(tmp_path)

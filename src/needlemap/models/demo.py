@@ -47,8 +47,9 @@ DATA = Path(str(files("needlemap") / "models" / "demo_data"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """attend: (3 width, width), queries, keys and values; mix: (width, width); widen: (2 inner,
-    width), gates first; narrow: (width, inner); norm_1, norm_2: (width,)."""
+    """attend: (heads + 2 shared, each of a head's width; width), queries, keys and values; mix:
+    (width, heads' width); widen: (2 inner, width), gates first; narrow: (width, inner); norm_1,
+    norm_2: (width,)."""
 
     norm_1: Array
     attend: Array
@@ -60,15 +61,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """embedding: (vocabulary, width); last_norm: (width,). theta: base of rotary positions; eps: of
-    norms."""
+    """embedding, output: (vocabulary, width); last_norm: (width,). heads: of queries; shared: of
+    keys and values; theta: base of rotary positions; eps: of norms. short_angles: rotary angles are
+    rounded to 32 bits before their cosine is taken, as other engines do."""
 
     embedding: Array
+    output: Array
     last_norm: Array
     layers: tuple[Layer, ...]
     heads: int
+    shared: int
     theta: float
     eps: float
+    short_angles: bool = False
 
     @classmethod
     def load(cls, path: Path) -> Weights:
@@ -82,12 +87,13 @@ class Weights:
             Layer(**{name: arrays[f"{n}.{name}"] for name in names}) for n in range(count)
         )
         heads, theta, eps = int(sizes["heads"]), sizes["theta"], sizes["eps"]
-        return cls(arrays["embedding"], arrays["last_norm"], layers, heads, theta, eps)
+        embedding = arrays["embedding"]
+        return cls(embedding, embedding, arrays["last_norm"], layers, heads, heads, theta, eps)
 
     @property
     def head_width(self) -> int:
         """Numbers in one head's query, key or value."""
-        return int(self.embedding.shape[1]) // self.heads
+        return int(self.layers[0].attend.shape[0]) // (self.heads + 2 * self.shared)
 
 
 class NumpyEngine(Engine):
@@ -105,8 +111,8 @@ class NumpyEngine(Engine):
 
     @property
     def cache(self) -> Array:
-        """Keys and values held: (layers, 2, heads, tokens, head width). A view, for those who check
-        it."""
+        """Keys and values held: (layers, 2, shared heads, tokens, head width). A view, for those
+        who check it."""
         return self._cache[:, :, :, : self._length]
 
     def extend(self, ids: Ids) -> Array:
@@ -149,7 +155,7 @@ class NumpyEngine(Engine):
 
     def _logits(self, hidden: Array) -> Array:
         with self._one_thread():
-            logits: Array = self._norm(hidden, self._weights.last_norm) @ self._weights.embedding.T
+            logits: Array = self._norm(hidden, self._weights.last_norm) @ self._weights.output.T
         return logits
 
     def _one_thread(self) -> AbstractContextManager[object]:
@@ -160,14 +166,15 @@ class NumpyEngine(Engine):
         """Hidden states of a few tokens, (tokens, width)."""
         start, stop = self._length, self._length + len(ids)
         cos, sin = self._turns(start, stop)
+        heads, shared = self._weights.heads, self._weights.shared
         hidden: Array = self._weights.embedding[ids]
         for layer, cache in zip(self._weights.layers, self._cache, strict=True):
             joint = self._norm(hidden, layer.norm_1) @ layer.attend.T
-            parts = joint.reshape(len(ids), 3, self._weights.heads, -1).transpose(1, 2, 0, 3)
-            both = turned(parts[:2], cos, sin)
-            cache[0, :, start:stop], cache[1, :, start:stop] = both[1], parts[2]
-            mixed = attention(both[0], cache[0, :, :stop], cache[1, :, :stop])
-            hidden = hidden + mixed.transpose(1, 0, 2).reshape(hidden.shape) @ layer.mix.T
+            parts = joint.reshape(len(ids), heads + 2 * shared, -1).transpose(1, 0, 2)
+            both = turned(parts[: heads + shared], cos, sin)
+            cache[0, :, start:stop], cache[1, :, start:stop] = both[heads:], parts[heads + shared :]
+            mixed = attention(both[:heads], cache[0, :, :stop], cache[1, :, :stop])
+            hidden = hidden + mixed.transpose(1, 0, 2).reshape(len(ids), -1) @ layer.mix.T
             hidden = (
                 hidden + gated(self._norm(hidden, layer.norm_2) @ layer.widen.T) @ layer.narrow.T
             )
@@ -181,10 +188,11 @@ class NumpyEngine(Engine):
 
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
         """Cosines and sines of positions start..stop: (tokens, head width / 2) each."""
-        width = self._weights.head_width
-        angles = np.arange(start, stop)[:, None] * self._weights.theta ** (
-            -np.arange(0, width, 2) / width
-        )
+        weights, width = self._weights, self._weights.head_width
+        turns = weights.theta ** (-np.arange(0, width, 2) / width)
+        if weights.short_angles:
+            turns = turns.astype(np.float32)
+        angles = np.arange(start, stop, dtype=turns.dtype)[:, None] * turns
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def _make_room(self, tokens: int) -> None:
@@ -196,21 +204,23 @@ class NumpyEngine(Engine):
     def _empty(self, tokens: int) -> Array:
         weights = self._weights
         return np.empty(
-            (len(weights.layers), 2, weights.heads, tokens, weights.head_width), np.float32
+            (len(weights.layers), 2, weights.shared, tokens, weights.head_width), np.float32
         )
 
 
 def attention(queries: Array, keys: Array, values: Array) -> Array:
-    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values: (heads,
-    all tokens, width). Returns (heads, tokens, width)."""
-    tokens = queries.shape[1]
-    scores = queries @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(queries.shape[-1]))
+    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values: (shared
+    heads, all tokens, width), each for as many heads. Returns (heads, tokens, width)."""
+    heads, tokens, width = queries.shape
+    grouped = queries.reshape(len(keys), -1, width)
+    scores = grouped @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(width))
     if tokens > 1:
-        scores[:, :, -tokens:] += np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
+        later = np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
+        scores.reshape(heads, tokens, -1)[:, :, -tokens:] += later
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     mixed: Array = scores @ values / scores.sum(axis=-1, keepdims=True)
-    return mixed
+    return mixed.reshape(heads, tokens, width)
 
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:

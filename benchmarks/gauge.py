@@ -1,0 +1,347 @@
+"""Does the gauge find every needle, in each data type, and what does its reference cost?
+
+    python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16] [--smoke]
+
+Each length, and one token more and less, gets fresh prompts over eleven depths: 600, and 200 beyond
+4k. Half are in chat, half behind "Answer:"; each hides one to twelve locker codes of twelve digits
+and asks for one. A prompt is missed if the answer is anything but the code, a full stop and the
+end. Seeds are none that any part of the gauge was made with.
+
+Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers; `llama.cpp`, of the
+server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. A length takes a few
+prompts' minutes beyond 4k; --lengths does a part. Beside each miss stands 95 % certainty: with none
+of 600, fewer than .5 % are missed.
+
+`margin_over_threshold_least`: how much likelier the right token is than the next one, in nats a
+token, beside twice of what bfloat16 moves that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import comb
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.request import Request, urlopen
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from machine import machine
+from needlemap.haystacks.generated import Generated
+from needlemap.models.demo import NumpyEngine
+from needlemap.models.gauge import DATA, TOKENIZER, holds_tokens, load_weights, read_tensors
+from needlemap.prompts.templates import load_template
+from needlemap.settings.reading import DEFAULT_ITEMS
+from table import rounded, show
+
+Ids = list[int]
+Ask = Callable[[Ids], str]  # the greedy answer to a prompt
+
+SEED = 27_000_000  # of the first prompt of the first length
+DEPTHS = 11
+LENGTHS = (64, 256, 1_024, 2_048, 4_096, 8_192)
+MANY, FEWER, BEYOND = 600, 200, 4_097  # prompts of a length, and of one beyond so many tokens
+FACTS = (1, 1, 2, 4, 8, 12)
+ITEM = DEFAULT_ITEMS["english"]
+ANSWER_TOKENS = 16
+END = "<|im_end|>"
+MAKING_CPU_S = 11  # of tools/train_gauge.py, which trains no weights
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt's tokens, and the answer that is right."""
+
+    ids: Ids
+    right: str
+
+
+@cache
+def vocabulary() -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(DATA / TOKENIZER))
+
+
+def encode(text: str) -> Ids:
+    ids: Ids = vocabulary().encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def draw_prompt(length: int, number: int) -> Asked:
+    """The prompt of a length by its number: its depth, its template, its facts and its text."""
+    draw = Random(SEED + 10_000 * length + number)
+    cities = draw.sample(ITEM["draw"]["city"], draw.choice(FACTS))
+    codes = [str(draw.randrange(10**11, 10**12)) for _ in cities]
+    facts = [
+        encode(" " + ITEM["needle"].format(city=city, number=code))
+        for city, code in zip(cities, codes, strict=True)
+    ]
+    head, tail = frame(ITEM["question"].format(city=cities[0]), chat=number % 2 == 0)
+    room = length - len(head) - len(tail) - sum(map(len, facts))
+    while room < 0 and len(facts) > 1:
+        room += len(facts.pop())
+    text = prose(draw.randrange(10**9), max(0, room))
+    cuts = [round(len(text) * (number // 2 % DEPTHS) / (DEPTHS - 1))]
+    cuts += [draw.randrange(len(text) + 1) for _ in facts[1:]]
+    ids, last = list(head), 0
+    for cut, fact in sorted(zip(cuts, facts, strict=True), key=lambda each: each[0]):
+        ids += text[last:cut] + fact
+        last = cut
+    return Asked(ids + text[last:] + tail, f"{codes[0]}.{END}")
+
+
+def frame(question: str, chat: bool) -> tuple[Ids, Ids]:
+    """Tokens before and behind a haystack, in needlemap's own templates."""
+    parts = load_template("chat-en" if chat else "text-en").parts
+    around = [part.around(question) for part in parts]
+    if not chat:
+        return encode(around[0][0]), encode(around[0][1] or "")
+    system, (before, behind) = around[0][0], around[1]
+    head = f"<|im_start|>system\n{system}{END}\n<|im_start|>user\n{before}"
+    return encode(head), encode(f"{behind}{END}\n<|im_start|>assistant\n")
+
+
+def prose(seed: int, tokens: int) -> Ids:
+    """The first tokens of generated prose."""
+    ids: Ids = []
+    source = Generated(seed=seed)
+    for number in range(tokens):
+        if len(ids) >= tokens:
+            break
+        ids += encode(source.document(number).text + "\n\n")
+    return ids[:tokens]
+
+
+def asks_numpy() -> Ask:
+    engine = NumpyEngine(load_weights())
+
+    def ask(ids: Ids) -> str:
+        engine.crop(0)
+        said: Ids = []
+        while len(said) < ANSWER_TOKENS and END not in text_of(said[-1:]):
+            fed = said[-1:] or ids
+            said.append(int(engine.extend(np.array(fed, np.int32)).argmax()))
+        return text_of(said)
+
+    return ask
+
+
+def asks_transformers(model: Any) -> Ask:
+    import torch
+
+    def ask(ids: Ids) -> str:
+        given = torch.tensor([ids])
+        with torch.inference_mode():
+            whole = model.generate(
+                given, attention_mask=torch.ones_like(given), max_new_tokens=ANSWER_TOKENS
+            )
+        return text_of(whole[0, len(ids) :].tolist())
+
+    return ask
+
+
+def load_model(data_type: str) -> Any:
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    kind = getattr(torch, data_type)
+    return transformers.LlamaForCausalLM.from_pretrained(DATA, dtype=kind).eval()
+
+
+def asks_llama_cpp(url: str) -> Ask:
+    def ask(ids: Ids) -> str:
+        body = {"prompt": ids, "n_predict": ANSWER_TOKENS, "temperature": 0, "return_tokens": True}
+        request = Request(f"{url}/completion", json.dumps(body).encode())
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request, timeout=600) as reply:
+            told = json.load(reply)
+        return str(told["content"]) + (END if told["stop_type"] == "eos" else "")
+
+    return ask
+
+
+def text_of(ids: Ids) -> str:
+    return str(vocabulary().decode(ids, skip_special_tokens=False))
+
+
+def margins(logits: NDArray[np.float32], answer: Ids) -> float:
+    """By how many nats a token of an answer is likelier than the likeliest other, in the mean."""
+    own = logits[np.arange(len(answer)), answer]
+    others = logits.copy()
+    others[np.arange(len(answer)), answer] = -np.inf
+    return float(np.mean(own - others.max(axis=-1)))
+
+
+def margin_of(model: Any, asked: Asked) -> float:
+    import torch
+
+    answer = encode(asked.right)
+    with torch.inference_mode():
+        logits = model(torch.tensor([asked.ids + answer])).logits[0].float().numpy()
+    return margins(logits[len(asked.ids) - 1 : -1], answer)
+
+
+def count_missed(ask: Ask, length: int, prompts: int) -> tuple[int, int]:
+    """Of so many prompts: those that were missed, and those asked."""
+    wrong = 0
+    for number in range(prompts):
+        asked = draw_prompt(length, number)
+        wrong += ask(asked.ids) != asked.right
+    return wrong, prompts
+
+
+def most_missed(wrong: int, asked: int) -> float:
+    """The share that is surely not exceeded: the upper end of an exact one-sided interval of 95 %
+    (Clopper and Pearson 1934, Biometrika 26:404).
+
+    >>> round(most_missed(0, 600), 5)
+    0.00498
+    """
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        chance = sum(
+            comb(asked, k) * share**k * (1 - share) ** (asked - k) for k in range(wrong + 1)
+        )
+        low, high = (share, high) if chance > 0.05 else (low, share)
+    return high
+
+
+def apart(length: int, prompts: int) -> tuple[float, float]:
+    """The reference beside transformers in 32 bits: the most that the margin of an answer differs;
+    and the least margin over twice what bfloat16 moves margins."""
+    exact, coarse = load_model("float32"), load_model("bfloat16")
+    engine, least, most, moved = NumpyEngine(load_weights()), np.inf, 0.0, []
+    for number in range(prompts):
+        asked = draw_prompt(length, number)
+        answer = encode(asked.right)
+        engine.crop(0)
+        logits = engine.extend_all(np.array(asked.ids + answer, np.int32))
+        ours = margins(logits[len(asked.ids) - 1 : -1], answer)
+        theirs = margin_of(exact, asked)
+        most, least = max(most, abs(ours - theirs)), min(least, theirs)
+        moved.append(abs(margin_of(coarse, asked) - theirs))
+    return most, least / (2 * max(moved))
+
+
+def reference_cpu_s(tokens: int) -> float:
+    """CPU seconds of the package's engine for one cold prompt."""
+    ids = np.array(draw_prompt(tokens, 0).ids, np.int32)
+    engine = NumpyEngine(load_weights())
+    start = time.process_time()
+    engine.extend(ids)
+    return time.process_time() - start
+
+
+def llama_server() -> Iterator[str]:
+    """The address of a llama-server that serves the gauge."""
+    binary, package = (
+        os.environ[f"NEEDLEMAP_{each}"] for each in ("LLAMA_SERVER", "GGUF_CONVERTER")
+    )
+    sys.path.append(package)
+    from needlemap.models.gauge_gguf import NAME, write_gguf
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_gguf(Path(folder, NAME))
+        port = 18_427
+        size = ["-c", "16384", "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
+        command = [binary, "-m", str(Path(folder, NAME)), *size, "--port", str(port)]
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            await_health(url)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def await_health(url: str) -> None:
+    for _ in range(600):
+        try:
+            with urlopen(f"{url}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"no server at {url}")
+
+
+def asks_of(engine: str) -> Iterator[Ask]:
+    """An engine's way of asking, and its end."""
+    if engine == "numpy":
+        yield asks_numpy()
+    elif engine == "llama.cpp":
+        for url in llama_server():
+            yield asks_llama_cpp(url)
+    else:
+        yield asks_transformers(load_model(engine))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
+    parser.add_argument("--engines", default="float32,bfloat16,llama.cpp")
+    parser.add_argument("--prompts", type=int, help="of each length, in place of 600 and 200")
+    parser.add_argument("--smoke", action="store_true")
+    given = parser.parse_args()
+    engines = given.engines.split(",")
+    lengths = [int(each) + by for each in given.lengths.split(",") for by in (-1, 0, 1)]
+    prompts = given.prompts
+    if given.smoke:
+        engines, lengths, prompts = ["numpy"], [64, 256], 11
+    rows, result = [], {}
+    for engine in engines:
+        name = "bf16" if engine == "bfloat16" else engine.replace(".", "_")
+        worst = 0
+        for ask in asks_of(engine):
+            for length in lengths:
+                count = prompts or (MANY if length <= BEYOND else FEWER)
+                start = time.process_time()
+                wrong, asked = count_missed(ask, length, count)
+                worst = max(worst, wrong)
+                bound = most_missed(wrong, asked)
+                spent = (time.process_time() - start) / asked
+                rows.append(
+                    [engine, str(length), f"{wrong} of {asked}", f"{bound:.2%}", f"{spent:.2f}"]
+                )
+                print(" ".join(rows[-1]), file=sys.stderr, flush=True)
+        result[f"missed_{name}_most"] = worst
+    result |= {
+        "params": sum(bits.size for bits in read_tensors().values()),
+        "holds_tokens": holds_tokens(),
+        "train_cpu_min": rounded(MAKING_CPU_S / 60),
+        "reference_cpu_s_16k": rounded(reference_cpu_s(1_024 if given.smoke else 16_384)),
+    }
+    if not given.smoke:
+        nats, over = apart(min(4_096, max(lengths)), 12)
+        result |= {
+            "reference_nats_apart": rounded(nats),
+            "margin_over_threshold_least": rounded(over),
+        }
+    header = ["engine", "tokens", "missed", "surely fewer than", "CPU s"]
+    notes = ["surely: 95 %, exact (Clopper-Pearson). CPU s: of this process, a prompt."]
+    show(
+        "The gauge",
+        machine("numpy"),
+        header,
+        rows,
+        notes,
+        {"benchmark": "gauge", **result},
+    )
+
+
+if __name__ == "__main__":
+    main()
