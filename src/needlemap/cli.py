@@ -163,13 +163,18 @@ def score(
         Path | None, option("Where scored lines go, or the new run's folder.", "-o", "--out")
     ] = None,
     trust_run: arguments.TrustRun = False,
+    limit_time: Annotated[
+        str | None, option("Stop after so long, as 90s; type it again to go on.")
+    ] = None,
 ) -> int:
     """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
+    from needlemap.asking.discovery import seconds_of
     from needlemap.commands.score import score_command
 
     for folder in (file, out):
         _check_origin(folder, trust_run)
-    return score_command(file, scorer, scorer_options or [], out)
+    with limited_to(None if limit_time is None else seconds_of(limit_time)):
+        return score_command(file, scorer, scorer_options or [], out)
 
 
 @app.command()

@@ -91,6 +91,12 @@ def _time_up(what: str, do: str) -> TimeUp:
     return TimeUp(f"The time limit ended {what}. Give a longer {clock().flag}, or {do}.")
 
 
+def waits_s() -> float | None:
+    """Seconds after which whatever is awaited is given up; None where the time has no end."""
+    limit = _CLOCK.get()
+    return None if limit is None else max(0.0, limit.seconds - limit.ran_s)
+
+
 def pause(seconds: float, what: str) -> None:
     """Sleep. Raises TimeUp as soon as the command's time ends."""
     left_s = seconds_left(what=what)

@@ -207,3 +207,26 @@ def test_a_check_that_a_limit_ends_before_any_answer_ends_with_3(needlemap, wire
     own = "--max-length", "2k", "--max-answer-tokens", "40", "--minutes", "0.05", "-o", "r"
     ended = needlemap("check", *typed, *own, code=3)
     assert "--minutes" in ended.stderr
+
+
+def test_answers_that_a_judge_has_no_time_for_are_scored_by_the_next_score(needlemap, wires):
+    judge = wires("--schedule", '["slow:600"]', "--cycle", "--answer", "Score: 10")
+    needlemap("run", "bm25", "--lengths", "500", "--depths", "0,100", "--repeats", "1", "-o", "r")
+    chosen = f"judge_options={{base_url: '{judge.base_url}'}}", "model=openai/judge"
+    options = [part for each in chosen for part in ("--scorer-options", each)]
+    typed = "score", "r", "--scorer", "judge", *options
+    ended = needlemap(*typed, "--limit-time", "3s", code=3)
+    assert "The time limit ended" in ended.stderr
+    judge.schedule()
+    assert "2 answers scored anew" in needlemap(*typed).stderr
+
+
+def test_lines_that_a_judge_has_no_time_for_say_so(needlemap, wires):
+    judge = wires("--schedule", '["slow:600"]', "--cycle")
+    (needlemap.folder / "a.jsonl").write_text('{"answer": "7", "reference": "7"}\n')
+    chosen = f"judge_options={{base_url: '{judge.base_url}'}}", "model=openai/judge"
+    options = [part for each in chosen for part in ("--scorer-options", each)]
+    ended = needlemap(
+        "score", "a.jsonl", "--scorer", "judge", *options, "--limit-time", "1", code=3
+    )
+    assert "skipped by budget" in ended.stdout

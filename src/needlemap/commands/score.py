@@ -22,6 +22,7 @@ from needlemap.asking.retry import Scoring
 from needlemap.asking.session import make_ready
 from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
+from needlemap.deadline import TimeUp, waits_s
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
@@ -90,6 +91,8 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
         f"{scorer}"
     )
+    if any(row.get("failure") == Failure.SKIPPED for row in scored):
+        return 3
     return 0 if len(shares) == len(scored) else 1
 
 
@@ -110,7 +113,11 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     answer = parted(_text(row, _ANSWERS)).answer  # as a run does, so that both score alike
     by = {"scorer": scorer.name, "rule": rule_of(scorer)}
     try:
-        score = await Scoring(scorer, answer, reference).score(_RETRIES)
+        async with asyncio.timeout(waits_s()):
+            score = await Scoring(scorer, answer, reference).score(_RETRIES)
+    except TimeoutError:
+        late = "Not scored when the time was up."
+        return {**row, "score": None, **by, "failure": Failure.SKIPPED, "error": late}
     except Unmeasured as failure:
         return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
     said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
@@ -180,13 +187,17 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
     """Score all answers that `out` (the same folder, or a new one) has no such score of; the new
     records.
 
-    Raises NeedlemapError when `out` holds another run, or somebody writes to it.
+    Raises NeedlemapError when `out` holds another run, or somebody writes to it, TimeUp where time
+    ended before all were scored.
     """
     target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
         check_same(target, experiment)
     trials, keys = experiment.trials, experiment.keys
-    asked = latest_asked(folder.every_record(), trials, keys)
+    kept = (
+        each for each in folder.every_record() if each.answer is not None or not each.is_skipped
+    )
+    asked = latest_asked(kept, trials, keys)
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(Writer(target)))
         writer.describe(_about(folder, target, experiment))
@@ -198,7 +209,13 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
         await make_ready(experiment.scorer, todo[0][0], stack)
         pacer = Pacer(experiment.settings.concurrency)
         tasks = [_one(experiment, trial, record, writer, pacer) for trial, record in todo]
-        return list(await asyncio.gather(*tasks))
+        made = [record for record in await asyncio.gather(*tasks) if record is not None]
+        if len(made) < len(todo):
+            raise TimeUp(
+                f"The time limit ended: {len(made):,} of {len(todo):,} answers were scored, and "
+                "are kept. To go on: the same command, with a longer --limit-time."
+            )
+        return made
 
 
 def latest_asked(
@@ -231,15 +248,22 @@ def latest_asked(
 
 async def _one(
     experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer
-) -> Record:
-    """Score one answer and keep its record; what has no answer keeps its failure."""
+) -> Record | None:
+    """Score one answer and keep its record; what has no answer keeps its failure. None where time
+    is up before."""
     settings, scorer = experiment.settings, experiment.scorer
     maker = RecordMaker(settings, scorer, Prices.of(settings))
     score: Score | Unmeasured = Unmeasured(Failure.MODEL, record.error or "")
     if record.answer is not None:
         said = whole_answer(trial.prompt.answer_prefix, record.answer)
         try:
-            score = await Scoring(scorer, said, trial.item.reference).score(settings.retries, pacer)
+            async with asyncio.timeout(waits_s()) as time:
+                scoring = Scoring(scorer, said, trial.item.reference)
+                score = await scoring.score(settings.retries, pacer)
+        except TimeoutError as error:
+            if time.expired():
+                return None
+            score = raised(error, Failure.SCORER)
         except Unmeasured as failure:
             score = failure
         except Exception as error:
