@@ -108,7 +108,7 @@ ARMS = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25")
         ("run", "overall 100.0"),
         ("worse", "overall 75.0"),
         ("suite", "far"),
-        ("ab", "b against a: undecided at a margin of 2 points"),
+        ("ab", "undecided at a margin of 2 points"),
         ("check", "192 of 192"),
     ],
 )
