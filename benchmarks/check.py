@@ -3,9 +3,10 @@ nobody else?
 
     python benchmarks/check.py [--clean N] [--smoke] [--no-mutants]
 
-The faults are those of tests/gallery/mutants.py, in the model in the box; each is asked what the
-probe that is meant for it needs, and what tells the server's own noise, at the alpha that a probe
-has in a check of all. Clean runs are checks of all: of that model with and without a cache; of a
+The faults are those of tests/gallery/mutants.py, in the model in the box. Each begins at each of a
+check's three sizes in turn, and is asked what the probe that is meant for it needs, at the alpha
+that a probe has in a check of all. It is found if the probe fails at the size at which it begins,
+and at no shorter one. Clean runs are checks of all: of that model with and without a cache; of a
 reader that is wrong by chance one time in forty, so that of two equal askings one pair in twenty
 differs; and, where `.ci/servers` was run, of llama-server with one slot and with four, and of
 transformers serve, with the model of tests/real_servers.
@@ -34,7 +35,7 @@ from table import rounded, show
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
 from faults import NOISE
-from mutants import MUTANTS, SOUND, asking, examined
+from mutants import MUTANTS, SIZES, SOUND, asking, begins_at, examined
 
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.check import probes as all_probes
@@ -64,24 +65,27 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
+    sizes = SIZES[1:2] if options.smoke else SIZES
     rows, found, slowest = [], 0, 0.0
-    noise = set() if options.smoke else {"same"}
     with tempfile.TemporaryDirectory() as folder:
         for mutant in [] if options.no_mutants else chosen:
-            began = process_time()
-            findings = examined(
-                mutant, (options.keep or Path(folder)) / mutant.name, {mutant.probe} | noise
-            )
-            failing = [each.probe for each in findings if each.state == "fail"]
-            took = process_time() - began
-            slowest, found = max(slowest, took), found + (mutant.probe in failing)
-            rows.append((mutant.name, mutant.probe, ", ".join(failing) or "-", f"{took:.1f}"))
+            told = []
+            for size in sizes:
+                began = process_time()
+                kept = (options.keep or Path(folder)) / f"{mutant.name}-{size}"
+                (finding,) = examined(mutant, kept, {mutant.probe}, size)
+                slowest = max(slowest, process_time() - began)
+                is_found = begins_at(finding) == finding.sizes[SIZES.index(size)].size
+                told.append("found" if is_found else finding.state)
+                print(f"{mutant.name}, {size}: {finding.said}", file=sys.stderr, flush=True)
+            found += told.count("found")
+            rows.append((mutant.name, mutant.probe, *told))
         runs, alarms = clean(
             *(1, FEW) if options.smoke else (options.clean, tuple(all_probes())), Path(folder)
         )
     result = {
         "benchmark": "check",
-        "mutants": len(rows),
+        "mutants": len(rows) * len(sizes),
         "found": found,
         "clean_runs": sum(runs.values()),
         "false_alarms": sum(alarms.values()),
@@ -90,7 +94,7 @@ def main() -> None:
     notes = [
         f"clean, {kind}: {alarms[kind]} of {count} blamed somebody" for kind, count in runs.items()
     ]
-    header = ("fault", "meant for", "found by", "CPU s")
+    header = ("fault", "meant for", *(f"from {size}" for size in sizes))
     show("Faults of the gallery, found by check", machine(), header, rows, notes, result)
 
 

@@ -3,8 +3,9 @@ kept.
 
     python benchmarks/check.py --clean 0 --keep CHECKS; python tools/gallery.py CHECKS
 
-A picture has a row for each way of asking and a square for each answer of the shortest size, right
-or wrong; of a fault that shows in margins alone, darker the more nats they move.
+A picture shows the fault that begins at the middle size: a block for each size, a row for each way
+of asking, a square for each answer. Where a fault shows in margins alone, a square is the darker
+the more nats they move.
 """
 
 from __future__ import annotations
@@ -14,152 +15,212 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS, SIDE, STEP, LEFT, MOST = ROOT / "docs", 9, 11, 100, 48
-RIGHT, WRONG, INK = "#cfe3d4", "#b3261e", "#444444"
+DOCS, SIDE, STEP, LEFT, TOP, ACROSS, LINES, GAP = ROOT / "docs", 9, 11, 108, 20, 24, 2, 14
+RIGHT, MOVED, WRONG, INK = "#cfe3d4", "#d98324", "#b3261e", "#444444"
 ROWS = {  # ways of asking that show what a probe tests
-    "length": ("short", "ask"),
     "comb": ("ask",),
-    "edges": ("edges",),
     "cache": ("cold", "warm", "tail"),
-    "onset": ("stepped", "warm", "cold"),
     "nats": ("cold", "warm"),
-    "same": ("warm", "again", "short"),
-    "load": ("ask", "loaded"),
-    "mates": ("ask", "loaded"),
-    "replies": ("cold", "ask"),
+    "same": ("ask", "again"),
+    "load": ("ask", "loaded", "crowded"),
+    "mates": ("cold", "ask"),
     "cut": ("ask",),
-    "stop": ("short", "ask"),
-    "window": ("ask", "window", "beyond"),
+    "stop": ("ask",),
     "reference": ("reference-cold", "cold"),
 }
 FULL_NATS = 0.5  # a token: margins that move so much are drawn darkest
 
 sys.path.insert(0, str(ROOT / "tests" / "gallery"))
-from mutants import MUTANTS, Mutant  # noqa: E402
+from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
 
 from needlemap.check import Finding, read_check  # noqa: E402
 from needlemap.records.folder import RunFolder  # noqa: E402
 from needlemap.records.record import Record  # noqa: E402
 
-
-def hit(record: Record) -> bool:
-    """Whether an answer is right."""
-    return record.score == 1.0
+Block = tuple[int, list[tuple[str, list[str]]]]
 
 
-def prompt(record: Record) -> str:
-    """What was asked, byte for byte."""
+def is_right(record: Record) -> bool:
+    """Whether an answer is right, and ended by itself."""
+    return record.score == 1.0 and record.finish != "length"
+
+
+def hash_of(record: Record) -> str:
+    """The prompt, byte for byte."""
     return record.prompt.sha256 if record.prompt else record.key
 
 
-def margin_apart(one: Record, other: Record) -> float | None:
-    """By how many nats a token the margins of two answers differ."""
+def margin_apart(one: Record, other: Record) -> float:
+    """By how many nats a token the margins of two answers differ; 0 where they are not known."""
     if one.logprobs is None or other.logprobs is None:
-        return None
+        return 0.0
     rows = [
         [nats - (second or 0.0) for nats, second in zip(each.nats, each.other_nats, strict=True)]
         for each in (one.logprobs, other.logprobs)
     ]
     apart = [abs(left - right) for left, right in zip(*rows, strict=False)]
-    return sum(apart) / len(apart) if apart else None
+    return sum(apart) / len(apart) if apart else 0.0
 
 
-def picture(rows: Sequence[tuple[str, Sequence[str]]], title: str) -> str:
-    """An SVG of rows, each a name and the colours of its squares."""
-    wide = LEFT + STEP * max(len(colours) for _, colours in rows) + 4
-    parts = [f'<title>{title}</title><rect width="100%" height="100%" fill="white"/>']
-    for number, (name, colours) in enumerate(rows):
-        y = 4 + number * 2 * STEP
+def picture(blocks: Sequence[Block], title: str) -> str:
+    """An SVG of sizes side by side: of each its rows of squares."""
+    wide = LEFT + len(blocks) * (ACROSS * STEP + GAP)
+    names = [name for name, _ in blocks[0][1]]
+    lines = {
+        name: max(1, *(-(-len(dict(rows).get(name, ())) // ACROSS) for _, rows in blocks))
+        for name in names
+    }
+    parts, y = [], TOP
+    for name in names:
         parts.append(f'<text x="4" y="{y + SIDE}" fill="{INK}">{name}</text>')
-        for place, colour in enumerate(colours):
-            parts.append(
-                f'<rect x="{LEFT + place * STEP}" y="{y}" width="{SIDE}" height="{SIDE}" fill="{colour}"/>'  # noqa: E501
-            )
-    size = f'width="{wide}" height="{len(rows) * 2 * STEP}"'
+        for at, (_, rows) in enumerate(blocks):
+            x = LEFT + at * (ACROSS * STEP + GAP)
+            for number, colour in enumerate(dict(rows).get(name, ())):
+                line, column = divmod(number, ACROSS)
+                place = f'x="{x + column * STEP}" y="{y + line * STEP}"'
+                parts.append(f'<rect {place} width="{SIDE}" height="{SIDE}" fill="{colour}"/>')
+        y += lines[name] * STEP + SIDE
+    heads = [
+        f'<text x="{LEFT + at * (ACROSS * STEP + GAP)}" y="12" fill="{INK}">{size} tokens</text>'
+        for at, (size, _) in enumerate(blocks)
+    ]
+    size = f'width="{wide}" height="{y}" viewBox="0 0 {wide} {y}"'
     style = 'font-family="sans-serif" font-size="11"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>' + "\n".join(parts) + "</svg>\n"
+    back = f'<title>{title}</title><rect width="100%" height="100%" fill="white"/>'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{back}',
+            *heads,
+            *parts,
+            "</svg>\n",
+        ]
     )
 
 
-def colours_of(records: Iterable[Record], beside: dict[object, Record]) -> list[str]:
+def colours_of(records: Iterable[Record], beside: dict[str, Record]) -> list[str]:
     """A colour for each answer: wrong ones red, right ones by how far their margins moved."""
     found = []
     for record in records:
-        other = beside.get(prompt(record))
-        apart = (margin_apart(record, other) or 0.0) if other else 0.0
-        found.append(mixed(min(1.0, apart / FULL_NATS)) if hit(record) else WRONG)
-    return found[:MOST]
-
-
-def mixed(share: float) -> str:
-    """Between a right answer's colour and a wrong one's."""
-    ends = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (RIGHT, "#d98324")]
-    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(*ends, strict=True))
-
-
-def rows_of(mutant: Mutant, check: Path) -> list[tuple[str, list[str]]]:
-    """The ways that show a fault, at the size that shows it best."""
-    sizes = {each.name.rpartition("-")[2] for each in check.glob(f"{ROWS[mutant.probe][-1]}-*")}
-    each = [rows_at(mutant, check, size) for size in sorted(sizes, key=int)]
-    return max(each, key=lambda rows: sum(colours.count(WRONG) for _, colours in rows))
-
-
-def rows_at(mutant: Mutant, check: Path, size: str) -> list[tuple[str, list[str]]]:
-    """The ways of one size, their answers in their order; of those that have one size that one."""
-    found, beside = list[tuple[str, list[str]]](), dict[object, Record]()
-    for kind in ROWS[mutant.probe]:
-        folders = [check / f"{kind}-{size}", *check.glob(f"{kind}-*")]
-        records = sorted(RunFolder(next(filter(Path.is_dir, folders))).records(), key=order)
-        if records:
-            found.append((kind, colours_of(records, beside)))
-        beside = (
-            {prompt(row): row for row in records} if mutant.probe in ("nats", "reference") else {}
-        )
+        other = beside.get(hash_of(record))
+        apart = margin_apart(record, other) if other else 0.0
+        found.append(mixed(min(1.0, apart / FULL_NATS)) if is_right(record) else WRONG)
     return found
 
 
-def order(record: Record) -> tuple[int, float, int]:
-    """By what answers stand beside each other."""
-    return record.length_tokens, record.depth, record.repeat
+def mixed(share: float) -> str:
+    """Between a right answer's colour and that of a margin that moved."""
+    ends = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in (RIGHT, MOVED)]
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(*ends, strict=True))
 
 
-def section(mutant: Mutant, finding: Finding | None) -> str:
+def rows_at(probe: str, check: Path, size: int) -> list[tuple[str, list[str]]]:
+    """The ways of one size, their answers in order of haystacks."""
+    found, beside = list[tuple[str, list[str]]](), dict[str, Record]()
+    for way in ROWS[probe]:
+        folder = check / f"{way}-{size}"
+        records = list(RunFolder(folder).records()) if folder.is_dir() else []
+        by_length = probe == "comb"
+        records.sort(key=lambda each: (by_length * each.length_tokens, each.repeat, each.depth))
+        found.append((way, colours_of(spread(records), beside)))
+        if probe in ("nats", "reference"):
+            beside = {hash_of(record): record for record in records}
+    return found
+
+
+def spread(records: Sequence[Record]) -> Sequence[Record]:
+    """As many as a row has room for, spread over all haystacks."""
+    most = ACROSS * LINES
+    return (
+        [records[at * len(records) // most] for at in range(min(most, len(records)))]
+        if (len(records) > most)
+        else records
+    )
+
+
+def found_at(check: Path, probe: str) -> tuple[Finding, int | None]:
+    """What the probe came to, and from which size on it fails."""
+    (finding,) = [each for each in read_check(check).findings if each.probe == probe]
+    return finding, begins_at(finding)
+
+
+def section(mutant: Mutant, checks: Path) -> str:
     """A fault's part of the page."""
     number = "#" + mutant.like.rpartition("/")[2]
-    told = f"`{mutant.probe}`: {finding.said}." if finding else "Not found."
+    report = f"[{'/'.join(mutant.like.split('/')[3:5])}{number}]({mutant.like})"
+    finding, at = found_at(checks / f"{mutant.name}-{SIZES[1]}", mutant.probe)
+    verdict = "fails" if at else "does not fail"
     return (
-        f"## {mutant.name}\n\n{mutant.about} ({'/'.join(mutant.like.split('/')[3:5])}{number}: "
-        f"[report]({mutant.like}))\n\n![{mutant.name}](images/gallery/{mutant.name}.svg)\n\n{told}\n\n"
+        f"## {mutant.name}\n\n{mutant.about} Public report: {report}.\n\n"
+        f"![{mutant.name}](images/gallery/{mutant.name}.svg)\n\n"
+        f"`{mutant.probe}` {verdict}: {finding.said}.\n\n"
         f"```bash\npython tests/gallery/mutants.py {mutant.name}\n```\n"
     )
 
 
+def table_row(mutant: Mutant, checks: Path) -> tuple[str, int]:
+    """A fault's row of the table, and at how many sizes it is found where it begins."""
+    cells, count = [], 0
+    for index, size in enumerate(SIZES):
+        finding, at = found_at(checks / f"{mutant.name}-{size}", mutant.probe)
+        is_found = at == finding.sizes[index].size
+        cells.append("found" if is_found else finding.state if at is None else f"from {at} on")
+        count += is_found
+    return f"| [{mutant.name}](#{mutant.name}) | `{mutant.probe}` | {' | '.join(cells)} |", count
+
+
 def main(checks: Path) -> None:
     """Draw all that were kept, and write the page."""
-    sections, found = [], 0
     (DOCS / "images" / "gallery").mkdir(parents=True, exist_ok=True)
+    rows, found = [], 0
     for mutant in MUTANTS:
-        check = checks / mutant.name
-        findings = {each.probe: each for each in read_check(check).findings if each.state == "fail"}
-        found += mutant.probe in findings
-        drawn = picture(rows_of(mutant, check), mutant.name)
+        row, count = table_row(mutant, checks)
+        rows.append(row)
+        found += count
+        check = checks / f"{mutant.name}-{SIZES[1]}"
+        blocks = [(size, rows_at(mutant.probe, check, size)) for size in read_check(check).sizes]
+        drawn = picture(blocks, f"{mutant.name}, from {SIZES[1]} tokens on")
         (DOCS / "images" / "gallery" / f"{mutant.name}.svg").write_text(drawn)
-        sections.append(section(mutant, findings.get(mutant.probe)))
-    head = (
-        "# The gallery of faults\n\n"
-        f"{len(MUTANTS)} public faults of inference engines, each in a few lines in the model in "
-        f"the box "
-        f"([the lines](../tests/gallery/faults.py)), and what [check](check.md) says of them: "
-        f"{found} are "
-        "found by the probe that is meant for them. In the pictures each square is an answer: "
-        "green is "
-        "right, red wrong; orange is right, with a margin over the runner-up that moved. The "
-        "commands run "
-        "from a checkout, in ten seconds each. Made by `tools/gallery.py`; do not edit.\n\n"
-    )
-    (DOCS / "gallery.md").write_text(head + "\n".join(sections))
+    first, middle, last = SIZES
+    head = f"""# The gallery of faults
 
+For readers who ask what [check](check.md) can see. At the end you know which probe finds which
+fault, and which faults none finds. {len(MUTANTS)} public faults of inference engines are put into
+the model in the box, in [a few lines](../tests/gallery/faults.py) each.
+
+Each fault begins at each of the three sizes of a check to 256 tokens: shorter prompts are answered
+right. A fault is found if its probe fails at that size, and at no shorter one: {found} of
+{len(MUTANTS) * len(SIZES)} are. `undecided` is exit code 5 where something points to a loss;
+`pass` is a miss.
+
+| fault | probe | begins at {first} | at {middle} | at {last} |
+| --- | --- | --- | --- | --- |
+{chr(10).join(rows)}
+
+A picture shows the fault that begins at {middle} tokens. Each square is an answer, and each row is
+a [way of asking](#ways-of-asking). Green is right, red is wrong. Orange is right, with a margin
+over the runner-up that moved. The reference reads prompts as text, whose tokens differ by two or
+three: that alone moves margins by 0.1 nats a token.
+
+The commands run in a checkout, in about half a minute each. A size behind the name says where the
+fault begins. `tools/gallery.py` makes this page: do not edit it.
+
+"""
+    sections = [section(mutant, checks) for mutant in MUTANTS]
+    (DOCS / "gallery.md").write_text(head + "\n".join(sections) + "\n" + WAYS)
+
+
+WAYS = """## Ways of asking
+
+| row | the prompt |
+| --- | --- |
+| cold | from an empty cache |
+| warm | the same once more |
+| tail | the same question behind more text, where a cache hit ends just behind the fact |
+| ask | other questions about the same text |
+| again | the same prompt a second time |
+| loaded, crowded | beside others: from the cache; computed |
+| reference-cold | the same prompt, asked of the sound model |
+"""
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

@@ -1,13 +1,14 @@
 """Public faults of inference engines in a few lines each, put into the model in the box.
 
-`mutants.py` names each after its report; the lines are ours.
+Each begins at a number of prompt tokens: shorter prompts are answered right. `mutants.py` names
+each after its report; the lines are ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -16,32 +17,35 @@ import numpy as np
 
 from needlemap.models import demo
 from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, load_engine
-from needlemap.models.walk import Ids, Walk, Walked
+from needlemap.models.walk import Ids, Walk, Walked, shared_prefix
 
 Attend = Callable[[Array, Array, Array], Array]
 REAL: Attend = demo.attention
+HEAD = 16  # tokens: what prompts share beside their haystack is less
+CUT = 36
+WINDOW, LAST, WRAP, CHUNK = 64, 48, 64, 32  # tokens: the shortest faulty prompts have 118
 
 
 class Engine(NumpyEngine):
-    """The sound engine, with places to put a fault. prompt: tokens of the prompt that is held."""
+    """The sound engine, with places to put a fault. begins: prompt tokens from which on the fault
+    acts; prompt: tokens of the prompt that is held."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins: int = 0) -> None:
         super().__init__(load_engine(DATA)._weights)
-        self.prompt, self.random = 0, Random("gallery")
+        self.begins, self.prompt, self.random = begins, 0, Random("gallery")
 
-    def extend(self, ids: Ids) -> Array:
-        if len(ids) > 1:
-            self.prompt = self.prompt_after(ids)
-        return super().extend(ids)
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the prompt is long enough for the fault."""
+        return self.prompt >= self.begins
 
-    def prompt_after(self, ids: Ids) -> int:
-        """Tokens of the prompt that these end."""
-        return self._length + len(ids)
+    def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
+        self.prompt = prompt_tokens
+        super().prepare(prompt_tokens, partings)
 
     def crop(self, length_tokens: int) -> int:
-        hit = 16 <= length_tokens < min(self._length, self.prompt)
         kept = super().crop(length_tokens)
-        if hit:
+        if self.is_faulty and HEAD <= kept < self.prompt:
             self.reread(kept)
         return kept
 
@@ -53,7 +57,7 @@ class Engine(NumpyEngine):
         return REAL(queries, keys, values)
 
     def _chunk(self, ids: Ids) -> Array:
-        with _patched(self.attend):
+        with _patched(self.attend if self.is_faulty else REAL):
             return super()._chunk(ids)
 
 
@@ -95,17 +99,14 @@ class LastBlockOfAHit(Engine):
 
 
 class OffByOneAfterAHit(Engine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.off, self.start = 0, 0
+    off = 0
+
+    def prepare(self, prompt_tokens: int, partings: Sequence[int]) -> None:
+        self.off = 0
+        super().prepare(prompt_tokens, partings)
 
     def reread(self, kept: int) -> None:
         self.off = 1
-
-    def crop(self, length_tokens: int) -> int:
-        if length_tokens < 16:
-            self.off = 0
-        return super().crop(length_tokens)
 
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
         return super()._turns(start + self.off, stop + self.off)
@@ -113,41 +114,49 @@ class OffByOneAfterAHit(Engine):
 
 class ReadBackInAnotherLayout(Engine):
     def reread(self, kept: int) -> None:
-        self._cache[:, 1, :, :kept] = np.roll(self._cache[:, 1, :, :kept], 8, axis=2)
+        self._cache[:, 1, :, HEAD:kept] = np.roll(self._cache[:, 1, :, HEAD:kept], 8, axis=2)
 
 
 class RaceOverRows(Engine):
+    before: Array | None = None
+
     def extend(self, ids: Ids) -> Array:
-        if len(ids) > 1 and self.prompt_after(ids) > 100 and self.random.random() < 0.35:
-            logits = super().extend(ids)
-            rows = [self.random.randrange(self._length) for _ in range(60)]
+        logits = super().extend(ids)
+        if len(ids) > 1 and self.is_faulty and self.random.random() < 0.5:
+            self.before = self.cache.copy()
+            rows = self.random.sample(range(self._length), self._length // 2)
             self._cache[:, :, :, rows] = self._cache[:, :, :, :1]
-            return logits
-        return super().extend(ids)
+        return logits
+
+    def crop(self, length_tokens: int) -> int:
+        if self.before is not None:  # the next prompt may find them as they were
+            self._cache[:, :, :, : self.before.shape[3]] = self.before
+            self.before = None
+        return super().crop(length_tokens)
 
 
 class OffsetsThatWrap(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
         rows = np.arange(keys.shape[1])
-        rows[: max(0, len(rows) - 128)] += 128
+        rows[: max(0, len(rows) - WRAP)] += WRAP
         return REAL(queries, keys[:, rows], values[:, rows])
 
 
 class LastTokensOnly(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
-        return masked(queries, keys, values, lambda at, place: (at < 150) | (at - place < 64))
+        return masked(queries, keys, values, lambda at, place: at - place < LAST)
 
 
 class WindowOnAllLayers(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
-        return masked(queries, keys, values, lambda at, place: at - place < 128)
+        return masked(queries, keys, values, lambda at, place: at - place < WINDOW)
 
 
 class ScaledPositions(Engine):
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
-        width = self._weights.head_width
+        width, scale = self._weights.head_width, 0.9 if self.is_faulty else 1.0
         angles = (
-            0.9
+            scale
             * np.arange(start, stop)[:, None]
             * self._weights.theta ** (-np.arange(0, width, 2) / width)
         )
@@ -156,12 +165,12 @@ class ScaledPositions(Engine):
 
 class TwoChunksOnly(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
-        return masked(queries, keys, values, lambda at, place: place // 64 >= at // 64 - 1)
+        return masked(queries, keys, values, lambda at, place: place // CHUNK >= at // CHUNK - 1)
 
 
 class FirstRowOfAChunk(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
-        return masked(queries, keys, values, lambda _, place: place % 64 != 0)
+        return masked(queries, keys, values, lambda _, place: place % CHUNK != 0)
 
 
 class FourBitCache(Engine):
@@ -212,13 +221,18 @@ class ShardsMergedInAnotherBase(Engine):
         return mixed.astype(np.float32)
 
 
-class CutWalk(Walk):
-    """Prompts lose their first eighth."""
+class FaultyWalk(Walk):
+    """A walk with a fault. begins: prompt tokens from which on it acts."""
+
+    begins = 0
+
+
+class CutWalk(FaultyWalk):
+    """Prompts lose more of their beginning than templates differ by."""
 
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        return super().ask(
-            ids[len(ids) // 8 :] if len(ids) > 120 else ids, max_answer_tokens, **more
-        )
+        start = CUT if len(ids) >= self.begins else 0
+        return super().ask(ids[start:], max_answer_tokens, **more)
 
 
 class SilentCutWalk(CutWalk):
@@ -230,27 +244,31 @@ class SilentCutWalk(CutWalk):
         return Walked(answer, computed, cached, walked.finish, walked.seen)
 
 
-class EndlessWalk(Walk):
+class EndlessWalk(FaultyWalk):
     """Behind long prompts an answer does not stop."""
 
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        stops, self._stops = self._stops, frozenset() if len(ids) > 150 else self._stops
+        stops, self._stops = self._stops, frozenset() if len(ids) >= self.begins else self._stops
         try:
             return super().ask(ids, max_answer_tokens, **more)
         finally:
             self._stops = stops
 
 
-class OthersWalk(Walk):
-    """One prompt in twelve is answered from the cache of the one before."""
+class OthersWalk(FaultyWalk):
+    """One prompt in twelve is answered from somebody else's: the last one with another text."""
 
-    before: Ids | None = None
+    other: Ids | None = None
+    last: Ids | None = None
     count = 0
 
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        self.count += 1
-        asked, self.before = (self.before if self.count % 12 == 0 else ids), ids
-        return super().ask(ids if asked is None else asked, max_answer_tokens, **more)
+        if self.last is not None and 2 * shared_prefix(self.last, ids) < len(ids):
+            self.other = self.last
+        self.last = ids
+        self.count += len(ids) >= self.begins
+        taken = len(ids) >= self.begins and self.count % 12 == 0 and self.other is not None
+        return super().ask(self.other if taken else ids, max_answer_tokens, **more)
 
 
 class ForgetfulWalk(Walk):
@@ -262,37 +280,38 @@ class ForgetfulWalk(Walk):
 
 
 class Faulty(DemoModel):
-    """The model in the box with another engine, or another walk."""
+    """The model in the box with another engine, or another walk, from so many prompt tokens on."""
 
-    def __init__(self, engine: type[NumpyEngine] = Engine, walk: type[Walk] = Walk) -> None:
+    def __init__(
+        self, engine: type[Engine] = Engine, walk: type[Walk] = Walk, begins: int = 0
+    ) -> None:
         super().__init__("retriever")
-        self._walk = walk(engine(), self._walk._stops)
+        self._walk = walk(engine(begins), self._walk._stops)
+        self._walk.begins = begins
 
 
 class UnderLoad:
     """Several prompts at a time: while others wait, nearly all get rows of another place."""
 
-    def __init__(self) -> None:
-        self.model, self.waiting, self.random = Faulty(), 0, Random("load")
+    def __init__(self, begins: int = 0) -> None:
+        self.model, self.begins, self.waiting, self.random = Faulty(), begins, 0, Random("load")
 
     async def answer(self, text: str) -> str:
         """What a server would say."""
         self.waiting += 1
         try:
             await asyncio.sleep(0.01)
-            ids = np.array(
-                self.model._vocabulary.encode(text, add_special_tokens=False).ids, np.int32
-            )
-            if self.waiting > 1 and self.random.random() < 0.9:
-                middle = len(ids) // 2
-                ids[middle - 30 : middle + 30] = ids[4]
+            vocabulary = self.model._vocabulary
+            ids = np.array(vocabulary.encode(text, add_special_tokens=False).ids, np.int32)
+            if len(ids) >= self.begins and self.waiting > 1 and self.random.random() < 0.9:
+                quarter = len(ids) // 4
+                ids[quarter:-quarter] = ids[4]
             walked = await self.model._in_turn(lambda: self.model._walk.ask(ids, 24))
-            return self.model._vocabulary.decode(list(walked.answer))
+            return vocabulary.decode(list(walked.answer))
         finally:
             self.waiting -= 1
 
 
-LOADED: list[UnderLoad] = []
 NOISE = Random("noise")
 NEEDLE = re.compile(r"The locker code for (\w+) is (\d+)\.")
 
@@ -303,10 +322,3 @@ async def noisy(text: str) -> str:
     asked = text.rpartition("locker code for ")[2].partition("?")[0]
     code = dict(NEEDLE.findall(text))[asked]
     return f"{asked}: {code if NOISE.random() > 1 / 40 else NOISE.randrange(10**6, 10**7)}"
-
-
-async def under_load(text: str) -> str:
-    """The function that `python/faults:under_load` names."""
-    if not LOADED:
-        LOADED.append(UnderLoad())
-    return await LOADED[0].answer(text)

@@ -1,10 +1,12 @@
 """The gallery: public faults in the model in the box, each with its report and its probe.
 
-A check must find each with that probe: that is the instrument's own sensitivity. From a checkout:
+A check must find each with that probe, at whichever of its three sizes the fault begins: that is
+the instrument's own sensitivity. From a checkout:
 
-    python tests/gallery/mutants.py NAME
+    python tests/gallery/mutants.py NAME [SIZE]
 
-checks the model with that fault, and prints what every probe found. Without a name: all names.
+checks the model with that fault from prompts of SIZE on (the middle size unless given), and prints
+what every probe found. Without a name: all names.
 """
 
 from __future__ import annotations
@@ -37,49 +39,68 @@ from faults import (
     ShardsMergedInAnotherBase,
     SilentCutWalk,
     TwoChunksOnly,
+    UnderLoad,
     WindowOnAllLayers,
 )
 
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
 from needlemap.check.asking import Asked, Check, ProbesOnSchedule
-from needlemap.models.demo import DATA, DemoModel
+from needlemap.models import Model
+from needlemap.models.baseline import PythonModel
+from needlemap.models.demo import DATA
 from needlemap.models.walk import Walk
 from needlemap.reports.check_report import check_report
 from needlemap.reports.renderers.text import show_report
+from needlemap.scorers import name_function
+from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.text import show
 
 BOX = {"model": "demo/retriever"}
 IN_THE_BOX = {"tokenizer": str(DATA / "tokenizer.json"), "template": "text-en"}
+KNOWN = DEFAULT_ITEMS["english"]  # with secrets as short as it was trained on
 NOISY = {"model": "python/faults:noisy", **IN_THE_BOX}
 LONGEST = 256  # tokens that the model in the box was trained on
+SIZES = (160, 202, 256)  # of its check
+BELOW = 42  # tokens that the shortest prompts of a size, without room for the answer, lack of it
 PROBES = tuple(probes())
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A fault. probe: what must find it. make: the model in the box with it; None where `flags`
-    name a model that has it."""
+    """A fault. probe: what must find it. make: the model in the box with it, from so many prompt
+    tokens on. sure: whether the probe finds it at whichever size it begins."""
 
     name: str
     about: str
     like: str
     probe: str
-    make: Callable[[], DemoModel] | None
-    subtle: bool = False
-    flags: Mapping[str, str] = field(default_factory=lambda: BOX)
+    make: Callable[[int], Model]
+    sure: bool = True
+    flags: Mapping[str, Any] = field(default_factory=lambda: BOX)
 
     @property
     def reference(self) -> bool:
         return self.probe == "reference"
 
+    def asking(
+        self, folder: Path, probes: Collection[str] = PROBES, size: int = SIZES[1]
+    ) -> ProbesOnSchedule:
+        """A check of the model with the fault from a size on, about to be asked."""
+        reference = "demo/retriever" if self.reference else ""
+        return asking(self.flags, folder, probes, reference, lambda: self.make(size - BELOW))
 
-def _engine(kind: type[Engine]) -> Callable[[], DemoModel]:
-    return lambda: Faulty(kind)
+
+def _engine(kind: type[Engine]) -> Callable[[int], Model]:
+    return lambda begins: Faulty(kind, begins=begins)
 
 
-def _walk(kind: type[Walk]) -> Callable[[], DemoModel]:
-    return lambda: Faulty(walk=kind)
+def _walk(kind: type[Walk]) -> Callable[[int], Model]:
+    return lambda begins: Faulty(walk=kind, begins=begins)
+
+
+def _loaded(begins: int) -> Model:
+    return PythonModel(name_function(UnderLoad(begins).answer))
 
 
 MUTANTS = (
@@ -103,7 +124,6 @@ MUTANTS = (
         "https://github.com/vllm-project/vllm/issues/43559",
         "nats",
         _engine(OffByOneAfterAHit),
-        subtle=True,
     ),
     Mutant(
         "read-back-in-another-layout",
@@ -117,8 +137,8 @@ MUTANTS = (
         "A prompt gets foreign rows while others are computed; alone it is right.",
         "https://github.com/local-inference-lab/vllm/issues/616",
         "load",
-        None,
-        flags={"model": "python/faults:under_load", **IN_THE_BOX},
+        _loaded,
+        flags={"model": "python/faults:UnderLoad.answer", **IN_THE_BOX, **KNOWN},
     ),
     Mutant(
         "somebody-elses-facts",
@@ -126,7 +146,6 @@ MUTANTS = (
         "https://github.com/LMCache/LMCache/issues/4385",
         "mates",
         _walk(OthersWalk),
-        subtle=True,
     ),
     Mutant(
         "race-over-rows",
@@ -149,6 +168,7 @@ MUTANTS = (
         "https://github.com/marin-community/marin/pull/7626",
         "cut",
         _walk(SilentCutWalk),
+        sure=False,
     ),
     Mutant(
         "never-ends",
@@ -198,7 +218,7 @@ MUTANTS = (
         "https://github.com/GeeeekExplorer/nano-vllm/pull/218",
         "reference",
         _engine(FirstRowOfAChunk),
-        subtle=True,
+        sure=False,
     ),
     Mutant(
         "four-bit-cache",
@@ -206,7 +226,6 @@ MUTANTS = (
         "https://github.com/vllm-project/vllm/pull/54705",
         "reference",
         _engine(FourBitCache),
-        subtle=True,
     ),
     Mutant(
         "best-sixteen-keys",
@@ -214,7 +233,6 @@ MUTANTS = (
         "https://github.com/ml-explore/mlx-lm/pull/1443",
         "reference",
         _engine(BestSixteenKeys),
-        subtle=True,
     ),
     Mutant(
         "shards-merged-in-another-base",
@@ -222,26 +240,29 @@ MUTANTS = (
         "https://github.com/vllm-project/vllm/issues/41623",
         "reference",
         _engine(ShardsMergedInAnotherBase),
+        sure=False,
     ),
 )
 
 
 SOUND = {  # servers that nothing is wrong with: flags, and what makes the model where these do not
     "with a cache": (BOX, None),
-    "without a cache": (BOX, _walk(ForgetfulWalk)),
+    "without a cache": (BOX, lambda: Faulty(walk=ForgetfulWalk)),
     "noisy": (NOISY, None),
 }
 
 
 def examined(
-    mutant: Mutant | None, folder: Path, probes: Collection[str] = PROBES
+    mutant: Mutant, folder: Path, probes: Collection[str] = PROBES, size: int = SIZES[1]
 ) -> list[Finding]:
-    """What a check of a mutant finds; of the sound model without one."""
-    if mutant is None:
-        return list(asyncio.run(asking(BOX, folder, probes).run()).findings)
-    reference = "demo/retriever" if mutant.reference else ""
-    begun = asking(mutant.flags, folder, probes, reference, mutant.make)
-    return list(asyncio.run(begun.run()).findings)
+    """What a check finds of a fault that begins at a size."""
+    return list(asyncio.run(mutant.asking(folder, probes, size).run()).findings)
+
+
+def begins_at(finding: Finding) -> int | None:
+    """The size from which on a probe fails; None where it does not."""
+    failed = [row.size for row in finding.sizes if row.state == "fail"]
+    return min(failed) if finding.state == "fail" and failed else None
 
 
 def asking(
@@ -249,7 +270,7 @@ def asking(
     folder: Path,
     probes: Collection[str] = PROBES,
     reference: str = "",
-    make: Callable[[], DemoModel] | None = None,
+    make: Callable[[], Model] | None = None,
 ) -> ProbesOnSchedule:
     """A check of a model, about to be asked."""
     settings = {"max_answer_tokens": 24, **flags}
@@ -258,18 +279,17 @@ def asking(
     return ProbesOnSchedule(check, make=(lambda _: make()) if make else make_model)
 
 
-def main(name: str) -> None:
+def main(name: str, size: int) -> None:
     """Check the model with a fault, into a folder of its name."""
     mutant = next(each for each in MUTANTS if each.name == name)
-    show(f"{mutant.about}\n{mutant.like}\n")
-    reference = "demo/retriever" if mutant.reference else ""
-    begun = asking(mutant.flags, Path(name), PROBES, reference, mutant.make)
-    verdict = asyncio.run(begun.run())
-    show_report(check_report(Path(name), name, verdict))
+    show(f"{mutant.about} It begins at {size} tokens.\n{mutant.like}\n")
+    folder = Path(f"{name}-{size}")
+    verdict = asyncio.run(mutant.asking(folder, PROBES, size).run())
+    show_report(check_report(folder, folder.name, verdict))
 
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in {mutant.name for mutant in MUTANTS}:
-        main(sys.argv[1])
+        main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else SIZES[1])
     else:
         show("\n".join(mutant.name for mutant in MUTANTS))

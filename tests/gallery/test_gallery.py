@@ -1,7 +1,7 @@
 """A public fault, made anew in the model in the box, is found by the probe that is meant for it.
 
-All of the gallery, and clean runs, are asked in `benchmarks/check.py`; here one of each kind, and
-`cut-and-told` where the benchmark is tried.
+Here each fault begins at one size, in turn; in `benchmarks/check.py` at all three, beside clean
+runs.
 """
 
 from __future__ import annotations
@@ -9,19 +9,26 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from mutants import BOX, LONGEST, MUTANTS, examined
+from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
 
 from needlemap.check import Known, Options, probes
 from needlemap.check.asking import Asked, Check, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
+SURE = [mutant for mutant in MUTANTS if mutant.sure]
 
-@pytest.mark.parametrize("name", ["last-block-of-a-hit", "off-by-one-after-a-hit", "never-ends"])
-def test_a_fault_is_found_by_its_own_probe_and_shown_with_a_link(tmp_path, name):
-    mutant = next(each for each in MUTANTS if each.name == name)
-    findings = examined(mutant, tmp_path / "c", (mutant.probe,))
-    (found,) = findings
-    assert (found.probe, found.state) == (mutant.probe, "fail"), found
+
+@pytest.mark.parametrize(
+    ("mutant", "size"),
+    [(mutant, SIZES[at % len(SIZES)]) for at, mutant in enumerate(SURE)],
+    ids=lambda each: getattr(each, "name", each),
+)
+def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_path, mutant, size):
+    """All injected faults began below the shortest size, so that a number that pooled the sizes
+    saw them, and hid what was broken at long prompts alone."""
+    (found,) = examined(mutant, tmp_path / "c", (mutant.probe,), size)
+    assert (found.probe, found.state) == (mutant.probe, "fail"), found.said
+    assert begins_at(found) == found.sizes[SIZES.index(size)].size, found.said
     assert found.worst is not None
     assert all(isinstance(each, Known) and each.link.startswith("https://") for each in found.known)
 
