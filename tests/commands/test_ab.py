@@ -284,6 +284,7 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     read = read_families(families)
     (sheet,) = make_sheets(Cast.of([Subject(families, read)]), [], ("absolute:85",))
     assert (sheet["says"], sheet["readings"][0][1]) == (found["verdict"], "undecided")
+    assert sheet["readings"][1][:2] == ["Exit code", str(found["code"])]
     whole, cells = (
         [[row["cells"][0], *(text for text, _ in row["cells"][1:])] for row in table["rows"]]
         for table in (sheet["table"], *sheet["more"])

@@ -121,6 +121,7 @@ class ArmsFound:
                     head="Verdict",
                     note=f"margin {100 * judged.margin:g} points",
                 ),
+                Fact(value=str(ends), head="Exit code"),
                 Table("families", FAMILIES, tuple(self._families())),
                 Table("map", CELLS, tuple(self._cells())),
                 *self._worst(),
