@@ -64,10 +64,8 @@ def read_tensors() -> dict[str, NDArray[np.uint16]]:
     told.pop("__metadata__", None)
     bits = np.frombuffer(data, "<u2", offset=8 + size)
     return {
-        name: bits[about["data_offsets"][0] // 2 : about["data_offsets"][1] // 2].reshape(
-            about["shape"]
-        )
-        for name, about in told.items()
+        name: bits[row["data_offsets"][0] // 2 : row["data_offsets"][1] // 2].reshape(row["shape"])
+        for name, row in told.items()
     }
 
 

@@ -65,7 +65,7 @@ _BLANK = (
 )
 # Where ';' or a tab parts lists, or a line ends: a formula begins there, if not a plain number.
 _INNER_FORMULA = re.compile(
-    rf"(?<=[;\t{LINE_BREAKS}])([{_BLANK}\"]*+)"
+    rf"([;\t{LINE_BREAKS}][{_BLANK}\"]*+)"
     rf"(?![+-]?[\d.]+[{_BLANK}]*+(?:[;\t]|\Z))(?=[=+\-@＝＋－＠])"
 )
 _FORMULA = re.compile(rf"[{_BLANK}\"]*+[=+\-@＝＋－＠]|[\t{LINE_BREAKS}]")
