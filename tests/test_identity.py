@@ -181,6 +181,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "save": {"save": False},
     "save_contexts": {"save_contexts": True},
     "until": {"until": "no-worse-than reference:2"},
+    "scope": {"until": "no-worse-than reference:2", "scope": "new"},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
 }

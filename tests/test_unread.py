@@ -188,6 +188,11 @@ ROWS: dict[str, Row] = {
     "within": Row(
         10, {"seek": 85}, [({}, "Nothing is sought: leave --within out, or give --seek 85")]
     ),
+    "scope": Row(
+        "new",
+        {"until": "no-worse-than reference:2"},
+        [({}, "No verdict is asked for: leave --scope out, or give --until")],
+    ),
     "bin_tolerance": Row(
         3,
         {"mode": "bins"},

@@ -113,6 +113,7 @@ class Engine:
     changes: Sequence[Change]
     random: Random
     count: int = 0
+    computed: int = 0  # tokens that no cache held
     before: Request | None = None
     values: list[str] = field(default_factory=list)  # of requests before
     held: dict[tuple[int, str], list[Request]] = field(default_factory=dict)
@@ -126,6 +127,7 @@ class Engine:
         turn = self.count if machine.routed == "turn" else int(chance(request.begin) * 2**20)
         replica = turn % machine.replicas
         hit, longer = self._hit(request, replica)
+        self.computed += request.tokens - hit
         times = self.times.get(request.name, 0)
         seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times)
         reply = Reply(said(machine.style, request.asked.value))

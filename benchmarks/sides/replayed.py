@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
@@ -29,7 +29,8 @@ FAILURES = {"too long": Failure.TOO_LONG, "server": Failure.SERVER, "late": Fail
 class Outcome:
     """What a check came to. failing: probes that fail; open: that are undecided, and what they say.
     changed: answers that an engine without fault would have given otherwise; leaked: values of
-    other prompts that were said. found: right answers by size, as (right, n)."""
+    other prompts that were said. found: right answers by size, as (right, n). computed: tokens that
+    no cache held."""
 
     code: int
     failing: tuple[str, ...]
@@ -40,6 +41,7 @@ class Outcome:
     leaked: int = 0
     asked: int = 0
     found: tuple[tuple[int, int, int], ...] = ()
+    computed: int = 0
 
 
 def request_of(ask: Ask, schedule: Schedule) -> Request:
@@ -57,7 +59,8 @@ def request_of(ask: Ask, schedule: Schedule) -> Request:
 
     length = ask.length - options.answer_tokens
     question = max(16, options.around - options.answer_tokens - options.head - FACT * ask.facts)
-    source = last or options.head + FACT * (ask.facts - 1) + round(schedule.depths[-1] * anchor)
+    usual = schedule.depths_at(ask.size)[-1]  # where the last fact stands in other prompts
+    source = last or options.head + FACT * (ask.facts - 1) + round(usual * anchor)
     facts = (asked, *others)
     return Request(
         str(ask.prompt), length, facts, asked, str(ask.haystack), (source, question), text
@@ -108,7 +111,8 @@ def check(
             owners = {secrets.get(value, ask.haystack[:2]) for value in SECRET.findall(said.text)}
             leaked += bool(owners - {ask.haystack[:2]})
     verdict = judge(schedule, answers)
-    return outcome(verdict, changed, leaked, count, found)
+    made = outcome(verdict, changed, leaked, count, found)
+    return replace(made, computed=engine.computed)
 
 
 def counted(said: Said, options: Options) -> int | None:

@@ -139,6 +139,22 @@ def test_a_run_that_asks_all_and_is_still_undecided_says_so(folder, command, mon
     assert needlemap.load(folder / "whole").verdict is None
 
 
+def test_a_verdict_on_new_haystacks_is_not_given_by_six(folder, command, monkeypatch):
+    """What these prompts decide is asked to the end and stays open; the run keeps what was
+    wanted."""
+    monkeypatch.chdir(folder)
+    goal = ("--until", "no-worse-than=whole:10", "--scope", "new", "-o", "wider")
+    found = command(*AGAIN, "window=5999", *goal, code=4).stdout
+    assert found.splitlines()[-1].startswith("verdict: undecided at a margin of 10 points, on new")
+    assert len(records(folder / "wider")) == 90
+    assert needlemap.load(folder / "wider").verdict.word == "undecided"
+    compared = ("compare", "whole", "wider", "--sequential", "--fail-if-worse", "10")
+    command(*compared, code=0)
+    command(*compared, "--scope", "new", code=4)
+    refused = command(*AGAIN, "window=5999", "--scope", "wide", "-o", "x", code=2).stderr
+    assert "'these' or 'new'" in refused
+
+
 def test_without_a_margin_it_would_never_end_and_is_refused(command):
     found = command(*AGAIN, "window=5999", "--until", "no-worse-than=whole:0", "-o", "x", code=2)
     assert "without a margin equal engines are never decided" in found.stderr

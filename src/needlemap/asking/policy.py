@@ -36,7 +36,7 @@ from needlemap.maps import (
     prompt_of,
     prompts_of,
 )
-from needlemap.maps.judging import Looks, Row, Rows, judge
+from needlemap.maps.judging import Looks, Row, Rows, Scope, judge
 from needlemap.maps.pairs import scores_of
 from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
@@ -93,22 +93,25 @@ MARGIN = 2.0  # points
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a run is to be no worse than: a run's folder, and a margin in points."""
+    """What a run is to be no worse than: a run's folder, and a margin in points. scope: what the
+    verdict is to hold for."""
 
     path: str
     margin: float
+    scope: Scope = "these"
 
     @property
     def label(self) -> str:
         """In words."""
-        return f"no worse than {self.path} by {self.margin:g} points, or worse"
+        on = ", also on new haystacks" if self.scope == "new" else ""
+        return f"no worse than {self.path} by {self.margin:g} points, or worse{on}"
 
     @classmethod
-    def of(cls, spec: str) -> Goal:
+    def of(cls, spec: str, scope: Scope = "these") -> Goal:
         """As typed. Raises SettingsError.
 
         >>> Goal.of("no-worse-than runs/base:2.5")
-        Goal(path='runs/base', margin=2.5)
+        Goal(path='runs/base', margin=2.5, scope='these')
         """
         found = _SPEC.fullmatch(spec.strip())
         margin = float(found["margin"] or MARGIN) if found else MARGIN
@@ -122,7 +125,7 @@ class Goal:
                 f"--until '{spec}' is no goal. Give no-worse-than RUN:POINTS, as no-worse-than "
                 f"runs/base:2."
             )
-        return cls(found["path"], margin)
+        return cls(found["path"], margin, scope)
 
 
 AGAINS = 3  # times that a trial that failed is asked again
@@ -135,8 +138,8 @@ class Until(Policy):
 
     asks_again = True
 
-    def __init__(self, spec: str) -> None:
-        self.goal: Goal = Goal.of(spec)
+    def __init__(self, goal: Goal) -> None:
+        self.goal: Goal = goal
         folder = RunFolder(self.goal.path)
         about = folder.about()
         self.reference = by_place(prompts_of(folder.records(), about.cells, about.shared))
@@ -253,7 +256,7 @@ class Until(Policy):
         self._known = known
         looks = Looks(self._order, len(self._order))
         rows = Rows.of(self._rows(self._order[:known]))
-        judged = judge(rows, self.goal.margin / 100, looks=looks)
+        judged = judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
         self.decided = judged.word != "undecided"
 
     def _rows(self, numbers: Iterable[int]) -> Iterator[Row]:

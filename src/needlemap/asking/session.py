@@ -22,7 +22,7 @@ from needlemap import SCHEMA, __version__
 from needlemap.asking import Outcome, Runner, Watcher, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
-from needlemap.asking.policy import Policy, Seeker, Until
+from needlemap.asking.policy import Goal, Policy, Seeker, Until
 from needlemap.asking.resume import (
     GRID_MODES,
     check_lent,
@@ -91,7 +91,8 @@ class Session:
         folder = RunFolder(path)
         left = unscored(folder, experiment)
         if policy is None:
-            policy = Until(experiment.settings.until) if experiment.settings.until else Policy()
+            until, scope = experiment.settings.until, experiment.settings.scope
+            policy = Until(Goal.of(until, scope)) if until else Policy()
         todo, done = policy.todo(experiment, left, folder), len(experiment.trials) - len(left)
         return cls(experiment, folder, todo, done, Budget.of(experiment.settings), policy)
 

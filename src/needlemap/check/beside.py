@@ -11,7 +11,16 @@ from statistics import fmean, median
 from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
-from needlemap.check.probe import LEAST, NOTHING, Pair, Paired, Probe, smallest
+from needlemap.check.probe import (
+    LEAST,
+    NOTHING,
+    Groups,
+    Pair,
+    Paired,
+    Probe,
+    behind_a_line,
+    smallest,
+)
 from needlemap.check.schedule import Haystack, Schedule
 
 LEAST_NATS = 0.02  # a token: margins that move by less are no finding
@@ -270,6 +279,15 @@ class Reference(Paired):
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """There, then here."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
+
+    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+        """Here and there, behind a first line of its own."""
+        there, here = self.pair_again(pair, number)
+        return [[here], [there]]
+
+    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """Both behind a first line of their own."""
+        return behind_a_line(pair, number)
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
         """Half of the level for answers, half for margins."""

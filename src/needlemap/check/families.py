@@ -227,7 +227,7 @@ def depths_beside(schedule: Schedule, ask: Ask) -> Sequence[float]:
 
 def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
     """The lengths that a family may have."""
-    if ask.size == schedule.short or ask.way == "half":
+    if ask.size == schedule.short or ask.way.startswith("half"):
         return [ask.length]
     return range(ask.size - schedule.comb - BEHIND, ask.size + 1)
 

@@ -61,7 +61,7 @@ class AtSize:
     left out. effect: a loss as a share, with its 95 % interval; upper: points of loss that are not
     excluded. p: chance of as much on a server without this fault. limit: points below which upper
     must stay for a pass. worst: where to look. suspects: pairs that were lost each time they were
-    asked again, noise: pairs that were not.
+    asked again, noise: pairs that were not, left: lost pairs that were not asked again.
     """
 
     size: int
@@ -77,6 +77,7 @@ class AtSize:
     worst: Worst | None = None
     suspects: tuple[Worst, ...] = ()
     noise: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

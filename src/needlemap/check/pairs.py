@@ -8,24 +8,13 @@ from dataclasses import replace
 
 from needlemap.check.ask import FIRST, Answers, Ask, Reply
 from needlemap.check.finding import AtSize, issue
-from needlemap.check.probe import TIMES, Pair, Paired
+from needlemap.check.probe import Groups, Pair, Paired, behind_a_line, lost_of
 from needlemap.check.schedule import Haystack, Schedule
 
-MOST_AGAIN, SPENT = 3, 200_000  # lost pairs asked again, at most; tokens that they may take
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
 CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
 TEMPLATE = 32  # tokens that a server's template may add
-
-
-def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
-    """Pairs of which the second is lost."""
-    return [pair for pair in pairs if pair[0].right and not pair[1].right]
-
-
-def most_again(size: int) -> int:
-    """How many lost pairs of a size are asked again."""
-    return max(1, min(MOST_AGAIN, SPENT // (TIMES * size)))
 
 
 class ColdAndWarm(Paired):
@@ -35,37 +24,9 @@ class ColdAndWarm(Paired):
         """The first prompt, and the same once more."""
         return haystack.cold, haystack.warm
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
-        """Lost pairs three times, each behind a first line of its own, so that no cache holds
-        it."""
-        for pair in self.to_repeat(answers, size):
-            for number in range(1, TIMES + 1):
-                yield self.copies(pair, number)
-
-    def to_repeat(self, answers: Answers, size: int) -> list[Pair]:
-        """The first of the lost pairs."""
-        return lost_of(self.pairs(answers, size))[: most_again(size)]
-
-    def copies(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """The prompts of a pair behind a first line of their own, the cold one first."""
-        cold, warm = (
-            replace(reply.ask, way=f"{reply.ask.way}{number}", salt=f"again {number}")
-            for reply in self.ordered(*pair)
-        )
-        return cold, warm
-
-    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """The same prompts with other first lines, cold and warm."""
-        found = []
-        for number in range(1, TIMES + 1):
-            one, other = (answers.by_key.get(ask.key) for ask in self.copies(pair, number))
-            if one and other and one.measured and other.measured:
-                found.append(self.ordered(one, other))
-        return found
-
-    def ordered(self, one: Reply, other: Reply) -> Pair:
-        """The way that is believed first, then the other; and back again."""
-        return one, other
+    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """Both behind a first line of their own: computed once more, and held."""
+        return behind_a_line(pair, number)
 
 
 class Cache(ColdAndWarm):
@@ -142,17 +103,28 @@ class Onset(ColdAndWarm):
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Warm, then cold; where it was asked in two steps, these come first."""
         stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
-        alone = [self.ordered(*pair) for pair in answers.same_prompt(size, "cold", "warm")]
-        among = [self.ordered(*pair) for pair in answers.same_prompt(size, "crowded", "warm")]
+        alone = answers.same_prompt(size, "warm", "cold")
+        among = answers.same_prompt(size, "warm", "crowded")
         # What is lost beside others only is for `load` to say.
         pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
         if stepped and not any(one.right or other.right for one, other in pairs):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
-    def ordered(self, one: Reply, other: Reply) -> Pair:
-        """The warm one first; and back again."""
-        return other, one
+    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+        """The cold one first; what was reached in two steps is so again."""
+        other, cold = self.pair_again(pair, number)
+        if pair[0].ask.way != "stepped":
+            return [[cold, other]]
+        half = Haystack(schedule, cold.size, cold.repeat, cold.round).stepped[0]
+        return [[cold], [replace(half, way=f"half{number}", salt=other.salt), other]]
+
+    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """What is reached in two steps has another first line than the cold one."""
+        other, cold = super().pair_again(pair, number)
+        if pair[0].ask.way == "stepped":
+            other = replace(other, salt=f"stepped {number}")
+        return other, cold
 
     def further(self, schedule: Schedule, answers: Answers, row: AtSize) -> Sequence[Haystack]:
         """The same documents in two steps, where neither way finds anything at a size and a shorter
@@ -225,37 +197,27 @@ class Load(Paired):
             said=f"{found.said}; {other.said} while computed",
             suspects=found.suspects + other.suspects,
             noise=found.noise + other.noise,
+            left=found.left + other.left,
         )
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
-        """Lost pairs three times alone, and three times among others."""
-        for one, _ in lost_of(self.crowded(answers, size))[: most_again(size)]:
-            haystack = Haystack(schedule, size, one.ask.repeat)
-            for number in range(1, TIMES + 1):
-                alone, among = self.again_of(one.ask, number)
-                yield [among, *(replace(ask, way=f"beside{number}") for ask in haystack.crowd)]
-                yield [alone]
-        for one, _ in lost_of(answers.same_prompt(size, "ask", "loaded"))[:MOST_AGAIN]:
-            haystack = Haystack(schedule, size, one.ask.repeat)
-            for number in range(1, TIMES + 1):
-                yield [replace(one.ask, way=f"alone{number}")]
-                held = [each for each in haystack.loaded if each.prompt != one.ask.prompt]
-                crowd = [replace(each, way=f"beside{number}") for each in held]
-                yield [replace(one.ask, way=f"among{number}", state="loaded"), *crowd]
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+        """Prompts that are computed, and prompts that a cache holds."""
+        for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
+            yield from self.asked_again(schedule, answers, pairs)
 
-    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
-        """The same, asked again."""
-        found = []
-        for number in range(1, TIMES + 1):
-            ways = self.again_of(pair[0].ask, number)
-            alone, among = (answers.by_key.get(ask.key) for ask in ways)
-            if alone and among and alone.measured and among.measured:
-                found.append((alone, among))
-        return found
+    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+        """Alone, and among those that it was among."""
+        ask = pair[0].ask
+        haystack = Haystack(schedule, ask.size, ask.repeat, ask.round)
+        alone, among = self.pair_again(pair, number)
+        if ask.way == "warm":
+            crowd = [replace(each, way=f"beside{number}") for each in haystack.crowd]
+            return [[among, *crowd], [alone]]
+        return [[alone], [replace(each, way=among.way) for each in haystack.loaded]]
 
-    def again_of(self, ask: Ask, number: int) -> tuple[Ask, Ask]:
-        """A prompt alone and among others once more: a first prompt behind a first line of its own,
-        so that it is computed once more."""
+    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """A first prompt behind a first line of its own, so that it is computed once more."""
+        ask = pair[0].ask
         if ask.way == "warm":
             ask = replace(ask, salt=f"among {number}")
         alone = replace(ask, way=f"alone{number}")
@@ -377,9 +339,17 @@ class Replies(Paired):
             one = first.get(reply.ask.repeat)
             if one is None or one.ask.fact == reply.ask.fact:
                 continue
-            taken = one.right and not reply.right and reply.answer == one.answer
-            swapped = reply.right and not one.right and reply.answer == one.answer
-            if one.right or reply.right:
-                one, reply = replace(one, right=not swapped), replace(reply, right=not taken)
-            found.append((one, reply))
+            found.append(self.taken(one, reply))
         return found
+
+    def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
+        """The same two questions, asked again."""
+        return [self.taken(*each) for each in super().repeated(answers, pair)]
+
+    def taken(self, one: Reply, other: Reply) -> Pair:
+        """Two answers, of which one is only wrong where it is the other one's reply."""
+        if not one.right and not other.right:
+            return one, other
+        alike = one.answer == other.answer
+        first, second = one.right or not alike, other.right or not alike
+        return replace(one, right=first), replace(other, right=second)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from needlemap.check.ask import Answers, Reply
 from needlemap.check.exact import ALPHA, lost_tail, net_loss
@@ -29,6 +30,7 @@ _COUNTED = re.compile(r"(?P<count>\d+ of \d+) ?(?P<words>.*)")
 OTHERS = 0.01  # share of alpha of a probe that names none
 
 Pair = tuple[Reply, Reply]
+Groups: TypeAlias = "Sequence[Sequence[Ask]]"
 
 
 class Probe:
@@ -68,8 +70,9 @@ class Probe:
         found = {ask.way for ask in self.asks(schedule.first[-1])}
         return found | ({"short", "short-again"} if self.uses_shortest else set())
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Sequence[Ask]]:
-        """What is asked again before anything is said; each group stands together."""
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+        """What is asked again before anything is said, pair by pair; each group of a pair's asks
+        stands together."""
         return ()
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
@@ -182,7 +185,8 @@ class Paired(Probe):
 
     A size passes if the upper end of the 95 % interval of its net loss is below 25 points. It fails
     if the exact test of haystacks lost against haystacks gained says so; pairs that were lost only
-    now and then, in both ways, do not count there.
+    now and then, in both ways, do not count there. A lost pair that was not asked again counts as
+    lost.
     """
 
     excludes = "a net loss of so many points, of the pairs that either way finds"
@@ -192,9 +196,50 @@ class Paired(Probe):
         """Answers of the first way and of the second to the same."""
         raise NotImplementedError
 
+    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+        """Each lost pair three times, until so many are no noise that the size cannot pass."""
+        yield from self.asked_again(schedule, answers, self.pairs(answers, size))
+
+    def asked_again(
+        self, schedule: Schedule, answers: Answers, pairs: Sequence[Pair]
+    ) -> Iterable[Groups]:
+        """The same for some of the pairs."""
+        found = [pair for pair in pairs if pair[0].right or pair[1].right]
+        left = least_to_matter(len({other.ask.repeat for _, other in found}))
+        for pair in lost_of(found):
+            groups = (self.copies(schedule, pair, at) for at in range(1, TIMES + 1))
+            yield [group for each in groups for group in each]
+            left -= not self.is_noise(answers, pair)
+            if not left:
+                return
+
+    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+        """What asks a pair once more, as groups that stand together: its own two prompts, which
+        the server holds."""
+        return [self.pair_again(pair, number)]
+
+    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
+        """The two prompts of a pair once more."""
+        one, other = (
+            replace(reply.ask, way=f"{self.name}{number}", state="warm") for reply in pair
+        )
+        return one, other
+
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
         """The same pair, asked again."""
-        return []
+        found = []
+        for number in range(1, TIMES + 1):
+            asks = self.pair_again(pair, number)
+            one, other = (answers.by_key.get(ask.key) for ask in asks)
+            if one and other and one.measured and other.measured:
+                found.append((one, other))
+        return found
+
+    def is_noise(self, answers: Answers, pair: Pair) -> bool:
+        """Whether a lost pair was asked again and the second way was no worse than the first."""
+        more = self.repeated(answers, pair)
+        lost = sum(one.right - other.right for one, other in more)
+        return bool(more) and lost <= 0
 
     def helps(self, row: AtSize) -> bool:
         """Not where neither way finds anything."""
@@ -209,9 +254,11 @@ class Paired(Probe):
         pairs = [(one, other) for one, other in every if one.right or other.right]
         if not every:
             return AtSize(size, "undecided", said=NOTHING)
-        lost = [pair for pair in pairs if pair[0].right and not pair[1].right]
+        lost = lost_of(pairs)
         gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
-        sure, noise = self.sorted_out(answers, lost)
+        sure = [pair for pair in lost if self.is_sure(answers, pair)]
+        noise = [pair for pair in lost if self.is_noise(answers, pair)]
+        left = sum(not self.repeated(answers, pair) for pair in lost)
         p = lost_tail(*haystacks_apart(lost, gained, noise))
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
@@ -224,6 +271,8 @@ class Paired(Probe):
             said += f", {len(gained)} gained"
         if noise:
             said += f", {len(noise)} of them noise"
+        if left and left < len(lost):
+            said += f", {left} not asked again"
         if not pairs:
             said = f"none of {len(every)} found in either way"
         elif lost and not fails and not passes:
@@ -242,21 +291,39 @@ class Paired(Probe):
             Worst.of(worst[1]) if worst else None,
             tuple(Worst.of(pair[1]) for pair in sure),
             len(noise),
+            left,
         )
 
-    def sorted_out(self, answers: Answers, lost: Iterable[Pair]) -> tuple[list[Pair], list[Pair]]:
-        """Lost pairs that were lost again each time in the second way only; and those that were
-        found noise, because asked again the second way is no worse than the first."""
-        sure, noise = list[Pair](), list[Pair]()
-        for pair in lost:
-            more = self.repeated(answers, pair)
-            first = sum(not one.right for one, _ in more)
-            second = sum(not other.right for _, other in more)
-            if more and not first and second == len(more):
-                sure.append(pair)
-            elif more and second <= first:
-                noise.append(pair)
-        return sure, noise
+    def is_sure(self, answers: Answers, pair: Pair) -> bool:
+        """Whether a lost pair was lost again each time, in the second way only."""
+        more = self.repeated(answers, pair)
+        return bool(more) and all(one.right and not other.right for one, other in more)
+
+
+def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
+    """Pairs of which the second is lost."""
+    return [pair for pair in pairs if pair[0].right and not pair[1].right]
+
+
+def behind_a_line(pair: Pair, number: int) -> tuple[Ask, Ask]:
+    """The prompts of a pair behind a first line of their own, so that no cache holds them."""
+    one, other = (
+        replace(reply.ask, way=f"{reply.ask.way}{number}", salt=f"again {number}") for reply in pair
+    )
+    return one, other
+
+
+@cache
+def least_to_matter(haystacks: int) -> int:
+    """How many lost pairs, of a haystack each, keep a size from passing.
+
+    >>> least_to_matter(24), least_to_matter(48)
+    (2, 7)
+    """
+    lost = 1
+    while lost < haystacks and (e := net_loss(lost, 0, haystacks)) and e.high < LOSS:
+        lost += 1
+    return lost
 
 
 def least_lost(level: float) -> int:

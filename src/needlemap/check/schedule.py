@@ -10,7 +10,7 @@ again. Sizes at which a row is undecided have a second set of haystacks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import sqrt
 from random import Random
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HAYSTACKS = (48, 48, 24)  # of each size, in the first round of looks
 MORE = (24, 16, 18)  # further haystacks of each size, where a row is undecided
+LIMIT = 1.79  # times what the first round computes, which a check may in all
 ROUNDS = 24
 ASKED = (4, 4, 8)  # questions about each haystack of a size
 AGAIN = (2, 2, 4)  # of them asked a second time
@@ -134,8 +135,8 @@ class Schedule:
             for name, probe in known.items()
             if (not options.probes or name in options.probes) and name not in self.lacking
         }
-        self._second: list[Haystack] | None = None
-        self._at = 0
+        self._walk: Iterator[Batch] | None = None
+        self._walked: Answers | None = None
 
     @property
     def short(self) -> int:
@@ -187,42 +188,56 @@ class Schedule:
 
     def next(self, answers: Answers) -> Batch | None:
         """What is asked next; None where nothing is left."""
-        while self._at < len(self.first):
-            batch = self._left(self.first[self._at], answers)
-            if batch is not None:
-                return batch
-            self._at += 1
-        batch = self._suspects(answers, 1)
-        if batch is not None:
-            return batch
-        if self._second is None:
-            self._second = self._undecided(answers)
-        for haystack in self._second:
-            batch = self._left(haystack, answers)
-            if batch is not None:
-                return batch
-        return self._suspects(answers, 2) if self._second else None
+        if self._walk is None or self._walked is not answers:
+            self._walked, self._walk = answers, self._batches(answers)
+        return next(self._walk, None)
 
-    def _left(self, haystack: Haystack, answers: Answers) -> Batch | None:
-        """What is left of a haystack."""
-        for batch in haystack.batches:
-            asks = tuple(ask for ask in batch.asks if ask.key not in answers.tried)
-            if asks:
-                return replace(batch, asks=asks)
-        return None
+    def _batches(self, answers: Answers) -> Iterator[Batch]:
+        """All that is asked, one behind the other."""
+        for haystack in self.first:
+            yield from left_of(haystack.batches, answers)
+        purse = Purse(self)
+        left = self.limit - self.whole.computed
+        yield from self._lost(answers, purse, left // 2)
+        further, more = self._undecided(answers)
+        yield from self._fitting(further, answers, purse)
+        if further:
+            yield from self._lost(answers, purse, left)
+        yield from self._fitting(more, answers, purse)
+        yield from self._lost(answers, purse, left)
 
-    def _suspects(self, answers: Answers, round_number: int) -> Batch | None:
-        """Lost pairs that were not asked again yet."""
+    def _fitting(
+        self, haystacks: Iterable[Haystack], answers: Answers, purse: Purse
+    ) -> Iterator[Batch]:
+        """As many of the haystacks as fit."""
+        for haystack in haystacks:
+            asks = (ask for batch in haystack.batches for ask in batch.asks)
+            if not purse.pays(asks, self.limit - self.whole.computed):
+                return
+            yield from left_of(haystack.batches, answers)
+
+    @cached_property
+    def limit(self) -> int:
+        """Tokens that a whole check may have a server compute that caches prefixes: 10 million to
+        128k."""
+        return round(LIMIT * self.whole.computed)
+
+    def _lost(self, answers: Answers, purse: Purse, most: int) -> Iterator[Batch]:
+        """Lost pairs that were not asked again yet, as far as they fit. most: tokens that a server
+        may compute beside the first round."""
         for probe in self.probes.values():
             for size in self.sizes:
-                for group in probe.again(self, answers, size):
-                    left = tuple(ask for ask in group if ask.key not in answers.tried)
-                    if left:
-                        return Batch(left, together=all(ask.state == "loaded" for ask in left))
-        return None
+                for groups in probe.again(self, answers, size):
+                    if purse.pays((ask for group in groups for ask in group), most):
+                        batches = (
+                            Batch(tuple(group), together=all(a.state == "loaded" for a in group))
+                            for group in groups
+                        )
+                        yield from left_of(batches, answers)
 
-    def _undecided(self, answers: Answers) -> list[Haystack]:
-        """Further haystacks of the sizes at which a row is undecided and more would tell."""
+    def _undecided(self, answers: Answers) -> tuple[list[Haystack], Iterator[Haystack]]:
+        """Haystacks that are asked in another way, and further ones, of the sizes at which a row is
+        undecided and these would tell."""
         before = Answers(each for each in answers.by_key.values() if each.ask.round == 1)
         wanted: dict[int, list[Probe]] = {}
         extra = list[Haystack]()
@@ -234,7 +249,7 @@ class Schedule:
                 if row.state == "undecided" and probe.helps(row):
                     wanted.setdefault(row.size, []).append(probe)
                 extra += probe.further(self, before, row)
-        return [*extra, *self._more(wanted)]
+        return extra, self._more(wanted)
 
     def _more(self, wanted: Mapping[int, Sequence[Probe]]) -> Iterator[Haystack]:
         """The second set of haystacks, by size the probes that ask."""
@@ -262,18 +277,20 @@ class Schedule:
             sent = ask.length - self.options.answer_tokens
             computed = sent
             if ask.haystack in seen:
-                computed = min(sent, self._behind(ask))
+                computed = min(sent, self.behind(ask))
             seen.add(ask.haystack)
             total += Cost(1, sent, computed)
         return total
 
-    def _behind(self, ask: Ask) -> int:
+    def behind(self, ask: Ask) -> int:
         """Tokens that a server computes behind what it holds of the haystack."""
         question = max(16, self.options.around - self.options.answer_tokens - 15 * ask.facts)
         if ask.state == "warm" and ask.way in ("warm", "again", "short-again"):
             return 16  # the last block
         if ask.way == "loaded":
             return 16
+        if ask.way.startswith("stepped"):
+            return ask.length - ask.size // 2
         place = ask.place if ask.place is not None else self.anchor(ask.size)
         return self.anchor(ask.size) - place + self.comb // 2 + question + 15
 
@@ -290,6 +307,40 @@ class Schedule:
         return self.whole + self.cost(
             ask for each in more for batch in each.batches for ask in batch.asks
         )
+
+
+@dataclass
+class Purse:
+    """What a server computes beside the first round. spent: tokens so far. made: asks that were
+    paid for, and their haystacks."""
+
+    schedule: Schedule
+    spent: int = 0
+    made: set[object] = field(default_factory=set)
+
+    def pays(self, asks: Iterable[Ask], most: int) -> bool:
+        """Count some asks, unless that makes more than `most`."""
+        made, cost = set[object](), 0
+        for ask in asks:
+            if ask.key in self.made or ask.way.startswith(BESIDE):
+                continue
+            first = (ask.salt or ask.round > 1) and ask.haystack not in made | self.made
+            sent = ask.length - self.schedule.options.answer_tokens
+            cost += sent if first else min(sent, self.schedule.behind(ask))
+            made |= {ask.key, ask.haystack}
+        if self.spent + cost > most:
+            return False
+        self.spent += cost
+        self.made |= made
+        return True
+
+
+def left_of(batches: Iterable[Batch], answers: Answers) -> Iterator[Batch]:
+    """Batches without what was asked."""
+    for batch in batches:
+        asks = tuple(ask for ask in batch.asks if ask.key not in answers.tried)
+        if asks:
+            yield replace(batch, asks=asks)
 
 
 def _part(count: int, part: int) -> range:

@@ -225,8 +225,8 @@ class _Command:
         if code in (2, *INTERRUPTED) or not is_run_folder(path):
             return None
         if self.settings.until:
-            goal = Goal.of(self.settings.until)
-            return judge_goal(load_run(goal.path), load_run(path), goal.margin)
+            goal = Goal.of(self.settings.until, self.settings.scope)
+            return judge_goal(load_run(goal.path), load_run(path), goal.margin, goal.scope)
         return None if self.typed.fail_under is None else judge(path, self.typed.fail_under)
 
 

@@ -42,8 +42,8 @@ _DRAWS, _SEED = 300, 0
 _STEPS = 6
 _GROWTH, _CHUNKS = 5, 4
 _NEAR = 0.08  # of the threshold: where a score crawls through it
-GRIDS = 4.0  # plain grids of 15 x 15 whose tokens a seek takes at most, within _PLAIN
-_GRID, _PLAIN = 15, 0.3
+GRIDS = 4.0  # plain grids of 15 x 15 whose tokens a seek takes at most
+_GRID = 15
 _KEPT = 1.0  # of these grids, for a last look between the asked lengths
 _GAP = 3  # spacings between asked lengths at most: no hole of half an octave lies between
 _DOUBTS = 4  # haystacks at a length whose own score contradicts the curve
@@ -278,19 +278,9 @@ def plain_grid(axis: Axis) -> float:
     return float(_GRID * np.geomspace(axis.lengths[0], axis.lengths[-1], _GRID).sum())
 
 
-def most_grids(within: float) -> float:
-    """Plain grids whose tokens a seek takes at most: GRIDS within 30 %, and as many more answers as
-    a narrower interval takes.
-
-    >>> round(most_grids(0.3), 1), round(most_grids(0.1), 1)
-    (4.0, 30.3)
-    """
-    return GRIDS * max(1.0, (log2(1 + _PLAIN) / log2(1 + within)) ** 2)
-
-
-def is_spent(axis: Axis, asked: Asked, within: float) -> NDArray[np.bool_]:
-    """Whether what may be asked is, but for a last look between the asked lengths: (...)."""
-    return np.asarray(tokens_of(axis, asked) >= (most_grids(within) - _KEPT) * plain_grid(axis))
+def is_spent(axis: Axis, asked: Asked) -> NDArray[np.bool_]:
+    """Whether what may be asked is, except for a last look between the asked lengths: (...)."""
+    return np.asarray(tokens_of(axis, asked) >= (GRIDS - _KEPT) * plain_grid(axis))
 
 
 def tokens_of(axis: Axis, asked: Asked) -> Array:
@@ -305,10 +295,10 @@ def next_batch(
     more may be asked, its ends, between the asked lengths below it, and again where a length's own
     score contradicts the curve; none where that is done: (..., lengths)."""
     axis = known.axis
-    over = (is_close(known, within) | is_spent(axis, asked, within))[..., None]
+    over = (is_close(known, within) | is_spent(axis, asked))[..., None]
     last = np.maximum(unseen_ends(known, asked), _unseen(known, asked, threshold))
     asks = np.where(over, last, next_asks(known, counts))
-    left = most_grids(within) * plain_grid(axis) - tokens_of(axis, asked)
+    left = GRIDS * plain_grid(axis) - tokens_of(axis, asked)
     cost = PLACES * np.array(axis.lengths)
     fits = np.cumsum(asks * cost, axis=-1) <= left[..., None]
     return np.where(fits, asks, 0)
@@ -414,7 +404,7 @@ def sought(
     hole = bool(holes(known, asked, threshold).any())
     point = None if wide or rough or hole else in_tokens(axis, float(known.point))
     close = hole or bool(is_close(known, within))
-    spent = 0.0 if close or not is_spent(axis, asked, within) else most_grids(within)
+    spent = 0.0 if close or not is_spent(axis, asked) else GRIDS
     return Sought(
         axis,
         asked,

@@ -36,6 +36,7 @@ class RunSettings(BaseModel):
     seek: float | None = None
     within: float = 0.0
     until: str = ""
+    scope: Literal["these", "new"] = "these"
 
 
 def _readable(settings: dict[str, Any]) -> dict[str, Any]:

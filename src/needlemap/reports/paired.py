@@ -159,7 +159,12 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
 
 
 def compare_loaded(
-    first: Loaded, second: Loaded, margin: float = MARGIN, *, sequential: bool = False
+    first: Loaded,
+    second: Loaded,
+    margin: float = MARGIN,
+    *,
+    wanted: Scope = "these",
+    sequential: bool = False,
 ) -> tuple[Comparison, Names]:
     """The comparison of two families that were read, as of runs that have no other. Raises as
     `compare_runs`."""
@@ -167,7 +172,7 @@ def compare_loaded(
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     pairs, names = pair_loaded(first, second)
-    return compare_families({"": pairs}, share, sequential=sequential), names
+    return compare_families({"": pairs}, share, wanted=wanted, sequential=sequential), names
 
 
 def margin_share(margin: float) -> float:

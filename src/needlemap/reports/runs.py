@@ -102,8 +102,8 @@ class Run:
         run = load_run(self._only())
         if not run.about.named.until:
             return None
-        goal = Goal.of(run.about.named.until)
-        return judge_goal(load_run(goal.path), run, goal.margin)
+        goal = Goal.of(run.about.named.until, run.about.named.scope)
+        return judge_goal(load_run(goal.path), run, goal.margin, goal.scope)
 
     def scores(self) -> dict[str, dict[int, float | None]]:
         """Per family the score by length in tokens; None where nothing was measured."""

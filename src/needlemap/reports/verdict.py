@@ -11,7 +11,7 @@ from typing import Any
 from needlemap.errors import SettingsError
 from needlemap.maps.effective import Mean
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.judging import Judgement
+from needlemap.maps.judging import Judgement, Scope
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
@@ -80,10 +80,10 @@ class UntilVerdict:
         return to_json(self.report())
 
 
-def judge_goal(first: Loaded, second: Loaded, margin: float) -> UntilVerdict:
-    """What a run found beside the reference that its `until` names. margin: in points. Raises
-    NeedlemapError where they cannot be paired."""
-    comparison, _ = compare_loaded(first, second, margin, sequential=True)
+def judge_goal(first: Loaded, second: Loaded, margin: float, wanted: Scope) -> UntilVerdict:
+    """What a run found beside the reference that its `until` names. margin: in points. wanted: the
+    scope that the verdict is to hold for. Raises NeedlemapError where they cannot be paired."""
+    comparison, _ = compare_loaded(first, second, margin, wanted=wanted, sequential=True)
     return UntilVerdict(comparison.verdict)
 
 

@@ -280,6 +280,8 @@ class Settings(BaseModel):
     """With --seek: how narrow, as 30% or 10% either side."""
     until: Annotated[str, _RUN("free", "opened")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
+    scope: Annotated[Literal["these", "new"], _RUN("free", read="until")] = "these"
+    """With --until: what the verdict holds for, these prompts or new haystacks too (72 or more)."""
     requests_per_minute: Annotated[
         float | None, _RUN("free", "served", "check"), Field(gt=0, le=1e9)
     ] = None

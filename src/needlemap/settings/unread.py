@@ -339,6 +339,11 @@ def _seek(facts: Facts, _name: str) -> Why | None:
     return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
 
 
+def _until(facts: Facts, _name: str) -> Why | None:
+    goal = ", or give --until no-worse-than RUN:2"
+    return None if facts.settings.until else ("No verdict is asked for", goal)
+
+
 # By the name that settings give as `read`: the rule, the settings that decide it, and the rule that
 # it stands behind: what that one refuses, this one is not asked.
 RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
@@ -364,4 +369,5 @@ RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
     "framing": (_framing, ("counts",), ""),
     "repeats": (_repeats, ("seek",), "built"),
     "seek": (_seek, ("seek",), ""),
+    "until": (_until, ("until",), ""),
 }
