@@ -123,7 +123,7 @@ def test_what_cannot_be_compared_says_why(compare, second, said):
 
 def test_suites_without_a_family_in_common_name_what_they_have(suites, compare):
     (suites.folder / "empty").mkdir(exist_ok=True)
-    about = {"suite": "mine", "families": ["key"]}
+    about = {"schema_version": 1, "suite": "mine", "families": ["key"]}
     (suites.folder / "empty" / "suite.json").write_text(json.dumps(about))
     said = compare("whole", "empty", code=2).stderr
     assert "have begun no family of one name (key, one, all; none)" in said

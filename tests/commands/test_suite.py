@@ -166,7 +166,9 @@ def test_another_suites_folder_and_a_runs_folder_are_refused(typed, suite):
 
 def test_a_strangers_suite_names_no_folder_outside_of_its_own(typed):
     (typed.folder / "s").mkdir()
-    (typed.folder / "s" / "suite.json").write_text('{"suite": "x", "families": ["../../etc"]}')
+    (typed.folder / "s" / "suite.json").write_text(
+        '{"schema_version": 1, "suite": "x", "families": ["../../etc"]}'
+    )
     assert "families outside of its folder" in typed("report", "s", code=2).stderr
 
 

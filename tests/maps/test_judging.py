@@ -10,7 +10,7 @@ import pytest
 from needlemap.maps.judging import Judgement, Looks, Row, Rows, judge
 from needlemap.maps.sequential import haystack_order
 from needlemap.maps.verdicts import softened
-from needlemap.reports.judgement import verdict_line, verdict_sentence
+from needlemap.reports.judgement import verdict_of, verdict_sentence
 
 MISSING = np.nan
 
@@ -205,7 +205,7 @@ def test_graded_scores_are_judged_by_their_size(random):
 def test_the_last_line_says_when_it_was_measured_and_the_exit_code():
     moments = "2026-11-23T07:10:30+00:00", "2026-11-23T07:45:00+00:00"
     found = judge(rows(np.zeros((100, 2))), 0.02, measured=moments)
-    assert verdict_line(found, 0) == (
+    assert verdict_of(found, ends=0).last == (
         "verdict: no worse than 2 points, on these prompts: a loss of 0.0 [-2.6, 1.9]. "
         "Measured 2026-11-23 07:10 to 07:45 UTC. Exit code 0"
     )
