@@ -432,7 +432,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         report for report in skipped if not any(word in str(report.longrepr) for word in _OPTIONAL)
     ]
     if missing and reporter:
-        reporter.write_line(
-            f"{len(missing)} tests were skipped although all real parts must be here"
-        )
+        reporter.write_line("Skipped although all real parts must be here:")
+        for report in missing:
+            reporter.write_line(f"{report.nodeid}: {report.longrepr}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

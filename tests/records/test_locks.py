@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import time
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -142,9 +143,8 @@ def test_of_two_starts_on_a_new_folder_one_is_refused_and_the_folder_goes_on(nee
     assert again.returncode == other.returncode, again.stderr
 
 
-def test_nothing_is_held_where_nothing_can_be_written(tmp_path):
-    if os.getuid() == 0:
-        pytest.skip("root writes anywhere")
-    tmp_path.chmod(0o500)
-    with hold_folder(tmp_path), hold_folder(tmp_path / "r"):
-        pass
+@pytest.mark.parametrize("folder", [Path("/sys"), Path("/sys/r"), Path(os.devnull) / "r"])
+def test_nothing_is_held_where_nothing_can_be_written(folder):
+    """Not even by root, who may write into folders that are closed to all others."""
+    with hold_folder(folder):
+        assert not is_held(folder)
