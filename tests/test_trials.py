@@ -357,14 +357,15 @@ def test_elsewhere_a_short_file_stays_an_error(short_file):
 
 
 def test_the_report_says_that_prompts_are_shorter_than_their_length(short_file, tmp_path):
-    """Else its row of 2,000 tokens would be one of 994."""
+    """Else its row of 2,000 tokens would be one of 994, and the effective length 2,000."""
     settings = {**short_file, "model": "baseline/bm25", "quiet": True}
     run = needlemap.run("cdme-8k", **settings, out=tmp_path / "run")
     assert {record.prompt.off_by for record in run.records()} == {0, -931}
     assert load_run(run.path).notes == (
         "the haystack ended: 6 prompts from length 2,000 on are shorter than their length, the "
-        "longest has 994 tokens",
+        "longest has 994 tokens: no effective length is taken from there",
     )
+    assert run.effective("absolute:85").longest == 1_000
 
 
 @pytest.mark.parametrize("file", ["zh_finance.jsonl", "zh_tech.jsonl"])  # the second is short

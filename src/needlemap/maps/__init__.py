@@ -10,7 +10,7 @@ haystack.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +174,8 @@ class Cube:
     that matters. asked: same shape, whether it was to be asked. lengths, depths and repeats'
     numbers ascend. one_haystack:
     whether all repeats have the same. again: the first two scores of each prompt that was asked
-    more than once; again_at: their lengths. counted: False where a score is a mean of nobody knows
+    more than once; again_at: their lengths. short: lengths with a prompt that is shorter, since the
+    haystack ended. counted: False where a score is a mean of nobody knows
     how many answers.
     """
 
@@ -187,6 +188,7 @@ class Cube:
     one_haystack: bool = False
     again: tuple[Pair, ...] = ()
     again_at: tuple[int, ...] = ()
+    short: frozenset[int] = frozenset()
     counted: bool = True
 
     @property
@@ -209,6 +211,18 @@ class Cube:
         """Whether lengths have depths of their own; see `is_ragged`."""
         cells = int((self.asked | ~np.isnan(self.spread)).any(axis=0).sum())
         return is_ragged(cells, len(self.lengths), len(self.depths))
+
+    def without(self, lengths: Set[int]) -> Cube:
+        """The same without some lengths."""
+        kept = [at for at, length in enumerate(self.lengths) if length not in lengths]
+        return replace(
+            self,
+            lengths=tuple(self.lengths[at] for at in kept),
+            scores=self.scores[:, kept],
+            spread=self.spread[:, kept],
+            asked=self.asked[:, kept],
+            short=self.short - lengths,
+        )
 
     def clustered(self, scores: Array) -> Array:
         """Scores of all repeats, (repeats, ...), as (haystacks, trials)."""
@@ -236,9 +250,11 @@ def make_cube(
     records = [record for prompt in prompts for record in prompt.records]
     unknown = bool(records) and all(record.prompt is None for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
+    short = frozenset(row.length_tokens for row in records if row.prompt and row.prompt.is_short)
     made = cube_of(scores, {prompt.places[0] for prompt in prompts}, copies, at)
     alike = one_haystack or unknown
-    return replace(made, one_haystack=alike, again=again, again_at=again_at, counted=counted)
+    made = replace(made, one_haystack=alike, short=short, counted=counted)
+    return replace(made, again=again, again_at=again_at)
 
 
 def cube_of(

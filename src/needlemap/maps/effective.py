@@ -180,8 +180,8 @@ class FamilyScores:
         return Mean(point, *around(point, *(interval or (None, None))))
 
     def effective(self, rule: Rule) -> Effective | None:
-        """A rule's value, with an interval; None without scores, and of trials whose lengths nobody
-        knows.
+        """A rule's value, with an interval, of the lengths whose prompts are as long as that; None
+        without scores there, and of trials of unknown length.
 
         absolute: the length at which the score first falls below the threshold (RULER,
         arXiv:2404.06654, takes the longest tested length above one). relative: the threshold is a
@@ -193,6 +193,9 @@ class FamilyScores:
         """
         if not self.lengths or not self.lengths[0]:
             return None
+        if short := frozenset[int]().union(*(cube.short for cube in self._cubes)):
+            reached = [cube.without(short) for cube in self._cubes]
+            return FamilyScores(reached, self._draws, self._seed).effective(rule)
         lengths = np.array(self.lengths, dtype=np.float64)
         curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])
         if baseless(rule, curve):

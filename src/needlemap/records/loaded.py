@@ -56,7 +56,6 @@ _KEPT = (
     ),
     *("finish", "score", "scorer", "prompt_tokens", "completion_tokens"),
 )
-_SEAMS = 64  # tokens that seams may cost at most
 _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
 
 
@@ -109,14 +108,15 @@ def load_run(folder: RunFolder | str | Path) -> Loaded:
 
 def _shorter(records: Sequence[Record]) -> list[str]:
     """That lengths are those asked for, where prompts are shorter by more than seams cost."""
-    short = [row for row in records if row.prompt is not None and row.prompt.off_by < -_SEAMS]
+    short = [row for row in records if row.prompt is not None and row.prompt.is_short]
     if not short:
         return []
     longest = max(row.prompt.tokens for row in short if row.prompt is not None)
     first = min(row.length_tokens for row in short)
     return [
         f"the haystack ended: {counted(len(short), 'prompt')} from length {first:,} on are shorter "
-        f"than their length, the longest has {longest:,} tokens"
+        f"than their length, the longest has {longest:,} tokens: no effective length is taken from "
+        f"there"
     ]
 
 

@@ -29,6 +29,7 @@ from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 
+_SEAMS = 64  # tokens that seams between a prompt's parts cost at most
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
 
 
@@ -109,6 +110,11 @@ class PromptRecord(BaseModel):
     off_by: Whole = 0
     haystack_repeated: bool = False
     collisions: tuple[str, ...] = ()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it is shorter than its length by more than seams cost: the haystack ended."""
+        return self.off_by < -_SEAMS
 
 
 class ScorerRecord(BaseModel):
