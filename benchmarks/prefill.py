@@ -83,7 +83,7 @@ def main() -> None:
     counted |= {} if options.smoke else {name: plan_alone(*grid) for name, grid in LARGE.items()}
     reason = "--skip-wall" if options.skip_wall else _missing()
     walls = [] if reason else measure(options.smoke)
-    slots = None if options.skip_wall else cached_of_planned(options.smoke)
+    slots = {} if options.skip_wall else cached_of_planned(options.smoke)
     _report(counted, walls, {} if reason else measure_cold(options.smoke), slots, reason)
 
 
@@ -158,7 +158,7 @@ def _report(
     counted: dict[str, Counted],
     walls: Sequence[Wall],
     cold: Mapping[str, tuple[float, float]],
-    slots: float | None,
+    slots: Mapping[str, float],
     reason: str | None,
 ) -> None:
     notes = [f"Wall time not measured: {reason}."] if reason else _wall_lines(walls)
@@ -166,6 +166,11 @@ def _report(
         f"one cold prompt of {length}, times transformers' generate: CPU s {cpu_s:.2f}, "
         f"memory {peak:.2f}"
         for length, (cpu_s, peak) in cold.items()
+    ]
+    notes += [
+        f"four lanes on four slots of llama-server, {memory}: {found:.3f} of the share that the "
+        f"plan finds cached"
+        for memory, found in slots.items()
     ]
     equal = sum(wall.equal for wall in walls) / max(1, sum(wall.prompts for wall in walls))
     first = {wall.mode: wall for wall in walls[:3]}
@@ -179,7 +184,7 @@ def _report(
     result |= {f"shared_{name}": _least_fewer(walls, name) for name in ("windows", "recurrent")}
     for at, name in enumerate(("hf_cold_over_generate", "hf_cold_memory_over_generate")):
         result[name] = rounded(max(each[at] for each in cold.values())) if cold else None
-    result |= {"llama_cpp_four_slots": None if slots is None else rounded(slots)}
+    result |= {"llama_cpp_four_slots": rounded(min(slots.values())) if slots else None}
     result |= {f"plan_s_{name}": rounded(found.plan_s) for name, found in counted.items()}
     show(
         "Prompt tokens, times fewer than without a cache",
