@@ -18,7 +18,6 @@ from needlemap.models.replicas import Processes
 from needlemap.records.loaded import load_run
 from needlemap.reports.terminal import terminal_map
 from needlemap.secrets import refuse_keys
-from needlemap.settings import Settings
 from needlemap.text import printable
 
 KEY = "planted-key-1234567890"
@@ -116,12 +115,8 @@ def test_a_version_or_a_name_in_an_address_is_no_key(address):
 
 
 def test_only_what_is_no_word_is_a_key_under_a_name_that_may_be_one():
-    refuse_keys(
-        Settings(
-            request={"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"}
-        ),
-        "A_KEY",
-    )
+    request = {"stop_token": "</s>", "session": "evaluation", "token": "end-of-text-marker"}
+    refuse_keys({"request": request}, "A_KEY")
 
 
 def test_control_sequences_of_a_server_a_run_file_or_an_import_reach_no_terminal(needlemap, wire):

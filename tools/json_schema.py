@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from needlemap import SCHEMA
 from needlemap.records import RunFile
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings
+from needlemap.version import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -11,15 +11,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from needlemap.version import SCHEMA, __version__
+
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.runs import Compared, Run
 
-__version__ = "0.1.0"
-SCHEMA = (
-    2  # of records; 1: keys held the cell and seeded the sampling, and each equal prompt was asked
-)
 __all__ = [
+    "SCHEMA",
     "Compared",
     "Run",
     "__version__",

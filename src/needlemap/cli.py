@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from needlemap import __version__
 from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.deadline import LimitReached, limited_to
@@ -22,6 +21,7 @@ from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
 from needlemap.settings.flags import GroupedCommand
 from needlemap.text import show, sound_streams, tell
+from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.settings.suites import Chosen

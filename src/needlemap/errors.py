@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from needlemap.http.faults import Allowance
-
+    from needlemap.allowance import Allowance
 
 _VALUE = 200  # characters of a value that is none
 

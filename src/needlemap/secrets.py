@@ -12,13 +12,10 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.spellings import RUN, Spellings, base64_of
-
-if TYPE_CHECKING:
-    from needlemap.settings import Settings
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
@@ -111,10 +108,11 @@ def raised_by(error: BaseException) -> str:
     return scrub(f"{type(error).__name__}: {error}".rstrip(": ")) + where
 
 
-def refuse_keys(settings: Settings, variable: str) -> None:
-    """Raises SettingsError for the first setting that holds a key. variable: where one belongs."""
-    for name, options in settings.options.items():
-        for part in (part for part, value in parts_of(options) if _is_key(part, value)):
+def refuse_keys(settings: Mapping[str, Any], variable: str) -> None:
+    """Raises SettingsError for the first setting, by name, that holds a key. variable: where one
+    belongs."""
+    for name, setting in settings.items():
+        for part in (part for part, value in parts_of(setting) if _is_key(part, value)):
             raise SettingsError(
                 f"Setting '{name}' holds a key ({part}), which run.json would keep. Keys are read "
                 f"from the environment only. Type: export {variable}=YOUR-KEY (another variable: "

@@ -9,10 +9,10 @@ from time import monotonic
 
 import pytest
 
+from needlemap.allowance import Allowance, Quota, read_allowance
 from needlemap.asking.pacer import Bucket, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
 from needlemap.grid import duration_label
-from needlemap.http.faults import Allowance, Quota, allowance
 from needlemap.models.anthropic import AnthropicModel
 
 GRID = ("--lengths", "200", "--depths", "50", "--mode", "single")
@@ -291,16 +291,16 @@ def test_a_request_larger_than_the_whole_allowance_waits_until_that_is_full_and_
 )
 def test_headers_are_read_as_providers_write_them(headers, requests, tokens):
     names = AnthropicModel.limit_headers
-    assert allowance(headers, 30.0, names) == Allowance(requests, tokens)
+    assert read_allowance(headers, 30.0, names) == Allowance(requests, tokens)
 
 
 @pytest.mark.parametrize("text", ["", "many", "nan", "inf", "-"])
 def test_headers_that_make_no_sense_are_not_heard(text):
     assert (
-        allowance({"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text})
+        read_allowance({"x-ratelimit-limit-requests": text, "x-ratelimit-remaining-requests": text})
         is None
     )
-    assert allowance({}) is None
+    assert read_allowance({}) is None
 
 
 @pytest.mark.parametrize(

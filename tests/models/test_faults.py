@@ -6,8 +6,9 @@ from time import process_time
 
 import pytest
 
+from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import Failure
-from needlemap.http.faults import allowance, from_status, message_of, retry_after_s
+from needlemap.http.faults import from_status, message_of
 from needlemap.secrets import scrub
 
 
@@ -88,8 +89,8 @@ def test_of_a_header_its_beginning_is_read(value):
     for name in ("retry-after", "retry-after-ms"):
         retry_after_s({name: value})
     parts = ("limit", "remaining", "reset")
-    allowance({f"x-ratelimit-{part}-requests": value for part in parts})
-    allowance({f"anthropic-ratelimit-tokens-{part}": value for part in parts})
+    read_allowance({f"x-ratelimit-{part}-requests": value for part in parts})
+    read_allowance({f"anthropic-ratelimit-tokens-{part}": value for part in parts})
     assert process_time() - start < 1
 
 

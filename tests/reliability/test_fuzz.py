@@ -20,10 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
 from needlemap.http import Door, Reply
-from needlemap.http.faults import allowance, from_status, retry_after_s
+from needlemap.http.faults import from_status
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
 from needlemap.models import anthropic, openai
@@ -364,7 +365,7 @@ TIMES = st.sampled_from(
 )
 def test_headers_of_any_names_and_values(headers, status):
     def look() -> None:
-        allowed = allowance(headers, 0.0)
+        allowed = read_allowance(headers, 0.0)
         for quota in (allowed.requests, allowed.tokens) if allowed else ():
             assert quota is None or quota.limit > 0
         assert (retry_after_s(headers, 0.0) or 1) > 0

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
 from needlemap.http import Door, Reply, check_address
-from needlemap.http.faults import allowance, from_status, message_of, retry_after_s
+from needlemap.http.faults import from_status, message_of
 from needlemap.models import openai
 from needlemap.models.decoding import parted
 from needlemap.models.judge import verdict
@@ -69,7 +70,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a redirect": lambda text: from_status(302, "", {"location": text}),
     "an error's words": message_of,
     "a wait": lambda text: retry_after_s({"retry-after": text, "retry-after-ms": text}),
-    "limits": lambda text: allowance(
+    "limits": lambda text: read_allowance(
         {f"x-ratelimit-{part}-tokens": text for part in ("limit", "remaining", "reset")}
     ),
     "an address": lambda text: check_address(f"http://{text}"),

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from needlemap.maps import prompts_of
+from needlemap.maps.cell_score import CellScore
 from needlemap.maps.intervals import wilson
-from needlemap.maps.means import CellScore, Map
+from needlemap.maps.means import Map
 from needlemap.maps.means import make_map as map_of_records
 from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded

@@ -21,9 +21,9 @@ from itertools import cycle
 from math import inf
 from time import monotonic
 
+from needlemap.allowance import Allowance, Quota
 from needlemap.errors import Failure, Unmeasured
 from needlemap.grid import duration_label
-from needlemap.http.faults import Allowance, Quota
 
 _MINUTE_S = 60.0
 _TELLING = 3.0  # requests used, below which a share of the limit tells nothing of the rate

@@ -20,7 +20,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
@@ -35,6 +34,7 @@ from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
 from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.trials import place
+from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial

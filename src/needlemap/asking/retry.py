@@ -15,9 +15,9 @@ from random import uniform
 from time import monotonic
 from unicodedata import normalize
 
+from needlemap.allowance import Allowance
 from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer, Ticket
 from needlemap.errors import Failure, Unmeasured
-from needlemap.http.faults import Allowance
 from needlemap.models import Answer
 from needlemap.scorers import Score, Scorer
 from needlemap.settings.prices import summed

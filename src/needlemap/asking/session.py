@@ -18,7 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap import SCHEMA, __version__
 from needlemap.asking import Outcome, Runner, Watcher, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
@@ -49,6 +48,7 @@ from needlemap.settings.prices import Prices
 from needlemap.trials import run_hash
 from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import model_options
+from needlemap.version import SCHEMA, __version__
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial

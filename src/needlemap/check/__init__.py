@@ -6,9 +6,10 @@ Pure: `Schedule` (what is asked next), the probes and `judge` (what the replies 
 
 from needlemap.check.ask import Answers, Ask, Reply
 from needlemap.check.finding import AtSize, Finding, Known, Worst, read_check
+from needlemap.check.haystack import Batch, Options
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import Paired, Probe, probes
-from needlemap.check.schedule import Batch, Options, Schedule
+from needlemap.check.schedule import Schedule
 
 __all__ = [
     "Answers",

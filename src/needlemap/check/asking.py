@@ -22,9 +22,9 @@ from needlemap.check.ask import BESIDE, Answers, Ask, framing_of
 from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
+from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import short_size
-from needlemap.check.schedule import Options
 from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name

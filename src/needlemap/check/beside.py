@@ -11,6 +11,7 @@ from statistics import fmean, median
 from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
+from needlemap.check.haystack import Haystack, Layout
 from needlemap.check.probe import (
     LEAST,
     NOTHING,
@@ -21,7 +22,6 @@ from needlemap.check.probe import (
     behind_a_line,
     smallest,
 )
-from needlemap.check.schedule import Haystack, Schedule
 
 LEAST_NATS = 0.02  # a token: margins that move by less are no finding
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
@@ -64,15 +64,15 @@ class Nats(Probe):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """A server that gives log-probabilities."""
-        return "" if schedule.options.logprobs else "log-probabilities, which this back end lacks"
+        return "" if layout.options.logprobs else "log-probabilities, which this back end lacks"
 
     def asks(self, haystack: Haystack) -> Iterable[Ask]:
         """The first prompt cold, warm, and warm again, with others between them."""
         return haystack.cold, haystack.warm, haystack.again[0], *haystack.asked
 
-    def absent(self, schedule: Schedule, answers: Answers) -> str:
+    def absent(self, layout: Layout, answers: Answers) -> str:
         """Whether the server gave none."""
         rows = answers.every("warm")
         if rows and all(reply.margins is None for reply in rows):
@@ -154,47 +154,47 @@ class Window(Probe):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """A context that the server tells, within --max-length; or a promise that it broke."""
-        options = schedule.options
+        options = layout.options
         if options.context is None:
             return "" if options.promised else "a server that tells its context"
-        if options.context > schedule.sizes[-1] and not options.promised:
+        if options.context > layout.sizes[-1] and not options.promised:
             return f"--max-length {options.context}, the context that the server tells"
         return ""
 
-    def absent(self, schedule: Schedule, answers: Answers) -> str:
+    def absent(self, layout: Layout, answers: Answers) -> str:
         """Whether nothing was refused and nothing asked at the context's end."""
-        options = schedule.options
-        if self._broken(schedule, answers):
+        options = layout.options
+        if self._broken(layout, answers):
             return ""
         if options.context is None:
             return "needs a server that tells its context"
-        if options.context > schedule.sizes[-1]:
+        if options.context > layout.sizes[-1]:
             return f"the server's context of {options.context:,} tokens is beyond --max-length"
         if not answers.every("window", "beyond"):
             return "needs lengths of the model's own vocabulary"
         return ""
 
-    def _broken(self, schedule: Schedule, answers: Answers) -> list[Reply]:
+    def _broken(self, layout: Layout, answers: Answers) -> list[Reply]:
         """Refused prompts for which there was room: by --max-length, or by the context that the
         server tells, in tokens of its own."""
         refused = [each for each in answers.refused() if each.ask.way != "beyond"]
-        context, framing = schedule.options.context, framing_of(answers)
-        if schedule.options.promised or context is None or framing is None:
-            return refused if schedule.options.promised else []
+        context, framing = layout.options.context, framing_of(answers)
+        if layout.options.promised or context is None or framing is None:
+            return refused if layout.options.promised else []
         return [each for each in refused if each.ask.length + framing <= context]
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """One row: the end of the context, beside other prompts of that length."""
-        why = self.absent(schedule, answers)
+        why = self.absent(layout, answers)
         if why:
             return Finding(self.name, "not applicable", False, 0, why)
-        return self.whole([self._end(schedule, answers, self.level(look, 1))])
+        return self.whole([self._end(layout, answers, self.level(look, 1))])
 
-    def _end(self, schedule: Schedule, answers: Answers, level: float) -> AtSize:
-        size = schedule.sizes[-1]
-        if refused := self._broken(schedule, answers):
+    def _end(self, layout: Layout, answers: Answers, level: float) -> AtSize:
+        size = layout.sizes[-1]
+        if refused := self._broken(layout, answers):
             least = min(refused, key=lambda reply: reply.ask.length)
             said = f"prompts of {least.ask.length:,} tokens are refused: less than promised"
             return AtSize(size, "fail", True, len(refused), said=said, worst=Worst.of(least))
@@ -266,9 +266,9 @@ class Reference(Paired):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """A reference."""
-        return "" if schedule.options.reference else "--reference hf/PATH, or a server's address"
+        return "" if layout.options.reference else "--reference hf/PATH, or a server's address"
 
     def asks(self, haystack: Haystack) -> Iterable[Ask]:
         """The first prompt, here and there."""
@@ -280,7 +280,7 @@ class Reference(Paired):
         """There, then here."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
 
-    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
         """Here and there, behind a first line of its own."""
         there, here = self.pair_again(pair, number)
         return [[here], [there]]

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.check.ask import BESIDE, Ask, Reply, did_end, is_parrot
-from needlemap.check.schedule import BEHIND, LAST, Options, Schedule
+from needlemap.check.haystack import BEHIND, LAST, Options
+from needlemap.check.schedule import Schedule
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, make_grid
 from needlemap.models import backend_or_default

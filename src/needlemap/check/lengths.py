@@ -9,8 +9,8 @@ from typing import ClassVar
 from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
 from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail
 from needlemap.check.finding import AtSize, Finding, NetState, issue
+from needlemap.check.haystack import Haystack, Layout
 from needlemap.check.probe import LEAST, NOTHING, Probe, short_size, smallest
-from needlemap.check.schedule import Haystack, Schedule
 
 FALL = 0.20  # of the found share, which a pass excludes
 APART = 0.1  # by how much more must be missed far away to be said
@@ -49,11 +49,11 @@ class Length(Probe):
         """Only where the interval holds both a fall that matters and one that does not."""
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts; beside a reference too, where one was asked."""
-        level = self.level(look, len(schedule.sizes))
-        short = answers.of(schedule.short, "short")
-        rows = [self._beside(answers, size, short, level) for size in schedule.sizes]
+        level = self.level(look, len(layout.sizes))
+        short = answers.of(layout.short, "short")
+        rows = [self._beside(answers, size, short, level) for size in layout.sizes]
         return self.whole(rows)
 
     def _beside(self, answers: Answers, size: int, short: Sequence[Reply], level: float) -> AtSize:

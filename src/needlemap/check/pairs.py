@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from needlemap.check.ask import FIRST, Answers, Ask, Reply
 from needlemap.check.finding import AtSize, issue
+from needlemap.check.haystack import Haystack, Layout
 from needlemap.check.probe import Groups, Pair, Paired, behind_a_line, lost_of
-from needlemap.check.schedule import Haystack, Schedule
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
@@ -61,7 +61,7 @@ class Cache(ColdAndWarm):
         tail = (haystack.tail,) if haystack.tail else ()
         return haystack.cold, *tail, haystack.warm
 
-    def absent(self, schedule: Schedule, answers: Answers) -> str:
+    def absent(self, layout: Layout, answers: Answers) -> str:
         """Whether the server says that it held nothing of any prompt."""
         told = [reply.cached_tokens for reply in answers.every("warm", "tail", "again")]
         if told and all(each == 0 for each in told):
@@ -111,12 +111,12 @@ class Onset(ColdAndWarm):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
-    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
         """The cold one first; what was reached in two steps is so again."""
         other, cold = self.pair_again(pair, number)
         if pair[0].ask.way != "stepped":
             return [[cold, other]]
-        half = Haystack(schedule, cold.size, cold.repeat, cold.round).stepped[0]
+        half = Haystack(layout, cold.size, cold.repeat, cold.round).stepped[0]
         return [[cold], [replace(half, way=f"half{number}", salt=other.salt), other]]
 
     def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
@@ -126,16 +126,16 @@ class Onset(ColdAndWarm):
             other = replace(other, salt=f"stepped {number}")
         return other, cold
 
-    def further(self, schedule: Schedule, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+    def further(self, layout: Layout, answers: Answers, row: AtSize) -> Sequence[Haystack]:
         """The same documents in two steps, where neither way finds anything at a size and a shorter
         size is found."""
-        at = schedule.sizes.index(row.size)
-        shorter = schedule.sizes[at - 1] if at else schedule.short
+        at = layout.sizes.index(row.size)
+        shorter = layout.sizes[at - 1] if at else layout.short
         found = answers.of(shorter, "ask", "short")
         if row.n or 2 * sum(reply.right for reply in found) <= len(found):
             return ()
-        numbers = range(min(LEAST_PAIRS, schedule.count(row.size)))
-        return [Haystack(schedule, row.size, at, 2, (self,), True) for at in numbers]
+        numbers = range(min(LEAST_PAIRS, layout.count(row.size)))
+        return [Haystack(layout, row.size, at, 2, (self,), True) for at in numbers]
 
 
 class Load(Paired):
@@ -157,9 +157,9 @@ class Load(Paired):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """A model that answers several prompts at a time."""
-        return "a model that answers several prompts at a time" if schedule.options.serial else ""
+        return "a model that answers several prompts at a time" if layout.options.serial else ""
 
     def asks(self, haystack: Haystack) -> Iterable[Ask]:
         """Some prompts alone and at a time, with a crowd of others; the first prompt of every
@@ -200,15 +200,15 @@ class Load(Paired):
             left=found.left + other.left,
         )
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
         """Prompts that are computed, and prompts that a cache holds."""
         for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
-            yield from self.asked_again(schedule, answers, pairs)
+            yield from self.asked_again(layout, answers, pairs)
 
-    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
         """Alone, and among those that it was among."""
         ask = pair[0].ask
-        haystack = Haystack(schedule, ask.size, ask.repeat, ask.round)
+        haystack = Haystack(layout, ask.size, ask.repeat, ask.round)
         alone, among = self.pair_again(pair, number)
         if ask.way == "warm":
             crowd = [replace(each, way=f"beside{number}") for each in haystack.crowd]
@@ -320,9 +320,9 @@ class Replies(Paired):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """Haystacks with several facts."""
-        if schedule.options.facts > 1:
+        if layout.options.facts > 1:
             return ""
         return "several facts a haystack: a {placeholder} in --needle and --question, with --draw"
 

@@ -20,7 +20,7 @@ from needlemap.registry import find_kind, installed
 
 if TYPE_CHECKING:
     from needlemap.check.ask import Ask
-    from needlemap.check.schedule import Haystack, Schedule
+    from needlemap.check.haystack import Haystack, Layout
 
 NOTHING = "nothing was asked"
 LEAST = 6  # answers or pairs without which no size passes
@@ -57,7 +57,7 @@ class Probe:
     uses_shortest: ClassVar[bool] = False
     crowds: ClassVar[bool] = False
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """What a check lacks for this probe, in words; '' where it applies."""
         return ""
 
@@ -65,12 +65,12 @@ class Probe:
         """What it asks about one haystack."""
         return ()
 
-    def ways(self, schedule: Schedule) -> set[str]:
+    def ways(self, layout: Layout) -> set[str]:
         """The ways in which it asks."""
-        found = {ask.way for ask in self.asks(schedule.first[-1])}
+        found = {ask.way for ask in self.asks(layout.first[-1])}
         return found | ({"short", "short-again"} if self.uses_shortest else set())
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
         """What is asked again before anything is said, pair by pair; each group of a pair's asks
         stands together."""
         return ()
@@ -83,21 +83,21 @@ class Probe:
         """Whether further haystacks may decide a row that is undecided: not where most is lost."""
         return row.n > 0 and 2 * row.lost < row.n
 
-    def further(self, schedule: Schedule, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+    def further(self, layout: Layout, answers: Answers, row: AtSize) -> Sequence[Haystack]:
         """Haystacks that are asked in another way where a row is undecided."""
         return ()
 
-    def absent(self, schedule: Schedule, answers: Answers) -> str:
+    def absent(self, layout: Layout, answers: Answers) -> str:
         """Why the answers cannot tell anything; '' where they can."""
         return ""
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """What all sizes come to."""
-        why = self.absent(schedule, answers)
+        why = self.absent(layout, answers)
         if why:
             return Finding(self.name, "not applicable", False, 0, why, decides=self.decides)
-        level = self.level(look, len(schedule.sizes))
-        return self.whole([self.at(answers, size, level) for size in schedule.sizes])
+        level = self.level(look, len(layout.sizes))
+        return self.whole([self.at(answers, size, level) for size in layout.sizes])
 
     def level(self, look: int, sizes: int) -> float:
         """The alpha of one size at one look, the first being 1: all looks that there may ever be
@@ -196,24 +196,24 @@ class Paired(Probe):
         """Answers of the first way and of the second to the same."""
         raise NotImplementedError
 
-    def again(self, schedule: Schedule, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
         """Each lost pair three times, until so many are no noise that the size cannot pass."""
-        yield from self.asked_again(schedule, answers, self.pairs(answers, size))
+        yield from self.asked_again(layout, answers, self.pairs(answers, size))
 
     def asked_again(
-        self, schedule: Schedule, answers: Answers, pairs: Sequence[Pair]
+        self, layout: Layout, answers: Answers, pairs: Sequence[Pair]
     ) -> Iterable[Groups]:
         """The same for some of the pairs."""
         found = [pair for pair in pairs if pair[0].right or pair[1].right]
         left = least_to_matter(len({other.ask.repeat for _, other in found}))
         for pair in lost_of(found):
-            groups = (self.copies(schedule, pair, at) for at in range(1, TIMES + 1))
+            groups = (self.copies(layout, pair, at) for at in range(1, TIMES + 1))
             yield [group for each in groups for group in each]
             left -= not self.is_noise(answers, pair)
             if not left:
                 return
 
-    def copies(self, schedule: Schedule, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
         """What asks a pair once more, as groups that stand together: its own two prompts, which
         the server holds."""
         return [self.pair_again(pair, number)]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from needlemap.check.ask import LONG_SECRET, Answers, Ask, Owners, Reply
 from needlemap.check.exact import more_often, rate, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, issue
+from needlemap.check.haystack import Haystack, Layout
 from needlemap.check.probe import LEAST, NOTHING, Pair, Probe, smallest
-from needlemap.check.schedule import Haystack, Schedule
 
 CHANGED = 0.25  # share of repeats that a pass excludes
 RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
@@ -43,14 +43,14 @@ class Same(Probe):
         """Some prompts twice."""
         return haystack.warm, *haystack.asked, *haystack.again
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
-        level = self.level(look, len(schedule.sizes))
-        short = answers.same_prompt(schedule.short, "short", "short-again")
+        level = self.level(look, len(layout.sizes))
+        short = answers.same_prompt(layout.short, "short", "short-again")
         base = changes_of(short), len(short)
-        every = [pair for size in schedule.sizes for pair in repeats_of(answers, size)] + short
+        every = [pair for size in layout.sizes for pair in repeats_of(answers, size)] + short
         beyond = upper_tail(changes_of(every), len(every), RESTLESS)
-        return self.whole([self._at(answers, size, base, beyond, level) for size in schedule.sizes])
+        return self.whole([self._at(answers, size, base, beyond, level) for size in layout.sizes])
 
     def _at(
         self, answers: Answers, size: int, base: tuple[int, int], beyond: float, level: float
@@ -116,26 +116,26 @@ class Mates(Probe):
         ),
     )
 
-    def needs(self, schedule: Schedule) -> str:
+    def needs(self, layout: Layout) -> str:
         """Secrets that differ."""
-        return "" if schedule.options.distinct else "facts that differ by haystack: give --draw"
+        return "" if layout.options.distinct else "facts that differ by haystack: give --draw"
 
     def asks(self, haystack: Haystack) -> Iterable[Ask]:
         """Alone and, where the model answers several at a time, among others."""
         alone = haystack.cold, *haystack.asked
-        serial = haystack.schedule.options.serial
+        serial = haystack.layout.options.serial
         return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """All answers, by size; those of short prompts beside others count at the first."""
         every = answers.every()
         owners = Owners.among(every)
-        by_size: dict[int, list[Reply]] = {size: [] for size in schedule.sizes}
+        by_size: dict[int, list[Reply]] = {size: [] for size in layout.sizes}
         for reply in every:
             by_size.setdefault(reply.ask.size, []).append(reply)
-        by_size[schedule.sizes[0]] += by_size.pop(schedule.short, [])
-        level = self.level(look, len(schedule.sizes))
-        return self.whole([self._at(size, by_size[size], owners, level) for size in schedule.sizes])
+        by_size[layout.sizes[0]] += by_size.pop(layout.short, [])
+        level = self.level(look, len(layout.sizes))
+        return self.whole([self._at(size, by_size[size], owners, level) for size in layout.sizes])
 
     def _at(self, size: int, rows: Sequence[Reply], owners: Owners, level: float) -> AtSize:
         if not rows:
@@ -195,12 +195,12 @@ class Stop(Probe):
         """Whatever is asked alone."""
         return haystack.cold, *haystack.asked
 
-    def judge(self, schedule: Schedule, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
-        short = answers.of(schedule.short, "short", "short-again")
+        short = answers.of(layout.short, "short", "short-again")
         base = sum(not reply.ended for reply in short), len(short)
-        level = self.level(look, len(schedule.sizes))
-        return self.whole([self._at(answers, size, base, level) for size in schedule.sizes])
+        level = self.level(look, len(layout.sizes))
+        return self.whole([self._at(answers, size, base, level) for size in layout.sizes])
 
     def _at(self, answers: Answers, size: int, base: tuple[int, int], level: float) -> AtSize:
         rows = answers.of(size, "cold", "crowded", "warm", "ask")

@@ -13,9 +13,9 @@ from needlemap.asking.discovery import seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Asked, Check, ProbesOnSchedule, show_nothing
+from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
-from needlemap.check.schedule import Options
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.grid import duration_label, tokens

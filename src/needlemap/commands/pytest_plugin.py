@@ -137,7 +137,7 @@ class NeedleServer:
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
         from needlemap.check.asking import Asked, Check, ProbesOnSchedule
-        from needlemap.check.schedule import Options
+        from needlemap.check.haystack import Options
         from needlemap.deadline import limited_to
         from needlemap.grid import tokens
         from needlemap.sync import run_coroutine

@@ -19,12 +19,13 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from needlemap import __version__
+from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.http.compatible import KEY
 from needlemap.secrets import Secrets, hidden, scrub
+from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from httpx import Client, Response
@@ -249,7 +250,7 @@ class Door(_Door):
         version: str = "",
         key_env: str = "",
         plain: Sequence[str] = (),
-        limits: Sequence[str] = faults.LIMIT_HEADERS,
+        limits: Sequence[str] = LIMIT_HEADERS,
     ) -> None:
         import httpx  # 0.1 s: only for those who ask
 
@@ -300,9 +301,9 @@ class Door(_Door):
         except Unmeasured as failure:
             self.hide(failure)
             if failure.status is not None:
-                failure.allowance = faults.allowance(reply.headers, sent_s, self._limit_headers)
+                failure.allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
             raise
-        allowance = faults.allowance(reply.headers, sent_s, self._limit_headers)
+        allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
         return replace(answer, allowance=allowance)
 
     async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:

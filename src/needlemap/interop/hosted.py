@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from needlemap import __version__
 from needlemap.asking.discovery import with_model
 from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
@@ -35,6 +34,7 @@ from needlemap.settings.suites import choose
 from needlemap.text import show
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
+from needlemap.version import __version__
 
 TOKENIZER = "o200k_base"
 PRESET = "preset"  # the family whose settings are those of a preset: -T name=latent-hard

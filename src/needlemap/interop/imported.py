@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from needlemap import SCHEMA, __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import folder_name, open_inside
 from needlemap.interop import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
@@ -36,6 +35,7 @@ from needlemap.records.run_file import (
     RunTokenizer,
 )
 from needlemap.reports.paired import Both, labelled, load_both
+from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
 UNKNOWN = "unknown"

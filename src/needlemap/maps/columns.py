@@ -7,7 +7,7 @@ Scores and depths are percents, as in settings; on the page, whose numbers nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import percent
 
 if TYPE_CHECKING:
-    from needlemap.maps.means import CellScore, Map
+    from needlemap.maps.cell_score import CellScore
     from needlemap.records.record import Record
 
 Value = str | int | float | None
@@ -149,33 +149,12 @@ TRIALS = (
     Column("prompt_sha256", "text", "hash of the prompt", "prompt.sha256"),
     Column("key", "text", "hash of all that can change the answer or its score"),
 )
-_MARGIN = ("score", "low", "high")
 
 
 def cell_frame(cells: Iterable[CellScore]) -> Any:
     """One row a cell, with the columns of the CSV. Raises NeedlemapError when pandas is not
     installed."""
     return _frame(cells, CELLS[len(RUN) :])
-
-
-def margin_frame(maps: Mapping[str, Map]) -> Any:
-    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is
-    missing."""
-    rows = [
-        {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
-        for family, map in maps.items()
-        for length, mean in map.margins.items()
-    ]
-    frame = plain_frame(rows).reindex(
-        columns=["family", "length_tokens", "score", "n", "low", "high"]
-    )
-    return frame.astype(dict.fromkeys(_MARGIN, "float64"))
-
-
-def _percents(mean: Any) -> dict[str, float | None]:
-    """A mean and its interval in percent."""
-    shares = {name: getattr(mean, name) for name in _MARGIN}
-    return {name: None if share is None else percent(share) for name, share in shares.items()}
 
 
 def trial_frame(records: Iterable[Record]) -> Any:

@@ -16,10 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from needlemap.grid import percent
 from needlemap.maps import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
+from needlemap.maps.cell_score import CellScore
+from needlemap.maps.columns import cell_frame, plain_frame
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.records.record import SKIPPED, THINKING_SPENT
 
+_MARGIN = ("score", "low", "high")
 PARTS = 10  # of the haystack, where every length has depths of its own
 
 
@@ -80,31 +84,6 @@ def _clustered(cube: Cube, scores: Array) -> ClusterMean | None:
     """Of scores (repeats, ...) of a cube, without an interval where scores are means themselves."""
     found = cluster_mean(cube.clustered(scores)) if scores.size else None
     return found if found is None or cube.counted else replace(found, low=None, high=None)
-
-
-@dataclass(frozen=True, slots=True)
-class CellScore:
-    """One cell. depth: as meant; realised: mean of where the first needle was; both shares in [0,
-    1].
-
-    score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of imported
-    results, whose prompts are not known, results. low, high: 95 % Wilson interval of so many; None
-    where a result is a mean of nobody knows how many answers. missing: prompts that could not be
-    measured or were not asked yet. failures: how many of each kind. thought: of the scored prompts,
-    those whose thinking took the whole budget, so that no answer came. Where sentences are longer
-    than the steps in depth, cells share a prompt, which counts once in sums.
-    """
-
-    length_tokens: int
-    depth: float
-    realised: float
-    score: float | None
-    n: int
-    low: float | None
-    high: float | None
-    missing: int
-    failures: Mapping[str, int]
-    thought: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +159,27 @@ class Map:
 
     def to_pandas(self) -> Any:
         """One row a cell, with the columns of the CSV. Raises NeedlemapError without pandas."""
-        from needlemap.maps.columns import cell_frame
-
         return cell_frame(self.cells)
+
+
+def margin_frame(maps: Mapping[str, Map]) -> Any:
+    """One row a family and length of a suite: its margin. Raises NeedlemapError when pandas is
+    missing."""
+    rows = [
+        {"family": family, "length_tokens": length, "n": mean.n, **_percents(mean)}
+        for family, map in maps.items()
+        for length, mean in map.margins.items()
+    ]
+    frame = plain_frame(rows).reindex(
+        columns=["family", "length_tokens", "score", "n", "low", "high"]
+    )
+    return frame.astype(dict.fromkeys(_MARGIN, "float64"))
+
+
+def _percents(mean: Any) -> dict[str, float | None]:
+    """A mean and its interval in percent."""
+    shares = {name: getattr(mean, name) for name in _MARGIN}
+    return {name: None if share is None else percent(share) for name, share in shares.items()}
 
 
 def make_map(

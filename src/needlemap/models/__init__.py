@@ -20,7 +20,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.registry import Checked, find_kind, option_names
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
-    from needlemap.http.faults import Allowance
+    from needlemap.allowance import Allowance
     from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.http import base_url_of, faults, from_environment
 from needlemap.models import Answer, Decoding, Traits
@@ -42,7 +43,7 @@ class AnthropicModel(ServedModel):
     headers_variable = "ANTHROPIC_CUSTOM_HEADERS"
     plain_headers = ("anthropic-version", "anthropic-beta")
     limit_headers = (
-        *faults.LIMIT_HEADERS,
+        *LIMIT_HEADERS,
         "anthropic-ratelimit-{kind}-{part}",
         "anthropic-ratelimit-input-{kind}-{part}",
     )

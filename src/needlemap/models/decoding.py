@@ -18,8 +18,7 @@ from needlemap.prompts import Prompt
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
 
-    from needlemap.models.walk import Seen
-
+Seen = tuple[int, float, int, float]  # a token, the likeliest other one, and log-probabilities
 STOP_FIELDS = ("stop", "stop_strings")  # as OpenAI and as transformers call them
 _LEAD = (
     4  # tokens decoded before those that a stop string can have: the first one may lose its blank

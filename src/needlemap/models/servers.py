@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.http import Door, custom_headers, faults, key_of
 from needlemap.http.served import get
@@ -28,12 +29,12 @@ class ServedModel(Model):
     streamed.
 
     headers_variable: the environment's, which holds more headers. plain_headers: those that hold no
-    secret. limit_headers: those that say what the server still takes (`faults.LIMIT_HEADERS`).
+    secret. limit_headers: those that say what the server still takes (`LIMIT_HEADERS`).
     """
 
     headers_variable = ""
     plain_headers: tuple[str, ...] = ()
-    limit_headers: tuple[str, ...] = faults.LIMIT_HEADERS
+    limit_headers: tuple[str, ...] = LIMIT_HEADERS
 
     def __init__(self, name: str, base_url: str, key_env: str, version: str = "") -> None:
         self.name = name

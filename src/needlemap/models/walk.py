@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Forced, Model, Way
-from needlemap.models.decoding import Stops, opened_in, spelt_out, stop_strings, told_apart
+from needlemap.models.decoding import Seen, Stops, opened_in, spelt_out, stop_strings, told_apart
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int32]
 Logits = NDArray[np.float32]  # of one position, (vocabulary,), or of several, (tokens, vocabulary)
-Seen = tuple[int, float, int, float]  # a token, the likeliest other one, and log-probabilities
 T = TypeVar("T")
 
 

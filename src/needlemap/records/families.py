@@ -24,7 +24,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
     AB_FILE,
@@ -45,6 +44,7 @@ from needlemap.records.run_file import RunFile, RunKind
 from needlemap.secrets import hidden, key_names
 from needlemap.settings import Settings, marked
 from needlemap.settings.trust import TRUST
+from needlemap.version import __version__
 
 SUITE_SCHEMA = 1
 _KEY_BYTES = 32

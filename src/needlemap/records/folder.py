@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
     MOST_LINE,
@@ -34,6 +33,7 @@ from needlemap.records.lock import lock_folder
 from needlemap.records.record import Record
 from needlemap.records.run_file import RUN, RuledScorer, RunFile
 from needlemap.text import counted
+from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"

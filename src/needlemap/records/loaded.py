@@ -17,7 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap import SCHEMA
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
     RUN_FILE,
@@ -35,6 +34,7 @@ from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
 from needlemap.text import counted, printable
+from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families

@@ -22,12 +22,12 @@ from pydantic import (
     model_validator,
 )
 
-from needlemap import SCHEMA
 from needlemap.errors import Failure
 from needlemap.grid import MOST, MOST_TOKENS
 from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
+from needlemap.version import SCHEMA
 
 _SEAMS = 64  # tokens that seams between a prompt's parts cost at most
 _DEEPEST = 40  # lists in lists that are kept of what a provider said

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from needlemap import SCHEMA
 from needlemap.files import RUN_FILE
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.records.document import DocumentKind
 from needlemap.registry import current_name
 from needlemap.scorers import FIRST_RULE
 from needlemap.text import printable
+from needlemap.version import SCHEMA
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NUMBERS = ("seek", "within")

@@ -17,8 +17,9 @@ from needlemap.maps.effective import LEAST_BASE, Effective
 from needlemap.maps.intervals import NoiseFloor
 
 if TYPE_CHECKING:
+    from needlemap.maps.cell_score import CellScore
     from needlemap.maps.intervals import ClusterMean
-    from needlemap.maps.means import CellScore, DepthScore, Map
+    from needlemap.maps.means import DepthScore, Map
 
 T = TypeVar("T")
 NOT_ASKED = "not asked"

@@ -12,10 +12,10 @@ from needlemap.asking import Outcome
 from needlemap.asking.policy import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
-from needlemap.maps.columns import margin_frame, plain_frame, trial_frame
+from needlemap.maps.columns import plain_frame, trial_frame
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
-from needlemap.maps.means import Map
+from needlemap.maps.means import Map, margin_frame
 from needlemap.maps.seek import Sought
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder

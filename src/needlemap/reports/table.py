@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
@@ -46,6 +45,7 @@ from needlemap.reports.labels import (
     told_apart,
 )
 from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable
+from needlemap.version import __version__
 
 if TYPE_CHECKING:
     from needlemap.maps import Cell as Place

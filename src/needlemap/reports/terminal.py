@@ -20,8 +20,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
+from needlemap.maps.cell_score import CellScore
 from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.means import CellScore, Map
+from needlemap.maps.means import Map
 from needlemap.records.record import SKIPPED
 from needlemap.reports import colour_of, palette_colours
 from needlemap.reports.labels import (

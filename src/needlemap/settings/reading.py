@@ -235,7 +235,7 @@ def addressed(settings: Settings) -> Settings:
     address = settings.base_url or backend.address(settings.model_name, settings.model_options)
     if address:
         check_address(address, *filter(None, [backend.key_variable]))
-    refuse_keys(settings, backend.key_variable or KEY)
+    refuse_keys(settings.options, backend.key_variable or KEY)
     return settings.model_copy(update={"base_url": address}) if address else settings
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from needlemap import SCHEMA
 from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.version import SCHEMA
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Loaded]

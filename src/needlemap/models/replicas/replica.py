@@ -27,7 +27,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import read_regular
 from needlemap.models import Answer, Decoding, Model, find_backend
@@ -36,6 +35,7 @@ from needlemap.prompts import Prompt
 from needlemap.secrets import raised_by
 from needlemap.text import show
 from needlemap.text.tokens import TokenText
+from needlemap.version import __version__
 
 if TYPE_CHECKING:  # it takes a second to import
     from distributed import Worker

@@ -17,8 +17,9 @@ import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.interop import FACTS, context_title
+from needlemap.maps.cell_score import CellScore
 from needlemap.maps.intervals import effective_wilson
-from needlemap.maps.means import CellScore, Map
+from needlemap.maps.means import Map
 from needlemap.maps.seek import Sought
 from needlemap.records.loaded import Loaded
 from needlemap.reports import LINES

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from needlemap.grid import percent
+from needlemap.maps.cell_score import CellScore
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.difference import Difference
-from needlemap.maps.means import CellScore, Map
+from needlemap.maps.means import Map
 from needlemap.plan.bins import bin_edges
 from needlemap.records.record import THINKING_SPENT
 from needlemap.reports import CHANGES, palette_colours

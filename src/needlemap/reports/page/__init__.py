@@ -24,7 +24,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from needlemap import __version__
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.maps.effective import RULES
@@ -40,6 +39,7 @@ from needlemap.reports.page.trials import FULL, Detail, trial_columns
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import read_families
+from needlemap.version import __version__
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 LIVE = '<meta name="needlemap-live" content="data">'

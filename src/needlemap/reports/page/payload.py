@@ -17,9 +17,10 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps import AskedPrompt, Cube
+from needlemap.maps.cell_score import CellScore
 from needlemap.maps.comparison import Comparison, FamilyComparison
 from needlemap.maps.effective import Effective, Rule, effective_length, parse_rule
-from needlemap.maps.means import CellScore, Map, depth_scores
+from needlemap.maps.means import Map, depth_scores
 from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
