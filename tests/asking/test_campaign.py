@@ -13,7 +13,7 @@ import pytest
 
 import needlemap as package
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batch, Batches, Campaign, Face, Strategy
+from needlemap.asking.campaign import Batch, Batches, Campaign, Face, FullGrid, Strategy
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError
 from needlemap.models import Answer, Model
@@ -73,7 +73,8 @@ class TwoModels(Strategy[list[int]]):
         settings = [configure(None, {**SMALL, "seed": seed}) for seed in (1, 2)]
         first, second = (prepare(each) for each in settings)
         one: Outcome = yield Batch("a", Session.open(first, self.folders[0]), "left")
-        two = yield from self.family("b", Session.open(second, self.folders[1]), "right")
+        session = Session.open(second, self.folders[1])
+        two = yield from FullGrid(session, self.face, "b", "right").batches()
         assert two is not None
         return [one.scored, two.scored]
 
@@ -107,12 +108,8 @@ def test_a_strategy_hears_how_each_of_its_batches_ended(tmp_path: Path, closed: 
 def test_what_was_scored_is_not_asked_again(tmp_path: Path) -> None:
     asyncio.run(Campaign().run(TwoModels(tmp_path)))
 
-    class Family(Strategy[Outcome | None]):
-        def batches(self) -> Batches[Outcome | None]:
-            session = Session.open(prepare(configure(None, {**SMALL, "seed": 2})), tmp_path / "b")
-            return (yield from self.family("b", session))
-
-    assert asyncio.run(Campaign().run(Family(Face(), []))) is None
+    session = Session.open(prepare(configure(None, {**SMALL, "seed": 2})), tmp_path / "b")
+    assert asyncio.run(Campaign().run(FullGrid(session))) is None
 
 
 def test_a_strategy_that_raises_ends_the_campaign_and_its_models(

@@ -138,8 +138,8 @@ def slow_prompts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
 
     def end(name: str, number: int) -> None:
         import needlemap.asking.ab
-        import needlemap.asking.policy
         import needlemap.asking.run
+        import needlemap.asking.seek
         import needlemap.check.families
 
         module, _, function = name.rpartition(".")
@@ -165,7 +165,7 @@ SUITE = "families: {one: {preset: passkey}, two: {preset: passkey}, three: {pres
 def test_a_family_whose_prompts_take_too_long_ends_the_run_with_3(needlemap, wire, slow_prompts):
     """It was left out as one that cannot be asked: exit code 1, and the others were asked on."""
     (needlemap.folder / "s.yaml").write_text(SUITE)
-    slow_prompts("asking.run.open_session", 2)
+    slow_prompts("asking.run.open_family", 2)
     typed = "run", "suite:s.yaml", *needlemap.asking(wire), *GRID, "--no-canary"
     ended = needlemap(*typed, "--limit-time", "1h", code=3)
     assert "family 'two' was not asked: The time limit ended" in ended.stderr
@@ -175,7 +175,7 @@ def test_a_family_whose_prompts_take_too_long_ends_the_run_with_3(needlemap, wir
 
 
 def test_a_seek_whose_next_prompts_take_too_long_shows_what_is_known(needlemap, wire, slow_prompts):
-    slow_prompts("asking.policy.prepare_haystacks", 2)
+    slow_prompts("asking.seek.prepare_haystacks", 2)
     typed = "--lengths", "300:2k:3", "--seek", "85", "--no-canary"
     ended = needlemap.run(wire, *typed, "--limit-time", "1h", code=3)
     assert "stopped by the budget: The time limit ended" in ended.stderr

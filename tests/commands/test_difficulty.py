@@ -146,6 +146,10 @@ def test_a_limit_counts_the_pilots_too(asking, tmp_path):
             ("--difficulty", "auto", "--no-save"),
             "leave --live, --json, --fail-under and --no-save out",
         ),
+        (
+            ("--difficulty", "auto", "--seek", "85"),
+            "asks whole grids: leave --seek and --until out",
+        ),
         (("--difficulty", "mine.yaml"), "No file at 'mine.yaml'"),
     ],
 )

@@ -20,7 +20,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Face, Strategy
+from needlemap.asking.campaign import Batches, Face, FullGrid, Strategy
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import Session
 from needlemap.check.asking import SEED_BITS
@@ -339,7 +339,7 @@ class ArmsInBlocks(Strategy[list[Trio]]):
                 name = f"{arm.name}-{family}"
                 made = ab.experiment(arm.name, family, wanted)
                 session = Session.open(made, ab.folder.folder(name))
-                outcome = yield from self.family(name, session, arm.name)
+                outcome = yield from FullGrid(session, self.face, name, arm.name).batches()
                 if outcome is not None and outcome.stopped:
                     self._limited, self.stopped = True, str(outcome.stopped)
         return found
@@ -362,7 +362,8 @@ class ArmsInBlocks(Strategy[list[Trio]]):
         made = self.ab.experiment(arm, family, wanted, weigh=weigh)
         if made.trials:
             session = Session.open(made, self.ab.folder.folder(name))
-            outcome = yield from self.family(name, session, self._server(arm))
+            asked = FullGrid(session, self.face, name, self._server(arm))
+            outcome = yield from asked.batches()
             if outcome is not None:
                 self._look(self._server(arm), outcome)
 

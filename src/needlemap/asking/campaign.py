@@ -86,26 +86,42 @@ class Strategy(Generic[Found]):
         NeedlemapError."""
         raise NotImplementedError
 
-    def family(self, name: str, session: Session, model: str = "") -> Batches[Outcome | None]:
-        """What is left of a family, and then what follows from its answers. Returns how that ended,
-        None where nothing was left."""
-        if not session.wanted:
-            session.relabel()
-            self.face.whole(name, session)
+
+class FullGrid(Strategy[Outcome | None]):
+    """All that is left of one family. Finds how asking it ended, None where nothing was left.
+    Override `next` where more follows from its answers.
+
+    session: what is asked, first and now. name: the family's, '' of the only one. model: as a batch
+    names it.
+    """
+
+    def __init__(
+        self, session: Session, face: Face | None = None, name: str = "", model: str = ""
+    ) -> None:
+        super().__init__(face or Face(), [session.folder.path])
+        self.session, self.name, self.model = session, name, model
+
+    def next(self, scored: int) -> Session | None:
+        """What is asked behind all that was asked; None where nothing is. scored: how many of the
+        last batch were."""
+        return None
+
+    def batches(self) -> Batches[Outcome | None]:
+        """Batch by batch, unless one ends as every further one would."""
+        if not self.session.wanted:
+            self.session.relabel()
+            self.face.whole(self.name, self.session)
             return None
-        outcome, scored = (yield Batch(name, session, model)), 0
-        again = session.policy.asks_again
+        outcome = yield Batch(self.name, self.session, self.model)
+        scored = outcome.scored
         try:
-            while (
-                not outcome.over
-                and (again or outcome.scored > scored)
-                and (more := session.next()) is not None
-            ):
-                session, scored = more, outcome.scored
-                outcome += yield Batch(name, session, model, goes_on=True)
+            while not outcome.over and (session := self.next(scored)) is not None:
+                self.session = session
+                more = yield Batch(self.name, session, self.model, goes_on=True)
+                outcome, scored = outcome + more, more.scored
         except LimitReached as error:  # while the next prompts were built
             outcome += Outcome(stopped=str(error))
-        self.face.ended(name, session, outcome)
+        self.face.ended(self.name, self.session, outcome)
         return outcome
 
 

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Share, Strategy
+from needlemap.asking.campaign import (
+    Batches,
+    Campaign,
+    Face,
+    FullGrid,
+    MakeModel,
+    Share,
+    Strategy,
+)
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
-from needlemap.asking.session import Session, check_judge, check_price, make_model, open_session
+from needlemap.asking.seek import Seek
+from needlemap.asking.session import Session, check_judge, check_price, make_model
+from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import setting
@@ -48,7 +58,7 @@ class Asking:
     families: Families
     settled: Mapping[str, Settings]
     ahead: tuple[Ahead, ...] = ()
-    opened: Session | None = None
+    opened: FullGrid | None = None
     model: Model | None = None
 
     @classmethod
@@ -56,9 +66,10 @@ class Asking:
         """Look at the folder, which may not be there yet. Raises NeedlemapError."""
         names = tuple(chosen.families)
         if not chosen.suite:
-            session = open_session(chosen.first, path)
+            opened = open_family(chosen.first, path)
+            session = opened.session
             model = make(chosen.first) if session.wanted and session.asks else None
-            return cls(begin_families(path, "", names), chosen.families, (), session, model)
+            return cls(begin_families(path, "", names), chosen.families, (), opened, model)
         if any(settings.until for settings in chosen.families.values()):
             whole = f"run it whole, then: needlemap compare REFERENCE {path} --sequential"
             both = f"needlemap ab suite:{chosen.suite}"
@@ -72,6 +83,15 @@ class Asking:
             except NeedlemapError as error:
                 raise NeedlemapError(f"Family '{name}': {error}") from None
         return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
+
+
+def open_family(settings: Settings, path: Path) -> FullGrid:
+    """What asks a family as its settings want, and what it asks first. Raises NeedlemapError."""
+    if settings.seek is not None:
+        return Seek(settings, path)
+    if settings.until:
+        return UntilDecided(prepare(settings), path)
+    return FullGrid(Session.open(prepare(settings), path))
 
 
 def share_out(each: Mapping[str, Chosen], path: Path) -> dict[str, Share]:
@@ -135,14 +155,15 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
         """Prepare a family, ask it, and let go of its prompts."""
         asking = self._asking
         try:
-            session = asking.opened or open_session(settings, asking.families.folder(name))
+            family = asking.opened or open_family(settings, asking.families.folder(name))
         except LimitReached as error:
             self.face.left_out(name, error)
             return Outcome(stopped=str(error))
         except NeedlemapError as error:
             self.face.left_out(name, error)
             return None
-        return (yield from self.family(name, session))
+        family.face, family.name = self.face, name
+        return (yield from family.batches())
 
 
 def campaign_of(

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.asking import Outcome, Runner, Watcher, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
-from needlemap.asking.policy import Goal, Policy, Seeker, Until
 from needlemap.asking.resume import (
     GRID_MODES,
     check_lent,
@@ -36,17 +36,18 @@ from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
 from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
-from needlemap.plan import Lanes, laned, with_breakpoints, with_partings
+from needlemap.plan import Lanes, by_length, laned, ordered, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import kind_of, signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
+from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
 from needlemap.trials import run_hash
-from needlemap.trials.build import Experiment, prepare
+from needlemap.trials.build import Experiment
 from needlemap.trials.resolve import model_options
 from needlemap.version import SCHEMA, __version__
 
@@ -62,8 +63,9 @@ class Session:
     """An experiment and the folder it fills. todo: trials to ask, in order; done: how many were
     scored.
 
-    budget: what may be spent and, once it runs, what was. policy: what is asked of it, and what
-    after it.
+    budget: what may be spent and, once it runs, what was. layers: parts of `todo`, by the trials'
+    keys, each of which is asked before the next is begun; None where only limits part it. decides:
+    whether a record that was just made is the last that is needed.
     """
 
     experiment: Experiment
@@ -71,30 +73,29 @@ class Session:
     todo: tuple[Trial, ...]
     done: int
     budget: Budget
-    policy: Policy
-
-    def next(self) -> Session | None:
-        """What comes behind it; None where nothing does."""
-        experiment = self.policy.next(RunFolder(self.folder.path))
-        return (
-            None if experiment is None else Session.open(experiment, self.folder.path, self.policy)
-        )
+    layers: tuple[frozenset[str], ...] | None = None
+    decides: Callable[[Record], bool] | None = None
 
     @classmethod
-    def open(
-        cls, experiment: Experiment, path: str | Path, policy: Policy | None = None
-    ) -> Session:
-        """Look at the folder, which may not be there yet. Raises NeedlemapError when it holds
-        another run, SettingsError when a limit in dollars cannot hold."""
+    def open(cls, experiment: Experiment, path: str | Path) -> Session:
+        """Look at the folder, which may not be there yet: all that is left, in the order that
+        shares most. Raises NeedlemapError when it holds another run, SettingsError when a limit in
+        dollars cannot hold."""
         check_judge(experiment)
         check_lent(experiment)
         folder = RunFolder(path)
         left = unscored(folder, experiment)
-        if policy is None:
-            until, scope = experiment.settings.until, experiment.settings.scope
-            policy = Until(Goal.of(until, scope)) if until else Policy()
-        todo, done = policy.todo(experiment, left, folder), len(experiment.trials) - len(left)
-        return cls(experiment, folder, todo, done, Budget.of(experiment.settings), policy)
+        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
+        done = len(experiment.trials) - len(left)
+        return cls(experiment, folder, todo, done, Budget.of(experiment.settings))
+
+    def in_layers(
+        self, layers: Sequence[Sequence[Trial]], decides: Callable[[Record], bool]
+    ) -> Session:
+        """These trials alone, layer by layer, until a record decides."""
+        keys = tuple(frozenset(trial.key for trial in layer) for layer in layers)
+        todo = tuple(chain.from_iterable(layers))
+        return replace(self, todo=todo, layers=keys, decides=decides)
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
@@ -149,9 +150,8 @@ class Session:
             self.budget.read(self.folder)
             answers = to_be_scored(self.folder.every_record())
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
-            decides = self.policy.decides(self.experiment, self.folder, walk)
             kept = self.budget, writer, watcher, self.done, answers
-            runner = Runner(model, scorer, settings, *kept, decides)
+            runner = Runner(model, scorer, settings, *kept, self.decides)
             if settings.canary and self.experiment.traits.remote:
                 unknown = [trial for trial in walk if trial.asked not in answers]
                 sent = await send(runner, unknown, self.folder.records())
@@ -162,8 +162,7 @@ class Session:
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * (model.replicas if model else 1)
-                parts = self.policy.parts(walk, limited=self._limited(walk))
-                walks = [laned(part, settings.mode, lanes, side) for part in parts]
+                walks = [laned(part, settings.mode, lanes, side) for part in self._parts(walk)]
                 own = False
                 if model is not None and shares_much(walks):
                     with suppress(TimeoutError):
@@ -189,21 +188,20 @@ class Session:
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
         return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
 
+    def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
+        """A walk as it is asked: layer by layer, whole, or length by length where a limit may cut
+        it short."""
+        if self.layers is None:
+            return by_length(walk) if self._limited(walk) else [walk]
+        parts = [[trial for trial in walk if trial.key in layer] for layer in self.layers]
+        return [part for part in parts if part]
+
     def _limited(self, walk: Iterable[Trial]) -> bool:
         """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share
         across lengths keep to their walk under it."""
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
         return timed or self.budget.cuts(self.most(walk))
-
-
-def open_session(settings: Settings, path: str | Path) -> Session:
-    """All of a run's trials, or where it seeks the first of them. Raises NeedlemapError."""
-    if settings.seek is None:
-        return Session.open(prepare(settings), path)
-    seeker, folder = Seeker(settings), RunFolder(path)
-    session = Session.open(seeker.next(folder) or seeker.finished(folder), path, seeker)
-    return session if session.todo else session.next() or session
 
 
 async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> None:

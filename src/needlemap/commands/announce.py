@@ -24,6 +24,7 @@ from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import Asking
 from needlemap.asking.session import Session
+from needlemap.asking.until import Goal
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.reckoned import notes_on
@@ -94,7 +95,7 @@ def _announce_seek(session: Session) -> None:
 
 def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
-    if session.policy.seeks:
+    if session.experiment.settings.seek is not None:
         _announce_seek(session)
         return
     experiment = session.experiment
@@ -118,7 +119,8 @@ def announce(session: Session) -> None:
     if experiment.tokens_fed is not None:
         lines[0] += f", {experiment.tokens_fed:,} of the model's own"
     lines += [f"note: {note}" for note in notes_on(experiment)]
-    lines += [f"until decided: {session.policy.goal.label}"] if session.policy.goal else []
+    if settings.until:
+        lines.append(f"until decided: {Goal.of(settings.until, settings.scope).label}")
     left = len(session.unanswered)
     kept = len(session.todo) - left
     lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []

@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Campaign, Strategy
+from needlemap.asking.campaign import Batches, Campaign, FullGrid, Strategy
 from needlemap.asking.session import Session
 from needlemap.commands.announce import interrupted, notes, tell_rules, terminable, verdict
 from needlemap.commands.arguments import ReplicaFlags, RunFlags
@@ -165,6 +165,8 @@ def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: Replica
     if shown != RunFlags() or not settings.save:
         out_of = "--live, --json, --fail-under and --no-save"
         raise SettingsError(f"--difficulty {AUTO} is several runs: leave {out_of} out.")
+    if any(each.seek is not None or each.until for each in chosen.families.values()):
+        raise SettingsError(f"--difficulty {AUTO} asks whole grids: leave --seek and --until out.")
     tell_rules(chosen)
     path = typed.out or fresh_folder(settings, chosen.suite)
     with hold_folder(path):
@@ -235,7 +237,7 @@ class StepsOfDials(Strategy[None]):
         face, scores = self._steps, list[float]()
         for step, (options, pilot) in enumerate(zip(each.dial, each.pilots, strict=True), 1):
             once = at_step(each.settings.model_copy(update={"repeats": 1}), options)
-            outcome = yield from self.family(each.name, Session.open(prepare(once), pilot))
+            outcome = yield from self._ask(each, once, pilot)
             score = _score(load_run(pilot).map) if RunFolder(pilot).exists else None
             if score is None or (outcome and (outcome.over or outcome.failures)):
                 face.code = face.code or 1
@@ -252,8 +254,12 @@ class StepsOfDials(Strategy[None]):
             tell(f"warning: {found}: {missed(scores, frozen)}")
         self.folders.remove(each.pilots[frozen])  # its answers are the family's first
         whole = at_step(each.settings, each.dial[frozen])
-        outcome = yield from self.family(each.name, Session.open(prepare(whole), each.path))
+        outcome = yield from self._ask(each, whole, each.path)
         return not (outcome and outcome.over)
+
+    def _ask(self, each: _Family, settings: Settings, path: Path) -> Batches[Outcome | None]:
+        session = Session.open(prepare(settings), path)
+        return (yield from FullGrid(session, self.face, each.name).batches())
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from needlemap.asking.policy import rehearsed
+from needlemap.asking.seek import rehearsed
 from needlemap.commands import KINDS
 from needlemap.commands.announce import show_json, tell_notes, tell_rules
 from needlemap.commands.arguments import PlanFlags

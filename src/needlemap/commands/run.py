@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Share, spent_in
-from needlemap.asking.policy import Goal
 from needlemap.asking.run import (
     Asking,
     FamiliesInTurn,
     campaign_of,
     look_ahead,
+    open_family,
     share_out,
     try_servers,
 )
-from needlemap.asking.session import Session, make_model, make_replicas, open_session
+from needlemap.asking.session import Session, make_model, make_replicas
+from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
     INTERRUPTED,
     announce,
@@ -271,7 +272,7 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
         return max(
             (MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead
         )
-    session = open_session(chosen.first, path)
+    session = open_family(chosen.first, path).session
     announce(session)
     return len(session.todo)
 
@@ -300,7 +301,7 @@ class Terminal(ShowingFace):
 
     def map_view(self, session: Session) -> type[MapView] | None:
         """The map that fills in, or lines."""
-        return LiveMap if sys.stderr.isatty() and not session.policy.seeks else None
+        return LiveMap if sys.stderr.isatty() and session.experiment.settings.seek is None else None
 
     def goes_on(self, name: str, session: Session) -> None:
         """Say what is known by now, and what is asked next."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.policy import Goal
+from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.columns import plain_frame, trial_frame
