@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -20,6 +21,18 @@ _VALUE = 200  # characters of a value that is none
 class NeedlemapError(Exception):
     """Something the user can mend. Its text is one clear line; the command line prints it, exits
     with 2."""
+
+
+@contextmanager
+def naming(part: str) -> Iterator[None]:
+    """Within it an error stays what it is, and names the part first, one of several; '' for the
+    only one."""
+    try:
+        yield
+    except NeedlemapError as error:
+        if part:
+            error.args = (f"{part}: {error}",)
+        raise
 
 
 class SettingsError(NeedlemapError):

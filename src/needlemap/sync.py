@@ -1,15 +1,34 @@
-"""The result of a coroutine for ordinary code, where a loop may run already, as in a notebook's
-cell."""
+"""The results of several coroutines, and that of one for ordinary code, where a loop may run
+already, as in a notebook's cell."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, TypeVar
 
+from needlemap.errors import NeedlemapError
+
 T = TypeVar("T")
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Their results, in their order. The first that raises NeedlemapError or OSError ends the
+    others, which have let go of their things when it is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in coroutines]
+    except* (NeedlemapError, OSError) as errors:
+        raise first_of(errors) from None
+    return [task.result() for task in tasks]
+
+
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of some errors that is not a group itself."""
+    error = errors.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:

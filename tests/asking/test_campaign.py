@@ -15,12 +15,16 @@ import needlemap as package
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batch, Batches, Campaign, Face, FullGrid, Strategy
 from needlemap.asking.session import Session
+from needlemap.asking.single import OpenFamily, Step, Steps
 from needlemap.errors import NeedlemapError
-from needlemap.models import Answer, Model
+from needlemap.models import Answer, Decoding, Model
 from needlemap.models.baseline import Baseline
+from needlemap.prompts import Prompt
+from needlemap.records.folder import RunFolder
 from needlemap.settings import Settings
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
+from needlemap.trials.resolve import resolve
 
 SOURCE = str(Path(package.__file__).parent)
 SMALL = {"model": "baseline/random", "lengths": "500", "depths": "0,100", "closed_book": False}
@@ -122,4 +126,62 @@ def test_a_strategy_that_raises_ends_the_campaign_and_its_models(
 
     with pytest.raises(NeedlemapError, match="nothing more"):
         asyncio.run(Campaign({"": closing}).run(Broken(tmp_path)))
+    assert closed == ["closed"]
+
+
+class OneFails(Baseline):
+    """Cannot answer any more once two others wait for their answers, which never come."""
+
+    waiting = 0
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        if self.waiting == 2:
+            raise NeedlemapError("the model is gone")
+        self.waiting += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.waiting -= 1
+        raise AssertionError
+
+
+class AtOnce(Strategy[None]):
+    """Three trials at the same time, of a family that stays open."""
+
+    def batches(self) -> Batches[None]:
+        resolved = resolve(configure(None, {**SMALL, "depths": "0,50,100"}))
+        trials = prepare(resolved.settings).trials
+        folder = RunFolder(self.folders[0])
+        yield Steps([Step("a", trial, resolved, folder) for trial in trials], 3)
+
+
+def test_a_trial_that_raises_ends_those_beside_it_before_their_folder_is_closed(
+    tmp_path: Path,
+) -> None:
+    """The others went on, and would have written to a file that was closed."""
+    model = OneFails("random")
+    waiting = list[int]()
+
+    async def ask() -> None:
+        with pytest.raises(NeedlemapError, match="the model is gone"):
+            await Campaign({"": lambda _: model}).run(AtOnce(Face(), [tmp_path / "a"]))
+        waiting.append(len(asyncio.all_tasks()) - 1)
+
+    asyncio.run(ask())
+    assert waiting == [0]
+    assert model.waiting == 0
+
+
+def test_a_folder_that_cannot_be_closed_keeps_no_model_open(
+    tmp_path: Path, closed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(family: OpenFamily) -> None:
+        close(family)
+        raise OSError("no space left on device")
+
+    close = OpenFamily.close
+    monkeypatch.setattr(OpenFamily, "close", full)
+    strategy = AtOnce(Face(), [tmp_path / "a"])
+    with pytest.raises(OSError, match="no space left"):
+        asyncio.run(Campaign({"": closing}).run(strategy))
     assert closed == ["closed"]

@@ -4,6 +4,7 @@ asked, and the same command goes on."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,24 @@ def test_a_judge_that_never_ends_leaves_answers_to_the_next_start(tmp_path, wire
     assert (resumed.asked, outcome.scored) == (5, 6)
 
 
+def test_a_verdict_that_was_cut_off_may_be_billed_and_counts_over_all_starts(tmp_path, wires):
+    """A limit in dollars took it for free, as often as a start ended so."""
+    judge = wires("--schedule", '["slow:600"]', "--cycle")
+    options = {
+        "model": "openai/judge",
+        "judge_options": {"base_url": judge.base_url},
+        "prices": {"input": 1000, "output": 1000},
+    }
+    chosen = {"scorer": "judge", "scorer_options": options}
+    session = session_of(tmp_path, **chosen)
+    asyncio.run(session.run(Scripted(hanging_after(session, 1)), Watcher()))
+    (cut,) = [record for record in session.folder.every_record() if record.answer is not None]
+    assert cut.judge_usd is not None
+    assert cut.judge_usd >= 0.3  # 300 tokens of a verdict alone
+    assert session.budget.usd >= 0.3
+    assert session_of(tmp_path, **chosen).spent().usd >= 0.3
+
+
 @pytest.mark.parametrize("fault", ["slow:600", "429-after:1", "500"])
 def test_a_server_that_never_answers_well_ends_a_run_with_3(needlemap, wire, fault):
     wire.schedule(fault, cycle=True)
@@ -199,6 +218,24 @@ def test_a_check_whose_next_prompts_take_too_long_says_what_is_known(needlemap, 
     ended = needlemap("check", *typed, *own, code=None)
     assert ended.returncode in (4, 5)
     assert "not all was asked: The time limit ended" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "two models", "suite", "ab"])
+def test_time_that_ends_before_a_server_says_what_it_serves_ends_with_3(needlemap, command):
+    """Of a suite's family, of one of two models and of an arm the limit was named with them, and
+    ended with 2."""
+    (needlemap.folder / "s.yaml").write_text(SUITE)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        asked = "--model", "openai/m", "--base-url", url
+        typed = {
+            "run": ("run", *asked),
+            "two models": ("run", *asked, "--model", "openai/n"),
+            "suite": ("run", "suite:s.yaml", *asked),
+            "ab": ("ab", "--arm", f"a={url}", "--arm", f"b={url}/b"),
+        }[command]
+        ended = needlemap(*typed, *GRID, "--limit-time", "1s", "-o", "r", code=3)
+    assert "The time limit ended before" in ended.stderr
 
 
 def test_a_check_that_a_limit_ends_before_any_answer_ends_with_3(needlemap, wire):

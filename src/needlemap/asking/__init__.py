@@ -35,7 +35,8 @@ from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import raised_by
 from needlemap.settings import Settings
-from needlemap.settings.prices import Prices
+from needlemap.settings.prices import Prices, summed
+from needlemap.sync import first_of
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial
@@ -161,7 +162,7 @@ class Runner:
                 for lane in range(len(queue)):
                     group.create_task(self._lane(queue, lane, group))
         except* (NeedlemapError, OSError) as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
         self.outcome.stopped = self.budget.stopped
         return self.outcome
 
@@ -320,19 +321,21 @@ class Runner:
 
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         least_s = 0.0 if self.scorer.asks else _SCORED_S
+        said = whole_answer(trial.prompt.answer_prefix, answer.text)
+        scoring = Scoring(self.scorer, said, trial.item.reference)
         try:
             async with asyncio.timeout(self.budget.waits_s(least_s)):
-                return await self._scored(trial, answer)
+                return await self._scored(scoring, answer)
         except TimeoutError:
             self.budget.look_at_the_clock()
-            return Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
+            late = Unmeasured(Failure.SKIPPED, "Not scored when the time was up.")
+            late.usd = summed(scoring.paid)
+            return late
 
-    async def _scored(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
+    async def _scored(self, scoring: Scoring, answer: Answer) -> Score | Unmeasured:
         try:
             if self.scorer.weighs and answer.forced is not None:
                 return self.scorer.weigh(answer.forced)
-            said = whole_answer(trial.prompt.answer_prefix, answer.text)
-            scoring = Scoring(self.scorer, said, trial.item.reference)
             return await scoring.score(self.settings.retries, self._scoring)
         except Unmeasured as failure:
             return failure
@@ -416,9 +419,3 @@ def raised(error: Exception, failure: Failure) -> Unmeasured:
     if isinstance(error, NeedlemapError):
         raise error
     return Unmeasured(failure, raised_by(error))
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of some errors that is not a group itself."""
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

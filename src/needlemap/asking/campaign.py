@@ -9,9 +9,8 @@ when that ends, is the strategy's: all families of a run (`run.py`), the blocks 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -26,6 +25,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.models import Model
 from needlemap.records.folder import RunFolder
 from needlemap.settings import Settings
+from needlemap.sync import together
 
 MakeModel = Callable[[Settings], Model]
 Found = TypeVar("Found")
@@ -174,13 +174,12 @@ class Campaign:
             found: Found = done.value
             return found
         finally:
-            try:
-                for family in self._open.values():
-                    family.close()
-                batches.close()
-            finally:
+            async with AsyncExitStack() as stack:  # from the last to the first, whatever fails
                 for model in self.models.values():
-                    await model.close()
+                    stack.push_async_callback(model.close)
+                stack.callback(batches.close)
+                for family in self._open.values():
+                    stack.callback(family.close)
 
     def _model(self, name: str, settings: Settings) -> Model:
         """The model of that name, made when it is first needed."""
@@ -189,10 +188,11 @@ class Campaign:
         return self.models[name]
 
     async def _ask_steps(self, batch: Steps, folders: Iterable[Path]) -> Outcome:
-        """Ask trials of families that stay open, all at the same time."""
+        """Ask trials of families that stay open, all at the same time. The first that raises ends
+        the others."""
         opened = [self._open_family(step, batch, folders) for step in batch.steps]
         pairs = zip(opened, batch.steps, strict=True)
-        batch.records = await asyncio.gather(*(each.ask(step.trial) for each, step in pairs))
+        batch.records = await together(each.ask(step.trial) for each, step in pairs)
         outcome = Outcome()
         for each in {id(family): family for family in opened}.values():
             outcome += each.runner.outcome

@@ -7,6 +7,7 @@ score is asked for again in the same way; what these requests cost counts too.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -169,7 +170,7 @@ _MUCH = 3  # times the right answer are scored in any case
 class Scoring:
     """One answer to be scored; of one that never ended its beginning and its end.
 
-    paid: US dollars of attempts that failed; None for an unknown price.
+    paid: US dollars of attempts that brought no score; None for an unknown price.
     """
 
     scorer: Scorer
@@ -192,11 +193,16 @@ class Scoring:
 
     @contextmanager
     def _counting_paid(self) -> Iterator[None]:
-        """Inside, what a failure cost is counted."""
+        """Inside, what a failure cost is counted; of a verdict that is cut off, what it may cost at
+        most."""
         try:
             yield
         except Unmeasured as failure:
             self.paid.append(failure.usd)
+            raise
+        except asyncio.CancelledError:
+            most_tokens = len(self.said.encode("utf-8", "replace"))  # in no vocabulary it has more
+            self.paid.append(self.scorer.most_usd(self.reference, most_tokens))
             raise
 
 

@@ -26,7 +26,7 @@ from needlemap.asking.seek import Seek
 from needlemap.asking.session import Session, check_judge, check_price, make_model
 from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError, SettingsError, naming
 from needlemap.grid import setting
 from needlemap.maps import prompts_of
 from needlemap.models import Model, find_backend
@@ -78,10 +78,8 @@ class Asking:
             )
         ahead = []
         for name, settings in chosen.families.items():
-            try:
+            with naming(f"Family '{name}'"):
                 ahead.append(look_ahead(settings, path / name))
-            except NeedlemapError as error:
-                raise NeedlemapError(f"Family '{name}': {error}") from None
         return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
 
 
@@ -102,14 +100,12 @@ def share_out(each: Mapping[str, Chosen], path: Path) -> dict[str, Share]:
     waiting, folders = list[str](), dict[str, list[Path]]()
     for name, chosen in each.items():
         folders[name] = [path / name / family for family in chosen.families]
-        try:
+        with naming(f"Model '{chosen.first.model}'"):
             check_price(chosen.first)
             ahead = [
                 look_ahead(settings, path / name / family)
                 for family, settings in chosen.families.items()
             ]
-        except NeedlemapError as error:
-            raise NeedlemapError(f"Model '{chosen.first.model}': {error}") from None
         if any(part.trials is None or part.trials != part.scored for part in ahead):
             waiting.append(name)
     shares = {}

@@ -26,7 +26,7 @@ from needlemap.commands.announce import (
 from needlemap.commands.arguments import AbFlags, CompareFlags
 from needlemap.commands.check import FailuresFace
 from needlemap.deadline import clock
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
 from needlemap.http.compatible import served
 from needlemap.interop.imported import load_any
@@ -133,10 +133,8 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
     """An arm with the model that its server lists, where none was typed."""
     if arm.model:
         return arm
-    try:
+    with naming(f"Arm '{arm.name}'"):
         name, address = find_model(arm.base_url, flags)
-    except NeedlemapError as error:
-        raise NeedlemapError(f"Arm '{arm.name}': {error}") from None
     return replace(arm, model=served(name), base_url=address)
 
 

@@ -182,7 +182,7 @@ class _Command:
             return self.ask(name, share)
         except NeedlemapError as error:
             tell(f"needlemap: {first.model}: {error}")
-            return 2
+            return 3 if isinstance(error, LimitReached) else 2
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
         """Show all models in one table, and where they are kept; the exit codes by folder."""

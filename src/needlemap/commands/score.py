@@ -37,6 +37,7 @@ from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import parsed
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
+from needlemap.sync import together
 from needlemap.tasks import Reference
 from needlemap.text import counted, show_data, tell
 from needlemap.trials import Keys, Trial
@@ -209,7 +210,7 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
         await make_ready(experiment.scorer, todo[0][0], stack)
         pacer = Pacer(experiment.settings.concurrency)
         tasks = [_one(experiment, trial, record, writer, pacer) for trial, record in todo]
-        made = [record for record in await asyncio.gather(*tasks) if record is not None]
+        made = [record for record in await together(tasks) if record is not None]
         if len(made) < len(todo):
             raise TimeUp(
                 f"The time limit ended: {len(made):,} of {len(todo):,} answers were scored, and "

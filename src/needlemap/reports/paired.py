@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing
+from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, naming
 from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.judging import Scope
@@ -97,12 +97,8 @@ def compare_runs(
     share = margin_share(margin)
     pairs, names = {}, {}
     for name, two in read.items():
-        try:
+        with naming(name and f"Family '{name}'"):
             pairs[name], names[name] = pair_loaded(*two)
-        except NeedlemapError as error:
-            if not name:
-                raise
-            raise NeedlemapError(f"Family '{name}': {error}") from None
     comparison = compare_families(pairs, share, wanted=wanted, sequential=sequential)
     return comparison, names[""] if "" in names else _joined(first, second, read, names)
 

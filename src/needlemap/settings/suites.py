@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.errors import SettingsError, did_you_mean
+from needlemap.errors import SettingsError, did_you_mean, naming
 from needlemap.files import SUITES, folder_name, is_yaml, plain_name
 from needlemap.http.compatible import served
 from needlemap.settings import Settings, marked, settings_of, with_role
@@ -73,12 +73,8 @@ def choose_each(
     subjects = [_subject(each) for each in _models(named, flags)] or [{}]
     found = {}
     for name, subject in zip(_folder_names(subjects), subjects, strict=True):
-        try:
+        with naming(name and f"Model '{subject['model']}'"):
             found[name] = _chosen(named, flags, subject or None)
-        except SettingsError as error:
-            if not name:
-                raise
-            raise SettingsError(f"Model '{subject['model']}': {error}") from None
     _refuse([unheeded for _, unheeded in found.values()], subjects)
     _refuse_one_address([chosen.first for chosen, _ in found.values()], subjects)
     each = {name: chosen for name, (chosen, _) in found.items()}
@@ -251,10 +247,8 @@ class Suite:
         between = {self._place: self.settings, mine: own}
         stay = own.keys() & marked("stays")
         given = {name: value for name, value in flags.items() if name not in stay}
-        try:
+        with naming(f"Family '{family}'"):
             reading = read_settings(preset, given, between, subject)
-        except SettingsError as error:
-            raise SettingsError(f"Family '{family}': {error}") from None
         shared = [each for each in reading.unheeded if each.where in (self._place, COMMAND)]
         for each in reading.unheeded:
             if each not in shared and not each.replaced:
