@@ -47,16 +47,18 @@ def test_each_lost_answer_at_the_longest_size_is_asked_again(probe, way):
 
 
 def test_a_head_that_is_lost_once_is_no_cut():
-    """Both questions stand on one haystack, which the server holds: asking again is cheap."""
-    row = row_of("cut", lambda ask: ask.way == "ask" and ask.size == LONGEST and ask.fact == 0)
-    assert (row.lost >= 24, row.noise, row.left) == (True, row.lost, 0)
+    def is_wrong(ask: Ask) -> bool:
+        return once("ask", 6)(ask) and ask.fact == 0
+
+    row = row_of("cut", is_wrong)
+    assert (row.lost, row.noise, row.left) == (4, 4, 0)
 
 
 def test_what_is_lost_each_time_is_asked_until_it_decides_and_the_rest_counts_as_lost():
     row = row_of("cache", lambda ask: ask.way.startswith("warm") and ask.size == LONGEST)
-    assert (row.lost, len(row.suspects), row.left) == (24, 2, 22)
+    assert (row.lost, len(row.suspects), row.left) == (24, 3, 21)
     assert (row.state, row.noise) == ("fail", 0)
-    assert row.said == "24 of 36 lost from the cache, 22 not asked again"
+    assert row.said == "24 of 36 lost from the cache, 21 not asked again"
 
 
 def test_a_prompt_reached_in_two_steps_is_reached_so_again():
@@ -79,3 +81,46 @@ def test_all_that_is_asked_stays_within_ten_million_tokens(way):
     computed = schedule.cost(reply.ask for reply in answers.by_key.values()).computed
     assert schedule.whole.computed <= 6_000_000
     assert computed <= 10_000_000
+
+
+def test_a_haystack_is_asked_again_in_its_order_behind_a_line_that_no_cache_holds():
+    """A hit that ended at the last fact was asked again behind the same prompt: it then ended
+    elsewhere, and 48 lost pairs of 72 were called noise."""
+    _, answers = asked(once("warm", 23))
+    for repeat in (0, 23):
+        asks = answers.about((LONGEST, repeat, ""))
+        at = [ask.way for ask in asks].index("warm")
+        again = answers.about((LONGEST, repeat, "again 2"))
+        ways = [f"{ask.way}-again2" for ask in (asks[0], asks[at - 1], asks[at])]
+        assert [ask.way for ask in again] == list(dict.fromkeys(ways))
+
+
+def test_what_was_lost_beside_others_is_asked_again_beside_as_many_fresh_ones():
+    """The prompts beside it were the same ones, which the server held by then."""
+    _, answers = asked(once("crowded", 3))
+    asks = [reply.ask for reply in answers.by_key.values()]
+    crowds = [ask.haystack for ask in asks if ask.way.startswith("crowd-again")]
+    assert len(set(crowds)) == len(crowds) > 0
+    assert not {ask.haystack for ask in asks if ask.way == "crowd"} & set(crowds)
+
+
+def test_a_fault_of_the_first_extend_behind_a_hit_is_no_noise():
+    """Prompts that the server holds whole are answered right, also beside others."""
+    held = set[object]()
+
+    def is_wrong(ask: Ask) -> bool:
+        is_new, _ = ask.prompt not in held, held.add(ask.prompt)
+        return is_new and ask.size == LONGEST and ask.way.startswith("loaded")
+
+    row = row_of("load", is_wrong)
+    assert (row.state, row.noise) == ("fail", 0)
+    assert row.suspects
+
+
+def test_more_than_chance_loses_in_one_way_is_no_pass_though_found_when_asked_again():
+    _, answers = asked(lambda ask: ask.way == "warm" and ask.size == 8000 and ask.repeat % 3 == 0)
+    probe = probes()["cache"]
+    row = probe.at(answers, 8000, probe.level(1, 3))
+    assert (row.lost, row.noise, row.left) == (24, 24, 0)
+    assert (row.state, row.points) == ("undecided", True)
+    assert row.said == "24 of 108 lost from the cache, 24 of them found when asked again"

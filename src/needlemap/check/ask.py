@@ -181,6 +181,11 @@ class Answers:
     def __len__(self) -> int:
         return len(self.by_key)
 
+    def about(self, haystack: tuple[int, int, str]) -> list[Ask]:
+        """What the server was asked about one haystack, in the order in which it was."""
+        asks = (reply.ask for reply in self.by_key.values())
+        return [ask for ask in asks if ask.haystack == haystack and not ask.way.startswith(BESIDE)]
+
     def of(self, size: int, *ways: str) -> list[Reply]:
         """The answers of some ways at one size."""
         return [reply for way in ways for reply in self._ways.get((way, size), {}).values()]

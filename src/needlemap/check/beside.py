@@ -19,7 +19,7 @@ from needlemap.check.probe import (
     Pair,
     Paired,
     Probe,
-    behind_a_line,
+    crowd_of,
     smallest,
 )
 
@@ -280,14 +280,11 @@ class Reference(Paired):
         """There, then here."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
 
-    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
-        """Here and there, behind a first line of its own."""
+    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+        """Here and there, behind a first line of its own; here beside others where it was."""
         there, here = self.pair_again(pair, number)
-        return [[here], [there]]
-
-    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """Both behind a first line of their own."""
-        return behind_a_line(pair, number)
+        crowd = crowd_of(layout, pair[1].ask, number) if here.state == "loaded" else []
+        return [[here, *crowd], [there]]
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
         """Half of the level for answers, half for margins."""

@@ -86,7 +86,7 @@ class Asker:
             "anchor": 0 if window else schedule.anchor(size),
             "exact": not window,
             "asked": None if ask.place is None else ask.fact,
-            "line": f"Document: {ask.salt}\n" if ask.salt else "",
+            "line": ask.salt,
         }
         own: dict[str, Any] = {
             "task_options": {**self.first.settings.task_options, **options},

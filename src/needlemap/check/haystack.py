@@ -157,6 +157,10 @@ class Layout:
                 found += [Haystack(self, size, at) for at in _part(self.count(size), part)]
         return found
 
+    def haystack(self, ask: Ask) -> Haystack:
+        """The documents that an ask is about."""
+        return Haystack(self, ask.size, ask.repeat, ask.round)
+
 
 def _part(count: int, part: int) -> range:
     """The numbers of one of ROUNDS equal parts."""

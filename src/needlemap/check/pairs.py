@@ -9,7 +9,7 @@ from dataclasses import replace
 from needlemap.check.ask import FIRST, Answers, Ask, Reply
 from needlemap.check.finding import AtSize, issue
 from needlemap.check.haystack import Haystack, Layout
-from needlemap.check.probe import Groups, Pair, Paired, behind_a_line, lost_of
+from needlemap.check.probe import Groups, Pair, Paired, copy_of, crowd_of, lost_of
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
@@ -23,10 +23,6 @@ class ColdAndWarm(Paired):
     def asks(self, haystack: Haystack) -> Iterable[Ask]:
         """The first prompt, and the same once more."""
         return haystack.cold, haystack.warm
-
-    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """Both behind a first line of their own: computed once more, and held."""
-        return behind_a_line(pair, number)
 
 
 class Cache(ColdAndWarm):
@@ -111,20 +107,14 @@ class Onset(ColdAndWarm):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
-    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
-        """The cold one first; what was reached in two steps is so again."""
-        other, cold = self.pair_again(pair, number)
+    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+        """What was reached in two steps is so again."""
         if pair[0].ask.way != "stepped":
-            return [[cold, other]]
-        half = Haystack(layout, cold.size, cold.repeat, cold.round).stepped[0]
-        return [[cold], [replace(half, way=f"half{number}", salt=other.salt), other]]
-
-    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """What is reached in two steps has another first line than the cold one."""
-        other, cold = super().pair_again(pair, number)
-        if pair[0].ask.way == "stepped":
-            other = replace(other, salt=f"stepped {number}")
-        return other, cold
+            return super().copies(layout, answers, pair, number)
+        stepped, cold = self.pair_again(pair, number)
+        crowd = crowd_of(layout, pair[1].ask, number) if cold.state == "loaded" else []
+        half = copy_of(layout.haystack(pair[1].ask).stepped[0], number)
+        return [[cold, *crowd], [half, stepped]]
 
     def further(self, layout: Layout, answers: Answers, row: AtSize) -> Sequence[Haystack]:
         """The same documents in two steps, where neither way finds anything at a size and a shorter
@@ -204,24 +194,6 @@ class Load(Paired):
         """Prompts that are computed, and prompts that a cache holds."""
         for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
             yield from self.asked_again(layout, answers, pairs)
-
-    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
-        """Alone, and among those that it was among."""
-        ask = pair[0].ask
-        haystack = Haystack(layout, ask.size, ask.repeat, ask.round)
-        alone, among = self.pair_again(pair, number)
-        if ask.way == "warm":
-            crowd = [replace(each, way=f"beside{number}") for each in haystack.crowd]
-            return [[among, *crowd], [alone]]
-        return [[alone], [replace(each, way=among.way) for each in haystack.loaded]]
-
-    def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
-        """A first prompt behind a first line of its own, so that it is computed once more."""
-        ask = pair[0].ask
-        if ask.way == "warm":
-            ask = replace(ask, salt=f"among {number}")
-        alone = replace(ask, way=f"alone{number}")
-        return alone, replace(ask, way=f"among{number}", state="loaded")
 
 
 class Cut(Paired):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from needlemap.check.ask import Answers, Reply
@@ -207,22 +208,31 @@ class Paired(Probe):
         found = [pair for pair in pairs if pair[0].right or pair[1].right]
         left = least_to_matter(len({other.ask.repeat for _, other in found}))
         for pair in lost_of(found):
-            groups = (self.copies(layout, pair, at) for at in range(1, TIMES + 1))
+            groups = (self.copies(layout, answers, pair, at) for at in range(1, TIMES + 1))
             yield [group for each in groups for group in each]
             left -= not self.is_noise(answers, pair)
             if not left:
                 return
 
-    def copies(self, layout: Layout, pair: Pair, number: int) -> Groups:
-        """What asks a pair once more, as groups that stand together: its own two prompts, which
-        the server holds."""
-        return [self.pair_again(pair, number)]
+    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+        """The pair's haystacks once more, as far as any probe lost something there."""
+        size = pair[1].ask.size
+        lost = [
+            reply.ask
+            for probe in layout.probes.values()
+            if isinstance(probe, Paired)
+            for each in lost_of(probe.pairs(answers, size))
+            for reply in each
+        ]
+        return [
+            group
+            for haystack in dict.fromkeys(reply.ask.haystack for reply in pair)
+            for group in once_more(layout, answers.about(haystack), lost, number)
+        ]
 
     def pair_again(self, pair: Pair, number: int) -> tuple[Ask, Ask]:
         """The two prompts of a pair once more."""
-        one, other = (
-            replace(reply.ask, way=f"{self.name}{number}", state="warm") for reply in pair
-        )
+        one, other = (copy_of(reply.ask, number) for reply in pair)
         return one, other
 
     def repeated(self, answers: Answers, pair: Pair) -> list[Pair]:
@@ -260,27 +270,30 @@ class Paired(Probe):
         noise = [pair for pair in lost if self.is_noise(answers, pair)]
         left = sum(not self.repeated(answers, pair) for pair in lost)
         p = lost_tail(*haystacks_apart(lost, gained, noise))
+        # Noise takes from both ways alike: so many in one way are none, whatever comes later.
+        passing = p > level >= lost_tail(*haystacks_apart(lost, gained, ()))
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
         worst = min(sure or lost, key=by_length, default=None)
         fails = p <= level and bool(lost)
         passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
+        passes = passes and not passing
         least = least_lost(level)
         said = f"{len(lost)} of {len(pairs)} {self.lost_in}"
         if gained:
             said += f", {len(gained)} gained"
         if noise:
-            said += f", {len(noise)} of them noise"
+            said += f", {len(noise)} of them {'found when asked again' if passing else 'noise'}"
         if left and left < len(lost):
             said += f", {left} not asked again"
         if not pairs:
             said = f"none of {len(every)} found in either way"
-        elif lost and not fails and not passes:
+        elif lost and not fails and not passes and not passing:
             said += f" (fails from {max(least, len(lost) + 1)} on)"
         return AtSize(
             size,
             "fail" if fails else "pass" if passes else "undecided",
-            fails or bool(sure) or len(lost) - len(noise) > len(gained),
+            fails or passing or bool(sure) or len(lost) - len(noise) > len(gained),
             len(pairs),
             len(lost),
             len(gained),
@@ -305,12 +318,33 @@ def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair[0].right and not pair[1].right]
 
 
-def behind_a_line(pair: Pair, number: int) -> tuple[Ask, Ask]:
-    """The prompts of a pair behind a first line of their own, so that no cache holds them."""
-    one, other = (
-        replace(reply.ask, way=f"{reply.ask.way}{number}", salt=f"again {number}") for reply in pair
-    )
-    return one, other
+def once_more(
+    layout: Layout, asks: Sequence[Ask], lost: Iterable[Ask], number: int
+) -> Iterable[Sequence[Ask]]:
+    """Those asks about one haystack that were lost, once more behind a first line that no cache
+    holds. The first prompt is computed again; each other stands behind the prompt that it stood
+    behind; as many others, and fresh ones, are asked at the same time. What a server holds of a
+    prompt, and how much it computes of it, is so the same."""
+    wanted = {ask.key for ask in lost}
+    loaded = {ask.key for ask in asks if ask.way == "loaded"}
+    wanted |= loaded if loaded & wanted else set()
+    before = [ask.key in wanted for ask in asks[1:]] + [False]
+    kept = [ask for at, ask in enumerate(asks) if not at or ask.key in wanted or before[at]]
+    beside = "crowded" if any(ask.way == "crowded" for ask in asks) else "loaded"
+    for way, group in groupby(kept, key=lambda ask: ask.state == "loaded" and ask.way):
+        made = [copy_of(ask, number) for ask in group]
+        yield [*made, *crowd_of(layout, asks[0], number)] if way == beside else made
+
+
+def crowd_of(layout: Layout, ask: Ask, number: int) -> list[Ask]:
+    """Fresh prompts beside what is asked again about a haystack."""
+    return [copy_of(each, number) for each in layout.haystack(ask).crowd]
+
+
+def copy_of(ask: Ask, number: int) -> Ask:
+    """A prompt behind a first line of its own; what begins with one begins with another one."""
+    salt = f"{ask.salt or 'again'} {number}"
+    return replace(ask, way=f"{ask.way}-again{number}", salt=salt)
 
 
 @cache

@@ -104,17 +104,21 @@ class Schedule(Layout):
         return round(LIMIT * self.whole.computed)
 
     def _lost(self, answers: Answers, purse: Purse, most: int) -> Iterator[Batch]:
-        """Lost pairs that were not asked again yet, as far as they fit. most: tokens that a server
-        may compute beside the first round."""
-        for probe in self.probes.values():
-            for size in self.sizes:
-                for groups in probe.again(self, answers, size):
-                    if purse.pays((ask for group in groups for ask in group), most):
-                        batches = (
-                            Batch(tuple(group), together=all(a.state == "loaded" for a in group))
-                            for group in groups
-                        )
-                        yield from left_of(batches, answers)
+        """Lost pairs that were not asked again yet, as far as they fit; first those of sizes that
+        do not pass. most: tokens that a server may compute beside the first round."""
+        rows = [
+            (row.state == "pass", probe, row.size)
+            for probe in self.probes.values()
+            for row in self.judged(probe, answers, 1).sizes
+        ]
+        for _, probe, size in sorted(rows, key=lambda row: row[0]):
+            for groups in probe.again(self, answers, size):
+                if purse.pays((ask for group in groups for ask in group), most):
+                    batches = (
+                        Batch(tuple(group), together=all(a.state == "loaded" for a in group))
+                        for group in groups
+                    )
+                    yield from left_of(batches, answers)
 
     def _undecided(self, answers: Answers) -> tuple[list[Haystack], Iterator[Haystack]]:
         """Haystacks that are asked in another way, and further ones, of the sizes at which a row is

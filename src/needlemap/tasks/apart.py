@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from random import Random
 
 from needlemap.errors import SettingsError
@@ -26,8 +27,9 @@ class Apart(Worded):
     beside: percent at which the facts stand; the cell's depth asks for the nearest, which moves
     there. anchor: haystack tokens that depths are shares of in prompts of every length, so that
     facts keep their places; 0: each prompt's own. exact: whether the last fact, and one that moved,
-    start at that very token rather than at a sentence's end. line: a first line before the
-    haystack. asked: the number of the fact that is asked and moves, where not the nearest.
+    start at that very token rather than at a sentence's end. line: the end of a first line before
+    the haystack, whose beginning no other haystack has: a cache holds nothing of it. asked: the
+    number of the fact that is asked and moves, where not the nearest.
     """
 
     name = "apart"
@@ -64,16 +66,21 @@ class Apart(Worded):
         said = texts[asked]
         if self.exact:
             texts[last] = f"\n{texts[last]}\n"  # it may stand within a sentence
-        needles = [Needle(texts[asked], depth, exact=self.exact and asked == last)]
+        first = sha256(f"{draw.seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
+        line = f"{first} {self.line}\n" if self.line else ""
+        # Haystack tokens make room for the line: places are counted from the prompt's beginning.
+        less = draw.tokens(line) / self.anchor if line and self.anchor else 0.0
+        stands = [max(0.0, at - less) for at in (depth, *(each / 100 for each in self.beside))]
+        needles = [Needle(texts[asked], stands[0], exact=self.exact and asked == last)]
         needles += [
-            Needle(texts[at], self.beside[at] / 100, still=True, exact=self.exact and at == last)
+            Needle(texts[at], stands[1 + at], still=True, exact=self.exact and at == last)
             for at in others
         ]
         question = fill(self.question, rows[asked], "question")
         answer = said if self.answer is None else fill(self.answer, rows[asked], "answer")
         decoys = tuple(word for at in others for word in words[at])
         reference = Reference(answer, tuple(words[asked]), said, question, decoys)
-        return Item(tuple(needles), question, reference, prologue=self.line)
+        return Item(tuple(needles), question, reference, prologue=line)
 
 
 def drawn_apart(
