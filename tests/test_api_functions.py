@@ -223,3 +223,14 @@ def test_what_is_wrong_is_told_without_a_command_line(tmp_path, settings, said):
         needlemap.run(out=tmp_path / "r", **settings)
     assert said in str(raised.value)
     assert "--" not in str(raised.value)
+
+
+def test_what_one_model_leaves_of_a_limit_the_others_get_in_python_too(tmp_path):
+    """Only the command asked a model again that its part of the limit had stopped."""
+    given = {"depths": "0,100", "canary": False, "closed_book": False, "quiet": True}
+    known = tmp_path / "m" / "baseline-random"
+    needlemap.run(model="baseline/random", out=known, lengths="1k", **given)
+    both = ["baseline/bm25", "baseline/random"]
+    grid = given | {"lengths": "1k,2k", "limit_tokens": 11_000}
+    run = needlemap.run(model=both, out=tmp_path / "m", **grid)
+    assert [each.map().n for each in run.models.values()] == [4, 4]

@@ -16,16 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Share
 from needlemap.asking.discovery import time_limit, with_model
 from needlemap.asking.resume import with_lent_prompts
-from needlemap.asking.run import (
-    Asking,
-    FamiliesInTurn,
-    campaign_of,
-    share_out,
-    try_servers,
-)
+from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
@@ -141,9 +134,8 @@ async def _run_limited(
     if first.told:
         tell(f"note: {first.told}")
     with hold_folder(path):
-        asking = _ask(first, path, live) if "" in each else _ask_each(each, path, live)
         try:
-            run = Run(path, await asking)
+            run = Run(path, await _ask(each, path, live))
         except BaseException:
             if not kept:
                 rmtree(path.parent, ignore_errors=True)
@@ -153,27 +145,18 @@ async def _run_limited(
     return run
 
 
-async def _ask_each(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
-    """Ask several models, one after the other; how the asking of each family ended."""
-    shares, outcomes = share_out(each, path), dict[str, Outcome]()
-    await try_servers(each.values())
-    for name, chosen in each.items():
-        found = await _ask(chosen, path / name, live, shares[name])
-        outcomes |= {f"{name}/{family}".rstrip("/"): outcome for family, outcome in found.items()}
-    return outcomes
-
-
-async def _ask(
-    chosen: Chosen, path: Path, live: bool, share: Share | None = None
-) -> dict[str, Outcome]:
-    """Ask one model. Raises NeedlemapError where a family cannot be asked."""
-    asking = Asking.of(chosen, path)
-    with _Progress(asking.families, live) as face:
-        outcomes = await campaign_of(asking, share=share).run(FamiliesInTurn(asking, face))
-        face.tell_unserved()
-    if face.refused:
-        raise NeedlemapError(f"{' '.join(face.refused)} The other families are kept in '{path}'.")
-    return outcomes
+async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
+    """Ask all models; how the asking of each family ended. Raises NeedlemapError where one cannot
+    be asked."""
+    with _Progress(Families(path, "", ("",)), live) as face:
+        models = ModelsInTurn(each, path, face)
+        await try_servers(each)
+        outcomes = await campaign_of(models).run(models)
+    return {
+        f"{name}/{family}".strip("/"): outcome
+        for name, found in outcomes.items()
+        for family, outcome in found.items()
+    }
 
 
 class _Progress(ShowingFace):
@@ -205,6 +188,13 @@ class _Progress(ShowingFace):
         if isinstance(error, LimitReached):
             return
         self.refused.append(f"Family '{name}': {error}")
+
+    def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Raises NeedlemapError where families could not be asked."""
+        super().ends_model(name, outcomes)
+        if self.refused:
+            kept = f"The other families are kept in '{self.families.path}'."
+            raise NeedlemapError(f"{' '.join(self.refused)} {kept}")
 
 
 @_for_python()

@@ -13,7 +13,7 @@ import pytest
 
 import needlemap as package
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batch, Batches, Campaign, Face, FullGrid, Strategy
+from needlemap.asking.campaign import Batch, Batches, Campaign, Face, FullGrid, Release, Strategy
 from needlemap.asking.session import Session
 from needlemap.asking.single import OpenFamily, Step, Steps
 from needlemap.errors import NeedlemapError
@@ -185,3 +185,42 @@ def test_a_folder_that_cannot_be_closed_keeps_no_model_open(
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(Campaign({"": closing}).run(strategy))
     assert closed == ["closed"]
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_strategy_hears_what_ended_a_batch_and_may_go_on(tmp_path: Path) -> None:
+    """One of several models cannot be made: the others are asked all the same."""
+
+    class GoesOn(TwoModels):
+        def batches(self) -> Batches[list[int]]:
+            settings = configure(None, SMALL)
+            with pytest.raises(NeedlemapError, match="no such model"):
+                yield Batch("a", Session.open(prepare(settings), self.folders[0]), "broken")
+            left = yield Batch("b", Session.open(prepare(settings), self.folders[1]), "left")
+            return [left.scored]
+
+    def broken(_: Settings) -> Model:
+        raise NeedlemapError("no such model")
+
+    campaign = Campaign({"left": closing, "broken": broken})
+    assert asyncio.run(campaign.run(GoesOn(tmp_path))) == [2]
+
+
+def test_a_model_that_is_released_is_closed_before_the_next_is_made(
+    tmp_path: Path, closed: list[str]
+) -> None:
+    """Two models of one command need the memory of one."""
+
+    def made(settings: Settings) -> Model:
+        closed.append("made")
+        return closing(settings)
+
+    class OneByOne(TwoModels):
+        def batches(self) -> Batches[list[int]]:
+            for name, folder in zip("ab", self.folders, strict=True):
+                yield Batch(name, Session.open(prepare(configure(None, SMALL)), folder), name)
+                yield Release(name)
+            return []
+
+    asyncio.run(Campaign({"a": made, "b": made}).run(OneByOne(tmp_path)))
+    assert closed == ["made", "closed", "made", "closed"]

@@ -68,22 +68,33 @@ class Batch:
     goes_on: bool = False
 
 
-Batches = Generator[Batch | Steps, Outcome, Found]
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Asks nothing: a model is not wanted any more, and is closed before another takes its
+    memory."""
+
+    model: str
+
+
+Batches = Generator[Batch | Steps | Release, Outcome, Found]
 
 
 class Strategy(Generic[Found]):
     """What a campaign asks. Override `batches`.
 
-    folders: of all that share the limits. What the others have spent counts.
+    folders: of all that share the limits. What the others have spent counts. sharing: into how many
+    parts what is left of the limits is divided, one of which the next batch may spend.
     """
+
+    sharing = 1
 
     def __init__(self, face: Face, folders: Iterable[Path]) -> None:
         self.face, self.folders = face, list(folders)
 
     def batches(self) -> Batches[Found]:
         """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended
-        (of steps: how their families' asking goes). Returns what was found. Raises
-        NeedlemapError."""
+        (of steps: how their families' asking goes), or raises what ended it. Returns what was
+        found. Raises NeedlemapError."""
         raise NotImplementedError
 
 
@@ -125,27 +136,13 @@ class FullGrid(Strategy[Outcome | None]):
         return outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one of several campaigns may use of limits that hold for all of them: an equal part of
-    what is left.
-
-    beside: the folders of the others' families. of: how many campaigns are not whole yet, from this
-    one on.
-    """
-
-    beside: tuple[Path, ...]
-    of: int
-
-
 @dataclass
 class Campaign:
-    """make: how each model is made, by its name among the batches. models: those that were made.
-    share: where others share the limits."""
+    """make: how each model is made, by its name among the batches. models: those that were
+    made."""
 
     make: Mapping[str, MakeModel] = field(default_factory=dict)
     models: dict[str, Model] = field(default_factory=dict)
-    share: Share = Share((), 1)
     _open: dict[str, OpenFamily] = field(default_factory=dict)
     _budget: Budget | None = None  # of all open families
     _pacers: dict[str, Pacer] = field(default_factory=dict)  # of their models
@@ -153,23 +150,25 @@ class Campaign:
     async def run(self, strategy: Strategy[Found]) -> Found:
         """Ask batch by batch until the strategy ends, and let go of the models. Returns what it
         found. Raises NeedlemapError as the strategy, a model or a folder does."""
-        batches, outcome = strategy.batches(), None
+        batches = strategy.batches()
         try:
+            batch = next(batches)
             while True:
-                batch = batches.send(outcome) if outcome else next(batches)
-                if isinstance(batch, Steps):
-                    outcome = await self._ask_steps(batch, strategy.folders)
-                    continue
-                session = self._with_budget(batch.session, strategy.folders)
-                needed = batch.model in self.models or session.asks
-                model = self._model(batch.model, session.experiment.settings) if needed else None
-                if batch.goes_on:
-                    strategy.face.goes_on(batch.family, session)
+                try:
+                    if isinstance(batch, Steps):
+                        outcome = await self._ask_steps(batch, strategy.folders)
+                    elif isinstance(batch, Release):
+                        outcome = await self._release(batch.model)
+                    else:
+                        session, model = self._ready(batch, strategy)
+                        with strategy.face.watch(batch.family, session) as watcher:
+                            outcome = await session.run(model, watcher, close=False)
+                        del session, watcher  # its prompts, before those of the next are built
+                except NeedlemapError as error:
+                    batch = batches.throw(error)
                 else:
-                    strategy.face.begins(batch.family, session, model)
-                with strategy.face.watch(batch.family, session) as watcher:
-                    outcome = await session.run(model, watcher, close=False)
-                del batch, session, watcher  # its prompts, before those of the next are built
+                    del batch
+                    batch = batches.send(outcome)
         except StopIteration as done:
             found: Found = done.value
             return found
@@ -180,6 +179,23 @@ class Campaign:
                 stack.callback(batches.close)
                 for family in self._open.values():
                     stack.callback(family.close)
+
+    def _ready(self, batch: Batch, strategy: Strategy[Found]) -> tuple[Session, Model | None]:
+        """What a batch asks within the limits, and of which model, once that is shown."""
+        session = self._with_budget(batch.session, strategy)
+        needed = batch.model in self.models or session.asks
+        model = self._model(batch.model, session.experiment.settings) if needed else None
+        if batch.goes_on:
+            strategy.face.goes_on(batch.family, session)
+        else:
+            strategy.face.begins(batch.family, session, model)
+        return session, model
+
+    async def _release(self, name: str) -> Outcome:
+        """Let go of a model, if it was made."""
+        if name in self.models:
+            await self.models.pop(name).close()
+        return Outcome()
 
     def _model(self, name: str, settings: Settings) -> Model:
         """The model of that name, made when it is first needed."""
@@ -211,14 +227,12 @@ class Campaign:
             self._open[step.family] = OpenFamily.of(step, model, budget, pacer, batch.scored)
         return self._open[step.family]
 
-    def _with_budget(self, session: Session, folders: Iterable[Path]) -> Session:
+    def _with_budget(self, session: Session, strategy: Strategy[Found]) -> Session:
         """A session with its part of what the others leave of the limits."""
-        settings, share = session.experiment.settings, self.share
+        settings = session.experiment.settings
         limited = settings.limit_usd is not None or settings.limit_tokens is not None
-        others = [
-            path for path in (*folders, *share.beside) if limited and path != session.folder.path
-        ]
-        return replace(session, budget=spent_in(settings, others).part(share.of))
+        others = [path for path in strategy.folders if limited and path != session.folder.path]
+        return replace(session, budget=spent_in(settings, others).part(strategy.sharing))
 
 
 def spent_in(settings: Settings, folders: Iterable[Path]) -> Budget:

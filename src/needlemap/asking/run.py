@@ -7,7 +7,7 @@ any of several is looked for before the first is asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from needlemap.asking.campaign import (
     Face,
     FullGrid,
     MakeModel,
-    Share,
+    Release,
     Strategy,
 )
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
@@ -29,7 +29,7 @@ from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError, naming
 from needlemap.grid import setting
 from needlemap.maps import prompts_of
-from needlemap.models import Model, find_backend
+from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.settings import Settings
@@ -49,27 +49,24 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What is to be asked, when nothing is known to be wrong with any family.
+    """What is to be asked of one model, when nothing is known to be wrong with any family.
 
-    ahead: of several families what is known of each. opened, model: of a run with one, as its turn
-    comes at once; no model where nothing is left to ask it.
+    ahead: of several families what is known of each. opened: of a run with one, what asks it, as
+    its turn comes at once.
     """
 
     families: Families
     settled: Mapping[str, Settings]
     ahead: tuple[Ahead, ...] = ()
     opened: FullGrid | None = None
-    model: Model | None = None
 
     @classmethod
-    def of(cls, chosen: Chosen, path: Path, make: MakeModel = make_model) -> Asking:
+    def of(cls, chosen: Chosen, path: Path) -> Asking:
         """Look at the folder, which may not be there yet. Raises NeedlemapError."""
         names = tuple(chosen.families)
         if not chosen.suite:
             opened = open_family(chosen.first, path)
-            session = opened.session
-            model = make(chosen.first) if session.wanted and session.asks else None
-            return cls(begin_families(path, "", names), chosen.families, (), opened, model)
+            return cls(begin_families(path, "", names), chosen.families, (), opened)
         if any(settings.until for settings in chosen.families.values()):
             whole = f"run it whole, then: needlemap compare REFERENCE {path} --sequential"
             both = f"needlemap ab suite:{chosen.suite}"
@@ -92,14 +89,13 @@ def open_family(settings: Settings, path: Path) -> FullGrid:
     return FullGrid(Session.open(prepare(settings), path))
 
 
-def share_out(each: Mapping[str, Chosen], path: Path) -> dict[str, Share]:
-    """The shares of runs of several models, by the names of their folders in `path`.
+def unfinished(each: Mapping[str, Chosen], path: Path) -> list[str]:
+    """Which of several models are not whole yet, by the names of their folders in `path`.
 
-    Finds what is wrong with any of them before the first is asked. Raises NeedlemapError.
+    Finds what is wrong with any of them. Raises NeedlemapError.
     """
-    waiting, folders = list[str](), dict[str, list[Path]]()
+    found = []
     for name, chosen in each.items():
-        folders[name] = [path / name / family for family in chosen.families]
         with naming(f"Model '{chosen.first.model}'"):
             check_price(chosen.first)
             ahead = [
@@ -107,19 +103,14 @@ def share_out(each: Mapping[str, Chosen], path: Path) -> dict[str, Share]:
                 for family, settings in chosen.families.items()
             ]
         if any(part.trials is None or part.trials != part.scored for part in ahead):
-            waiting.append(name)
-    shares = {}
-    for name in each:
-        beside = [folder for other in each if other != name for folder in folders[other]]
-        shares[name] = Share(tuple(beside), max(1, len(waiting)))
-        waiting = [other for other in waiting if other != name]
-    return shares
+            found.append(name)
+    return found
 
 
-async def try_servers(each: Iterable[Chosen]) -> None:
-    """Reach for every model that a server has, so far as no request is needed. Raises
-    NeedlemapError, as for a key that is missing."""
-    for chosen in each:
+async def try_servers(each: Mapping[str, Chosen]) -> None:
+    """Reach for every one of several models that a server has, so far as no request is needed.
+    Raises NeedlemapError, as for a key that is missing."""
+    for chosen in each.values() if "" not in each else ():
         settings = chosen.first
         if (
             find_backend(settings.backend)
@@ -130,12 +121,12 @@ async def try_servers(each: Iterable[Chosen]) -> None:
 
 
 class FamiliesInTurn(Strategy[dict[str, Outcome]]):
-    """The families that are not whole yet, in their order, until one ends as all others would.
-    Finds how the asking of each ended."""
+    """The families of one model that are not whole yet, in their order, until one ends as all
+    others would. Finds how the asking of each ended."""
 
-    def __init__(self, asking: Asking, face: Face) -> None:
+    def __init__(self, asking: Asking, face: Face, model: str = "") -> None:
         super().__init__(face, map(asking.families.folder, asking.families.names))
-        self._asking = asking
+        self._asking, self._model = asking, model
 
     def batches(self) -> Batches[dict[str, Outcome]]:
         """Family by family."""
@@ -158,16 +149,80 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
         except NeedlemapError as error:
             self.face.left_out(name, error)
             return None
-        family.face, family.name = self.face, name
+        family.face, family.name, family.model = self.face, name, self._model
         return (yield from family.batches())
 
 
-def campaign_of(
-    asking: Asking, make: MakeModel = make_model, share: Share | None = None
-) -> Campaign:
-    """The campaign of one model. share: where other models are asked beside it."""
-    made = {} if asking.model is None else {"": asking.model}
-    return Campaign({"": make}, made, share or Share((), 1))
+class ModelsFace(Face):
+    """Hears also how the asking of each model goes, named '' where there is one."""
+
+    def begins_model(self, name: str, asking: Asking) -> None:
+        """A model's families are about to be asked."""
+
+    def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
+        """A model's families were asked. What it raises ends the asking."""
+
+    def leaves_model(self, name: str, error: NeedlemapError) -> None:
+        """A model cannot be asked. Raises the error, unless the others are to be asked."""
+        raise error
+
+
+class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
+    """The families of each model, one model after the other. Finds how the asking of each family
+    ended, by the models' names.
+
+    Of the limits each model gets an equal part of what is left. Those that their part stopped are
+    asked once more, as long as others leave some of it.
+    each: what is asked of each model, by the name of its folder in `path`, '' of the only one,
+    which is opened at once. Raises NeedlemapError for what is wrong with any.
+    """
+
+    def __init__(self, each: Mapping[str, Chosen], path: Path, face: ModelsFace) -> None:
+        folders = [path / name / family for name, of in each.items() for family in of.families]
+        super().__init__(face, folders)
+        self._each, self._path, self._face = each, path, face
+        self.only = Asking.of(each[""], path) if "" in each else None
+        self._waiting = unfinished(each, path) if self.only is None else []
+
+    def batches(self) -> Batches[dict[str, dict[str, Outcome]]]:
+        """Model by model."""
+        outcomes, left = dict[str, dict[str, Outcome]](), list(self._each)
+        while left:
+            for name in left:
+                behind = list(self._each)[list(self._each).index(name) :]
+                self.sharing = max(1, len(set(behind) & set(self._waiting)))
+                outcomes[name] = yield from self._turn(name)
+            cut = [name for name in left if any(each.stopped for each in outcomes[name].values())]
+            left = cut if len(cut) < len(left) else []
+            self._waiting = unfinished(self._each, self._path) if left else []
+        return outcomes
+
+    def _turn(self, name: str) -> Batches[dict[str, Outcome]]:
+        """Ask one model, and let go of it."""
+        outcomes = dict[str, Outcome]()
+        try:
+            asking = self.only or Asking.of(self._each[name], self._path / name)
+            self._face.begins_model(name, asking)
+            outcomes = yield from FamiliesInTurn(asking, self._face, name).batches()
+        except NeedlemapError as error:
+            yield Release(name)
+            self._face.leaves_model(name, error)
+        else:
+            yield Release(name)
+            self._face.ends_model(name, outcomes)
+        return outcomes
+
+
+def campaign_of(models: ModelsInTurn, make: Mapping[str, MakeModel] | None = None) -> Campaign:
+    """The campaign of some models. The only one is made now, if it is to be asked: what it lacks is
+    said before anything is shown. Raises NeedlemapError."""
+    campaign, only = Campaign(make or {}), models.only
+    if only is not None and only.opened is not None:
+        session = only.opened.session
+        if session.wanted and session.asks:
+            made = campaign.make.get("", make_model)(session.experiment.settings)
+            campaign.models[""] = made
+    return campaign
 
 
 def look_ahead(settings: Settings, path: Path) -> Ahead:

@@ -185,7 +185,8 @@ def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: Replica
     model = model_of(replicas, settings, path)
     if not settings.quiet:
         notes(model)
-    face = _Steps(families, settings, typed, path)
+    face = _Steps({"": chosen}, path, typed)
+    face.families = families
     with face, terminable() as ending:
         try:
             ending.run(Campaign(models={"": model}).run(StepsOfDials(wanted, face)))

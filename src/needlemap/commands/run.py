@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Share, spent_in
+from needlemap.asking.campaign import spent_in
 from needlemap.asking.run import (
     Asking,
-    FamiliesInTurn,
+    ModelsInTurn,
     campaign_of,
     look_ahead,
     open_family,
-    share_out,
     try_servers,
 )
 from needlemap.asking.session import Session, make_model, make_replicas
@@ -91,7 +90,7 @@ def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFl
         if not replicas.dry_run:
             stack.enter_context(hold_folder(path))
         command = _Command(each, path, typed, replicas)
-        return command.told({path: command.ask("")} if "" in each else command.ask_each())
+        return command.told(command.rehearse() if replicas.dry_run else command.ask())
 
 
 def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
@@ -128,65 +127,34 @@ class _Command:
         """The first model's, with what all share."""
         return next(iter(self.each.values())).first
 
-    def ask(self, name: str, share: Share | None = None) -> int:
-        """Ask one model; the exit code. share: where it is one of several, in a folder of its
-        own."""
-        chosen, path = self.each[name], self.path / name
-        if self.replicas.dry_run:
-            own = _own_cluster(self.replicas, path)
-            show(own.script(max(1, _rehearsed(chosen, path))))
-            return 0
-        make = partial(model_of, self.replicas, run=path)
-        asking = Asking.of(chosen, path, make)
-        if chosen.suite and not chosen.first.quiet:
-            tell(families_line(chosen.suite, asking))
-        with (
-            Terminal(asking.families, chosen.first, self.typed, self.path) as face,
-            terminable() as ending,
-        ):
-            try:
-                ending.run(campaign_of(asking, make, share).run(FamiliesInTurn(asking, face)))
-            except KeyboardInterrupt:
-                face.interrupted()
-                return interrupted(chosen.first, self.path, ending.code)
-            face.end()
-            return face.code
-
-    def ask_each(self) -> dict[Path, int]:
-        """Ask several models one after the other, under one budget; the exit code of each that was
-        begun.
-
-        Those that a share of the budget stopped are asked once more, as long as others leave some
-        of it.
-        """
+    def rehearse(self) -> dict[Path, int]:
+        """Show the scripts of Slurm's jobs, and ask nothing; the exit code of each model."""
         codes = dict[str, int]()
-        shares, left = share_out(self.each, self.path), list(self.each)
-        run_coroutine(try_servers(self.each.values()))
-        while left:
-            for name in left:
-                codes[name] = self._ask_one_of(name, shares[name])
-                if codes[name] in INTERRUPTED:
-                    return self._end_each(codes)
-            cut = [name for name in left if codes[name] == 3]
-            left = cut if len(cut) < len(left) else []
-            shares = share_out(self.each, self.path) if left else shares
+        for name, chosen in self.each.items():
+            own, codes[name] = _own_cluster(self.replicas, self.path / name), 0
+            show(own.script(max(1, _rehearsed(chosen, self.path / name))))
         return self._end_each(codes)
 
-    def _ask_one_of(self, name: str, share: Share) -> int:
-        """Ask one of several models; what is wrong with it does not keep the others from being
-        asked."""
-        first, at = self.each[name].first, list(self.each).index(name) + 1
-        if not first.quiet:
-            tell(f"\nmodel {at} of {len(self.each)}: {first.model}")
-        try:
-            return self.ask(name, share)
-        except NeedlemapError as error:
-            tell(f"needlemap: {first.model}: {error}")
-            return 3 if isinstance(error, LimitReached) else 2
+    def ask(self) -> dict[Path, int]:
+        """Ask all models; the exit code of each that was begun."""
+        make = {name: partial(model_of, self.replicas, run=self.path / name) for name in self.each}
+        with Terminal(self.each, self.path, self.typed) as face:
+            models = ModelsInTurn(self.each, self.path, face)
+            campaign = campaign_of(models, make)
+            run_coroutine(try_servers(self.each))
+            with terminable() as ending:
+                try:
+                    ending.run(campaign.run(models))
+                except KeyboardInterrupt:
+                    face.interrupted()
+                    face.codes[face.model] = interrupted(self.settings, self.path, ending.code)
+        return self._end_each(face.codes)
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
-        """Show all models in one table, and where they are kept; the exit codes by folder."""
+        """Show several models in one table, and where they are kept; the exit codes by folder."""
         codes = {self.path / name: code for name, code in by_name.items()}
+        if "" in self.each:
+            return codes
         if not self.typed.json:
             show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
         if self.settings.save and not self.settings.quiet:
@@ -278,15 +246,46 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
 
 
 class Terminal(ShowingFace):
-    """Tells on the terminal how the asking goes. code: the worst exit code of the families so
-    far."""
+    """Tells on the terminal how the asking goes. model: the one that is asked. code: the worst exit
+    code of its families so far; codes: those of the models that were asked."""
 
-    def __init__(self, families: Families, settings: Settings, typed: RunFlags, home: Path) -> None:
+    def __init__(self, each: Mapping[str, Chosen], home: Path, typed: RunFlags) -> None:
         """home: the folder that was typed."""
-        super().__init__(families, typed.live)
-        self._home = home
-        self.settings, self.code, self._noted = settings, 0, False
+        super().__init__(Families(home, "", ("",)), typed.live)
+        self._each, self._home = each, home
+        self.settings = next(iter(each.values())).first
+        self.model, self.code, self.codes = "", 0, dict[str, int]()
+        self._noted = False
         self._maps, self._anywhere = not typed.json, typed.map
+
+    def begins_model(self, name: str, asking: Asking) -> None:
+        """Of several models say which, of several families how many."""
+        super().begins_model(name, asking)
+        chosen = self._each[name]
+        self.model, self.settings, self.code, self._noted = name, chosen.first, 0, False
+        if self.settings.quiet:
+            return
+        if name:
+            at = list(self._each).index(name) + 1
+            tell(f"\nmodel {at} of {len(self._each)}: {self.settings.model}")
+        if chosen.suite:
+            tell(families_line(chosen.suite, asking))
+
+    def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Show what it came to."""
+        self.tell_unserved()
+        self.end()
+        self.codes[name] = self.code
+        self.close()
+
+    def leaves_model(self, name: str, error: NeedlemapError) -> None:
+        """Say what is wrong with one of several, which does not keep the others from being asked.
+        Raises the error of the only one."""
+        if not name:
+            super().leaves_model(name, error)
+        self.close()
+        tell(f"needlemap: {self._each[name].first.model}: {error}")
+        self.codes[name] = 3 if isinstance(error, LimitReached) else 2
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Say what is asked of which model."""
@@ -335,7 +334,6 @@ class Terminal(ShowingFace):
 
     def end(self) -> None:
         """Of several families their table, and where it is kept."""
-        self.tell_unserved()
         if self.families.is_plain:
             return
         if self._maps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from html import escape
 from importlib import import_module
@@ -19,9 +19,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from needlemap.asking import Watcher
-from needlemap.asking.campaign import Face
+from needlemap.asking import Outcome, Watcher
+from needlemap.asking.run import Asking, ModelsFace
 from needlemap.asking.session import Session, about
+from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent
 from needlemap.maps.means import Map
@@ -44,15 +45,29 @@ _LINES_AROUND = (
 )
 
 
-class ShowingFace(Face, ExitStack):
-    """Entered before a run and left after it. live: also serve the page, as long as something is
-    asked."""
+class ShowingFace(ModelsFace, ExitStack):
+    """Entered before a run and left after it. families: those of the model that is asked. live:
+    also serve the page, as long as something is asked."""
 
     def __init__(self, families: Families, live: bool = False) -> None:
         super().__init__()
         self.families = families
         self._live = live
         self._page: LivePage | None = None
+
+    def begins_model(self, name: str, asking: Asking) -> None:
+        """Show its families from now on."""
+        self.families, self._page = asking.families, None
+
+    def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
+        """Close its page."""
+        self.tell_unserved()
+        self.close()
+
+    def leaves_model(self, name: str, error: NeedlemapError) -> None:
+        """Close its page. Raises the error."""
+        self.close()
+        super().leaves_model(name, error)
 
     def view(self, name: str, session: Session) -> View:
         """What shows a family's trials as they end: lines or a map; nothing where it is to be
