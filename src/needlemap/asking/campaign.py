@@ -163,7 +163,7 @@ class Campaign:
                         session, model = self._ready(batch, strategy)
                         with strategy.face.watch(batch.family, session) as watcher:
                             outcome = await session.run(model, watcher, close=False)
-                        del session, watcher  # its prompts, before those of the next are built
+                        del session, model, watcher  # before the next are built and loaded
                 except NeedlemapError as error:
                     batch = batches.throw(error)
                 else:
