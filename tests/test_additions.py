@@ -4,7 +4,10 @@ stands in that file."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,17 @@ class Package:
         finally:
             self.needlemap.environment = known
 
+    def reports(self, run: str = "r") -> dict[str, str]:
+        """Each face of a run's or a check's report."""
+        shown = {"text": self("report", run).stdout, "json": self("report", run, "--json").stdout}
+        for suffix in ("html", "md"):
+            self("report", run, "-o", f"{run}.{suffix}")
+            shown[suffix] = (self.needlemap.folder / f"{run}.{suffix}").read_text("utf-8")
+        data = re.findall(r'octet-stream" id="[^"]*">([^<]*)<', shown["html"])
+        shown["html"] += "".join(gzip.decompress(b64decode(each)).decode() for each in data)
+        shown["md"] = re.sub(r"\\(.)", r"\1", shown["md"])
+        return shown
+
     def about(self, run: str = "r") -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.needlemap.folder / run / "run.json").read_text())
         return found
@@ -163,7 +177,12 @@ def test_a_task_is_one_file(package):
     )
     asked = ("--task", "ledger", "--task-options", "largest=200", "--model", "demo/retriever")
     assert "ledger · 2 lengths x 2 depths" in package("plan", *asked, *GRID).stdout
+    described = package("list", "tasks", "ledger").stdout
+    assert "--task-options  largest=900\nreads           --language\n" in described
     package("run", *asked, *GRID, "-o", "r")
+    assert {face for face, text in package.reports().items() if "ledger" not in text} == set()
+    priced = package("plan", *asked[:2], "--model", "openai/gpt-4o-mini", *GRID).stdout
+    assert "prices: genai-prices" in priced
     keys = {record["key"] for record in package.needlemap.records()}
     package("run", *asked[:2], *asked[4:], *GRID, "-o", "other")
     assert keys.isdisjoint(record["key"] for record in package.needlemap.records("other"))
@@ -186,8 +205,11 @@ def test_a_scorer_is_one_file(package):
         in package("list", "scorers").stdout
     )
     asked = ("--task", "passkey", "--model", "demo/retriever", "--scorer", "amount")
+    assert "--scorer-options  off=0\n" in package("list", "scorers", "amount").stdout
     package("plan", *asked, *GRID)
     package("run", *asked, *GRID, "-o", "r")
+    without = {face for face, text in package.reports().items() if "amount" not in text}
+    assert without == {"md"}  # a map in Markdown names no scorer, whosever it is
     assert {record["scorer"]["name"] for record in package.needlemap.records()} == {"amount"}
     keys = {record["key"] for record in package.needlemap.records()}
     package("run", *asked, "--scorer-options", "off=1", *GRID, "-o", "other")
@@ -206,6 +228,9 @@ def test_a_back_end_is_one_file(package, wire, wires, facts):
     run = package("run", *asked, *GRID, "-o", "r")
     assert "no price is known" not in run.stderr
     assert {record["usd"] is not None for record in package.needlemap.records()} == {True}
+    assert "reads  --base-url\n" in package("list", "models", "gem").stdout
+    name = asked[-1]
+    assert {face for face, text in package.reports().items() if name not in text} == set()
     assert package.about()["settings"]["base_url"] == wire.base_url
     home = {record["key"] for record in package.needlemap.records()}
 
@@ -231,8 +256,10 @@ def test_a_probe_is_one_file(package):
     assert rows["sorry"]["state"] == "pass"
     assert rows["sorry"]["said"].endswith("24 sorry")
     assert set(rows) == {row["probe"] for row in json.loads(before.stdout)["probes"]} | {"sorry"}
-    package("report", "c", "-o", "c.html")
-    assert "of 24 sorry" in (package.needlemap.folder / "c.html").read_text("utf-8")
+    assert "sees    answers that apologise\n" in package("list", "probes", "sorry").stdout
+    assert {
+        face for face, text in package.reports("c").items() if "of 24 sorry" not in text
+    } == set()
     assert package.files == ["sorry.py"]
 
 

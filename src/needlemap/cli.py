@@ -252,16 +252,23 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, runs.",
+            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, "
+            "probes, runs.",
             autocompletion=complete_kinds,
         ),
     ] = None,
-    folder: Annotated[Path | None, typer.Argument(help="Where runs lie (default: runs).")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="One task, model, scorer, haystack or probe: what it is and takes. Of runs: "
+            "their folder (default: runs)."
+        ),
+    ] = None,
 ) -> None:
     """List presets, tasks, models and other names. Or your runs, with their scores."""
-    from needlemap.commands.plan import list_command
+    from needlemap.commands.listing import list_command
 
-    list_command(kind, folder)
+    list_command(kind, name)
 
 
 @app.command()

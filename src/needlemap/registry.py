@@ -139,8 +139,13 @@ def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict
 
 def option_names(extension: type) -> list[str]:
     """The options that an extension's constructor names, in its order."""
+    return [option.name for option in options_of(extension)]
+
+
+def options_of(extension: type) -> list[inspect.Parameter]:
+    """The same with their defaults."""
     parameters = inspect.signature(_constructor(extension)).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 def _constructor(extension: type) -> Any:

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from needlemap.commands import KINDS
-from needlemap.commands.plan import list_command
+from needlemap.commands.listing import list_command
 from needlemap.errors import SettingsError
 from needlemap.records.folder import RunFolder, Writer
 
@@ -69,12 +69,31 @@ def test_a_run_that_goes_on_and_one_that_cannot_be_read_say_so(needlemap, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "first", "last"),
+    [
+        ("tasks", "multi", "Needles spread", "reads  --question --answer --keywords --draw"),
+        ("scorers", "judge", "A model says", "--scorer-options  model=openai/gpt-4 attempts=3"),
+        ("models", "openai", "`openai/NAME`.", "reads            --base-url"),
+        ("haystacks", "generated", "", ""),
+        ("probes", "same", "The same prompt twice", "excludes  answers that change"),
+    ],
+)
+def test_one_extension_is_described_by_its_docstring_and_what_it_takes(
+    needlemap, kind, name, first, last
+):
+    rows = needlemap("list", kind, name).stdout.splitlines()
+    assert rows[0].startswith(first)
+    assert rows[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("runs",), "Type: needlemap list runs FOLDER"),
         (("runs", "."), "No run in '.' or below."),
-        (("tasks", "."), "Only runs lie in a folder. Type: needlemap list tasks"),
+        (("tasks", "mutli"), "Unknown task 'mutli'. Did you mean 'multi'?"),
+        (("presets", "x"), "'needlemap list presets' takes no name."),
     ],
 )
-def test_a_folder_without_runs_is_an_error_that_says_what_to_type(needlemap, words, said):
+def test_what_cannot_be_listed_is_an_error_that_says_what_to_type(needlemap, words, said):
     assert said in needlemap("list", *words, code=2).stderr

@@ -1,4 +1,4 @@
-"""`needlemap plan`, `prompts` and `list`: what a run would ask and cost, and what it is made of.
+"""`needlemap plan` and `prompts`: what a run would ask and cost.
 
 Nothing is asked here. Prompts are JSON Lines, for people who ask their models themselves.
 """
@@ -6,36 +6,30 @@ Nothing is asked here. Prompts are JSON Lines, for people who ask their models t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib import import_module
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from needlemap.asking.seek import rehearsed
-from needlemap.commands import KINDS
 from needlemap.commands.announce import show_json, tell_notes, tell_rules
 from needlemap.commands.arguments import PlanFlags
-from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import PRESETS, SUITES, TEMPLATES, refuse_link
+from needlemap.files import refuse_link
 from needlemap.grid import make_grid, percent
 from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
 from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
 from needlemap.plan.summary import Shape, Summary, Terms
-from needlemap.registry import find, installed, refuse_two
 from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
-from needlemap.settings.suites import MARK, Chosen, only_model
+from needlemap.settings.suites import Chosen, only_model
 from needlemap.text import counted, dollars, short, show, show_data, tell
-from needlemap.tokenizers import BUNDLED
+from needlemap.text.printing import in_columns
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
-RUNS = "runs"
 _SOMETIMES = ("decoys", "choices", "none", "like", "owners")  # what only some references have
 
 
@@ -175,20 +169,7 @@ def table_lines(named: Mapping[str, Summary], chosen: str = "", first: str = "mo
     priced = any(row.usd_plain for row in named.values())
     rows = {name: _columns(row, priced) for name, row in named.items()}
     cells = [[f"{name} *" if name == chosen else name, *row.values()] for name, row in rows.items()]
-    return _aligned([[first, *next(iter(rows.values()))], *cells], numbers=True)
-
-
-def _aligned(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str]:
-    """Rows in columns. numbers: all but the first stand on the right."""
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        [
-            text.rjust(width) if numbers and at else text.ljust(width)
-            for at, (text, width) in enumerate(cells)
-        ]
-        for cells in (zip(row, wide, strict=True) for row in rows)
-    ]
-    return ["  ".join(line).rstrip() for line in lines]
+    return in_columns([[first, *next(iter(rows.values()))], *cells], numbers=True)
 
 
 def _columns(row: Summary, priced: bool) -> dict[str, str]:
@@ -269,70 +250,3 @@ def prompt_line(trial: Trial) -> dict[str, Any]:
         **{name: value for name in _SOMETIMES if (value := getattr(reference, name))},
         "sha256": prompt.sha256,
     }
-
-
-def list_command(kind: str | None, folder: Path | None = None) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one; else the
-    kinds.
-
-    folder: for runs, where they lie; `runs` if not given.
-    """
-    if kind is None:
-        show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
-        return
-    if kind not in KINDS:
-        raise SettingsError(f"Cannot list '{kind}'. {did_you_mean(kind, KINDS)}")
-    if kind == RUNS:
-        _list_runs(folder or Path(RUNS))
-        return
-    if folder is not None:
-        raise SettingsError(f"Only runs lie in a folder. Type: needlemap list {kind}")
-    show("\n".join(_aligned(list(_rows(kind).items()))))
-
-
-def _list_runs(folder: Path) -> None:
-    """Print a table of the runs in a folder and below."""
-    from needlemap.reports.results import listed, runs_below  # late: other kinds need no statistics
-
-    if not folder.is_dir():
-        raise SettingsError(
-            f"No folder at '{folder}'. Where do runs lie? Type: needlemap list runs FOLDER"
-        )
-    rows = [listed(path) for path in runs_below(folder)]
-    if not rows:
-        raise SettingsError(
-            f"No run in '{folder}' or below. Type another folder, or make one: needlemap run"
-        )
-    show("\n".join(_aligned([("run", "model", "task", "score", "cells", "state"), *rows])))
-
-
-def _rows(kind: str) -> dict[str, str]:
-    for shelf, mark in ((PRESETS, ""), (SUITES, MARK), (TEMPLATES, "")):
-        if kind == f"{shelf.noun}s":
-            return {f"{mark}{name}": shelf.about(name) for name in shelf.texts}
-    if kind == "tokenizers":
-        bundled = dict.fromkeys(BUNDLED, "bundled, works offline")
-        plugins = {f"{name}:...": point.value for name, point in installed("tokenizers").items()}
-        return {
-            **bundled,
-            "PATH": "a tokenizer.json, a SentencePiece .model, or a folder",
-            **plugins,
-        }
-    return {name: _about(kind, point) for name, point in sorted(installed(kind).items())}
-
-
-def _about(kind: str, point: EntryPoint) -> str:
-    """What an extension is, in the first line of its docstring; of others than ours whose it is."""
-    package = point.dist.name if point.dist else ""
-    try:
-        refuse_two(kind, point.name)
-    except SettingsError as error:
-        return str(error)
-    if package in ("", "needlemap"):
-        about = import_module(point.module) if kind == "models" else point.load()
-        return str(about.__doc__).partition("\n")[0]
-    try:
-        said = (find(kind, point.name).__doc__ or point.value).strip().partition("\n")[0]
-    except SettingsError as error:
-        said = str(error)
-    return f"{said} ({package})"

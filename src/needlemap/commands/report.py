@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import ReportFlags
@@ -28,6 +29,7 @@ from needlemap.reports.kept import kept_report
 from needlemap.reports.labels import score_label
 from needlemap.reports.page import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
+from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
 from needlemap.reports.report import Report
 from needlemap.reports.results import families_text, fields_of, results, run_fields, runs_below
@@ -148,8 +150,15 @@ def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
         theirs = (
             _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
         )
-        fields += [run_fields(run, rules or RULES) for run in theirs] or [fields_of(path, rules)]
+        fields += [run_fields(run, rules or RULES) for run in theirs] or [_fields(path, rules)]
     show_json(results(fields))
+
+
+def _fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
+    """What a run came to, and under `report` what a check or an ab found in it."""
+    report = _kept([path])
+    fields = fields_of(path, rules)
+    return fields if report is None else {**fields, "report": to_json(report)}
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
