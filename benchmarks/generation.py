@@ -25,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from machine import machine
 from needlemap.haystacks import Document
-from needlemap.plan.summary import Walked, summarise
+from needlemap.plan.summary import WalkedTrials, summarise
 from needlemap.prompts import Prompt
 from needlemap.registry import find, option_names
 from needlemap.settings import Settings
@@ -226,7 +226,7 @@ def factors(name: str, given: Mapping[str, Any], *, smoke: bool) -> list[float |
 
 def shared(name: str, given: Mapping[str, Any]) -> float:
     """Times fewer tokens than asking a family's prompts one by one."""
-    return summarise(Walked.of(prepare(settings_of(name, given)), 1)).factor
+    return summarise(WalkedTrials.of(prepare(settings_of(name, given)), 1)).factor
 
 
 def ruler(smoke: bool) -> tuple[int, float]:

@@ -27,7 +27,7 @@ from needlemap.grid import make_grid
 from needlemap.plan import laned, ordered
 from needlemap.plan.bins import bin_edges, chain_tokens, lower_bound, make_bins
 from needlemap.plan.cover import places
-from needlemap.plan.summary import Walked, any_order, summarise
+from needlemap.plan.summary import WalkedTrials, any_order, summarise
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import Cuts
 from needlemap.trials.build import Experiment, prepare
@@ -93,7 +93,7 @@ def count(lengths: str, depths: str) -> Counted:
     factors: dict[str, float] = {}
     for mode in MODES:
         experiment = prepare(configure(None, {**grid, "mode": mode}))
-        factors[mode] = summarise(Walked.of(experiment, 1)).factor
+        factors[mode] = summarise(WalkedTrials.of(experiment, 1)).factor
     caching = yardsticks(prepare(configure(None, {**grid, "mode": "single"})))
     start = perf_counter()
     experiment = prepare(configure(None, {**grid, "mode": "bins"}))
@@ -109,7 +109,7 @@ def count(lengths: str, depths: str) -> Counted:
 def yardsticks(plain: Experiment) -> dict[str, float]:
     """What a server with prefix caching saves of tokens, asked in the order of the grid, by its
     room."""
-    walked = Walked.of(plain, 1)
+    walked = WalkedTrials.of(plain, 1)
     block = max(16, max(walked.sizes) // _BLOCKS)
     return {name: 1 / (1 - any_order(walked, room, block)) for name, room in ROOMS.items()}
 

@@ -22,7 +22,7 @@ from urllib.request import urlopen
 
 from machine import machine
 from needlemap.asking.session import Session, make_model
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings.reading import configure
 from needlemap.sync import run_coroutine
 from needlemap.trials.build import prepare
@@ -110,7 +110,7 @@ def measure(case: Case, options: argparse.Namespace) -> tuple[float, float, int]
             **case.settings,
         }
         session = Session.open(prepare(configure(None, settings)), Path(folder) / "run")
-        outcome = run_coroutine(session.run(make_model(session.experiment.settings), View()))
+        outcome = run_coroutine(session.run(make_model(session.experiment.settings), LiveView()))
         if outcome.scored != options.trials or outcome.failures:
             raise RuntimeError(f"{case.name}: {outcome}")
         with urlopen(f"{root}/log") as reply:

@@ -35,7 +35,7 @@ from machine import machine, run
 from needlemap.asking.session import Session, make_model
 from needlemap.models import Decoding
 from needlemap.models.openai import OpenAIModel
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings import Settings
 from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
@@ -131,7 +131,7 @@ def timed(work: Coroutine[Any, Any, T], cells: int) -> tuple[Speed, T]:
 def ask(experiment: Experiment, folder: Path) -> Speed:
     """A whole run into a new folder. Raises RuntimeError when a trial is left without a score."""
     session, model = Session.open(experiment, folder), make_model(experiment.settings)
-    speed, outcome = timed(session.run(model, View()), len(session.todo))
+    speed, outcome = timed(session.run(model, LiveView()), len(session.todo))
     if outcome.scored != len(experiment.trials):
         raise RuntimeError(f"{outcome.scored} of {len(experiment.trials)} scored: {outcome}")
     return speed

@@ -22,7 +22,7 @@ from machine import machine
 from needlemap.maps import Array, seek
 from needlemap.maps.gaussian import DEPTH_CELLS, is_rough
 from needlemap.maps.rehearsal import rehearse
-from needlemap.maps.seek import PLACES, Asked, Axis, Known
+from needlemap.maps.seek import PLACES, LengthAsks, LengthAxis, Posterior
 from table import rounded, show
 from truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers, every_truth
 
@@ -66,8 +66,8 @@ class Sought:
     """What came of many seeks of one truth: (maps,) each. low, high: octaves. rough: said of it."""
 
     truth: Truth
-    asked: Asked
-    known: Known
+    asked: LengthAsks
+    known: Posterior
     low: Array
     high: Array
     rough: Array
@@ -121,7 +121,7 @@ class Sought:
 
 def seek_truth(truth: Truth, correlation: float, maps: int, seed: int) -> Sought:
     """Seek many models of one truth."""
-    axis, random = Axis.between(LOW, HIGH), np.random.default_rng(seed)
+    axis, random = LengthAxis.between(LOW, HIGH), np.random.default_rng(seed)
     lengths = np.array(axis.lengths, dtype=float)
     hits, trials = np.zeros((2, maps, len(lengths), DEPTH_CELLS))
 
@@ -198,7 +198,7 @@ def main() -> None:
         for seed, (name, truth) in enumerate(truths.items())
         for rho in CORRELATIONS
     }
-    with patch.object(Asked, "design_effect", lambda self: np.ones(self.trials.shape[:-1])):
+    with patch.object(LengthAsks, "design_effect", lambda self: np.ones(self.trials.shape[:-1])):
         names = [name for name in truths if name not in (*ROUGH, *CONSTANT)]
         blind = {name: seek_truth(truths[name], 0.3, options.maps, 99).covers for name in names}
     result = figures(found, blind)

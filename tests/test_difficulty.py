@@ -6,7 +6,7 @@ import pytest
 
 from needlemap.commands.difficulty import (
     Difficulty,
-    Reference,
+    TuningReference,
     at_step,
     chosen_step,
     dial_of,
@@ -50,7 +50,7 @@ def test_the_step_is_the_first_hard_enough_or_the_nearest():
 
 def frozen(**options: object) -> Difficulty:
     return Difficulty(
-        task="multikey", task_options=options, reference=Reference(model="a/b", score=80, n=9)
+        task="multikey", task_options=options, reference=TuningReference(model="a/b", score=80, n=9)
     )
 
 

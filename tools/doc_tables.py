@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from needlemap.maps.columns import CELLS, TRIALS, Column
+from needlemap.maps.columns import CELLS, TRIALS, DataColumn
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings, marked
@@ -217,7 +217,7 @@ def names_table() -> str:
     return table(("older name", "tool", "here"), [*rows, *refused])
 
 
-def columns_table(columns: Sequence[Column]) -> str:
+def columns_table(columns: Sequence[DataColumn]) -> str:
     """Every column of a table."""
     return table(
         ("column", "type", "what it is"), [(f"`{c.name}`", c.kind, c.meaning) for c in columns]

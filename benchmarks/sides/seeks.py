@@ -16,7 +16,7 @@ import numpy as np
 
 from needlemap.maps import Array, seek
 from needlemap.maps.rehearsal import rehearse
-from needlemap.maps.seek import PLACES, Asked, Axis
+from needlemap.maps.seek import PLACES, LengthAsks, LengthAxis
 from truths import HIGH, LOW, THRESHOLD, answers, fall, octaves
 
 WITHIN = 0.3
@@ -74,14 +74,14 @@ def _holes(maps: int, correlation: float, seed: int) -> tuple[float, float]:
 def _times(chance: Chance, correlation: float, maps: int, seed: int) -> float:
     """The most plain grids that seeking took."""
     asked, _ = _sought(chance, maps, correlation, np.random.default_rng(seed))
-    return float(seek.tokens_of(Axis.between(LOW, HIGH), asked).max() / GRID)
+    return float(seek.tokens_of(LengthAxis.between(LOW, HIGH), asked).max() / GRID)
 
 
 def _sought(
     chance: Chance, maps: int, correlation: float, random: np.random.Generator
-) -> tuple[Asked, seek.Known]:
+) -> tuple[LengthAsks, seek.Posterior]:
     """Models sought; chance: by the models' numbers and octaves."""
-    axis = Axis.between(LOW, HIGH)
+    axis = LengthAxis.between(LOW, HIGH)
 
     def answer(which: Array, at: Array) -> Array:
         share = np.repeat(chance(which, axis.logs[at])[:, None], PLACES, axis=1)

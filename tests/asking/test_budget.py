@@ -19,7 +19,7 @@ from needlemap.models import Answer, Decoding, Model
 from needlemap.prompts import Prompt
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports.closing import Tally
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import configure
@@ -94,7 +94,7 @@ def limited(folder: Path, **settings: Any) -> Session:
 
 def asked(session: Session, script: Callable[[int], Awaitable[Answer]]) -> tuple[Scripted, Outcome]:
     model = Scripted(script)
-    return model, asyncio.run(session.run(model, View()))
+    return model, asyncio.run(session.run(model, LiveView()))
 
 
 def test_time_stops_a_run_and_the_same_command_goes_on(needlemap, wire):

@@ -19,7 +19,7 @@ from needlemap.asking.ab import Ab, Asked, first_open
 from needlemap.models.demo import DATA
 from needlemap.records.ab import Arm
 from needlemap.records.families import families_of
-from needlemap.reports.page.sheets import Cast, Subject, make_sheets
+from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets
 from needlemap.reports.summary import read_families
 from needlemap.settings.suites import choose_each
 
@@ -282,7 +282,7 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     found = ab("baseline/bm25", "baseline/random", "--until", "8", code=5)
     families = families_of(needlemap.folder / "ab")
     read = read_families(families)
-    (sheet,) = make_sheets(Cast.of([Subject(families, read)]), [], ("absolute:85",))
+    (sheet,) = make_sheets(PageRuns.of([Subject(families, read)]), [], ("absolute:85",))
     assert (sheet["says"], sheet["readings"][0][1]) == (found["verdict"], "undecided")
     assert sheet["readings"][1][:2] == ["Exit code", str(found["code"])]
     whole, cells = (

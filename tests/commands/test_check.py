@@ -14,7 +14,7 @@ import pytest
 
 from needlemap.check import probes
 from needlemap.records.families import families_of
-from needlemap.reports.page.sheets import Cast, Subject, make_sheets
+from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets
 from needlemap.reports.summary import read_families
 
 pytestmark = pytest.mark.timeout(900)  # the whole check of the page, on a busy machine
@@ -179,7 +179,7 @@ def test_every_prompt_can_be_rebuilt(whole):
 
 def test_its_page_opens_with_the_probes(whole):
     families = families_of(whole.command.folder / "sound")
-    cast = Cast.of([Subject(families, read_families(families))])
+    cast = PageRuns.of([Subject(families, read_families(families))])
     (sheet, *_) = make_sheets(cast, [], ("absolute:85",))
     rows = {row["cells"][0]: row["cells"] for row in sheet["table"]["rows"]}
     assert set(PROBES) <= set(rows)

@@ -16,7 +16,7 @@ import pytest
 
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
-from needlemap.reports.live import Lines
+from needlemap.reports.live import ProgressLines
 
 CODES = re.compile(rb"\x1b\[(\??)(\d*)(?:;[\d;]*)?([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 
@@ -117,7 +117,7 @@ def record(**changed) -> Record:
 
 
 def test_in_a_log_each_kind_of_failure_is_said_once(capsys):
-    lines = Lines(Tally(10, 0))
+    lines = ProgressLines(Tally(10, 0))
     for _ in range(3):
         lines.recorded(record(failure="timed out", error="No answer within 1 s."))
     lines.recorded(record(failure="server error", error="It answered 500."))

@@ -19,10 +19,10 @@ from tokenizers import Tokenizer, processors
 from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
-from needlemap.plan.summary import Walked, summarise
+from needlemap.plan.summary import WalkedTrials, summarise
 from needlemap.prompts import Prompt
 from needlemap.records.loaded import load_run
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -89,7 +89,7 @@ def test_a_record_holds_both_counts_where_another_vocabulary_counts_lengths(
     given = {"model": f"hf/{folder}", "tokenizer": "gpt-4", "lengths": "200", "depths": "0,50,100"}
     settings = configure(None, {**given, "max_answer_tokens": 8})
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), View()))
+    asyncio.run(session.run(make_model(settings), LiveView()))
     records = list(session.folder.records())
     assert [record.prompt.tokens for record in records if record.prompt] == [192] * 3
     fed = [record.prompt.fed_tokens for record in records if record.prompt]
@@ -201,7 +201,7 @@ def test_what_is_sampled_hangs_on_what_is_asked_and_not_on_how_it_is_scored(
     ):
         settings = configure(None, given | scoring)
         session = Session.open(prepare(settings), tmp_path / str(number))
-        asyncio.run(session.run(make_model(settings), View()))
+        asyncio.run(session.run(make_model(settings), LiveView()))
         records = list(session.folder.records())
         said.append({(record.repeat, record.depth): record.answer for record in records})
     assert len(set(said[0].values())) > 1  # drawn, each for itself
@@ -370,7 +370,7 @@ def planned(folder: Path, **options: Any) -> int:
     experiment = prepare(
         configure(None, {"model": f"hf/{folder}", "model_options": options, **grid})
     )
-    return summarise(Walked.of(experiment, 1)).cached
+    return summarise(WalkedTrials.of(experiment, 1)).cached
 
 
 def test_a_plan_promises_what_the_cache_can_do(folder: Path, copy: Path) -> None:
@@ -413,7 +413,7 @@ def test_a_run_caches_what_its_plan_promised(
     grid = {"lengths": "300:500:3", "depths": "0:100:3", "max_answer_tokens": 4}
     settings = configure(None, {"model": f"hf/{folders(architecture)}", **grid})
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), View()))
+    asyncio.run(session.run(make_model(settings), LiveView()))
     records = list(session.folder.records())
     assert sum(record.shared_tokens or 0 for record in records) > 1000
     assert [record.cached_tokens for record in records] == [
@@ -432,7 +432,7 @@ def test_what_a_model_told_stands_in_run_json(folders: Folders, tmp_path: Path) 
         },
     )
     session = Session.open(prepare(settings), tmp_path / "run")
-    asyncio.run(session.run(make_model(settings), View()))
+    asyncio.run(session.run(make_model(settings), LiveView()))
     assert [record.shared_tokens for record in session.folder.records()] == [0, 0]
     note, *_ = json.loads((tmp_path / "run" / "run.json").read_text())["model_notes"]
     assert "every prompt is computed in full" in note
@@ -496,7 +496,7 @@ def test_a_run_scored_by_logprob_records_probabilities_and_no_answer(
     settings = configure(None, {"model": f"hf/{folder}", **given})
     session = Session.open(prepare(settings), tmp_path / "run")
     model = make_model(settings)
-    outcome = asyncio.run(session.run(model, View()))
+    outcome = asyncio.run(session.run(model, LiveView()))
     assert (outcome.scored, outcome.failures) == (6, {})
     records = list(session.folder.records())
     assert len(records) == 6

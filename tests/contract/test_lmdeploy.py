@@ -27,7 +27,7 @@ from needlemap.asking.session import Session, make_model
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding
 from needlemap.registry import checked
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -506,7 +506,7 @@ def test_a_whole_run_is_scored(folder: Path, tmp_path: Path) -> None:
     engine = {"engine": "pytorch", "session_len": 1024, "max_batch_size": 2}
     settings = configure(None, {"model": f"lmdeploy/{folder}", "model_options": engine, **given})
     session = Session.open(prepare(settings), tmp_path / "run")
-    outcome = asyncio.run(session.run(make_model(settings), View()))
+    outcome = asyncio.run(session.run(make_model(settings), LiveView()))
     assert (outcome.scored, outcome.failures) == (6, {})
     records = list(session.folder.records())
     assert all(record.cached_tokens is not None for record in records)

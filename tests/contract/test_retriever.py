@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from needlemap.asking.session import Session, make_model
-from needlemap.reports.live import View
+from needlemap.reports.live import LiveView
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 
@@ -44,7 +44,7 @@ def given(shared: Path, tmp_path: Path) -> dict[str, Any]:
 def scores(given: dict[str, Any], path: Path) -> list[float | None]:
     settings = configure(None, given)
     session = Session.open(prepare(settings), path)
-    asyncio.run(session.run(make_model(settings), View()))
+    asyncio.run(session.run(make_model(settings), LiveView()))
     return [record.score for record in session.folder.records()]
 
 

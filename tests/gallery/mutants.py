@@ -45,7 +45,7 @@ from faults import (
 
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
-from needlemap.check.asking import Asked, Check, ProbesOnSchedule
+from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.models import Model
 from needlemap.models.baseline import PythonModel
 from needlemap.models.demo import DATA
@@ -275,7 +275,7 @@ def asking(
     """A check of a model, about to be asked."""
     settings = {"max_answer_tokens": 24, **flags}
     options = Options(LONGEST, 8, probes=tuple(probes))
-    check = Check.of(Asked(settings, options, reference), folder)
+    check = Check.of(CheckOptions(settings, options, reference), folder)
     return ProbesOnSchedule(check, make=(lambda _: make()) if make else make_model)
 
 

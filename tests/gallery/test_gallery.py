@@ -12,7 +12,7 @@ import pytest
 from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
 
 from needlemap.check import Known, Options, probes
-from needlemap.check.asking import Asked, Check, ProbesOnSchedule
+from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
 SURE = [mutant for mutant in MUTANTS if mutant.sure]
@@ -36,7 +36,7 @@ def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_pa
 def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_path):
     """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
     options = Options(LONGEST, probes=("window", "length"), context=LONGEST)
-    told = Asked({"max_answer_tokens": 24, **BOX}, options)
+    told = CheckOptions({"max_answer_tokens": 24, **BOX}, options)
     asking = ProbesOnSchedule(Check.of(told, tmp_path / "c"))
     (found,) = [each for each in asyncio.run(asking.run()).findings if each.probe == "window"]
     assert (found.probe, found.state, found.worst.length_tokens) == (

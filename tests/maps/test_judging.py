@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from needlemap.maps.judging import Judgement, Looks, Row, Rows, judge
+from needlemap.maps.judging import JudgedPrompt, Judgement, Looks, Rows, judge
 from needlemap.maps.sequential import haystack_order
 from needlemap.maps.verdicts import softened
 from needlemap.reports.judgement import verdict_of, verdict_sentence
@@ -21,7 +21,7 @@ def rows(losses: np.ndarray, lengths: tuple[int, ...] = (1_000,)) -> Rows:
     found = []
     for (stack, at), lost in np.ndenumerate(losses):
         place = stack, lengths[at % len(lengths)], at / 1_000
-        found.append(Row("", place, stack, float(lost >= 0), float(lost <= 0)))
+        found.append(JudgedPrompt("", place, stack, float(lost >= 0), float(lost <= 0)))
     return Rows.of(found)
 
 
@@ -161,7 +161,9 @@ def test_lengths_with_few_pairs_are_joined_with_their_neighbours():
 
 def test_a_family_that_is_dead_at_a_length_is_named():
     found = [
-        Row(family, (stack, length, 0.5), stack, 1.0, float((family, length) != ("b", 200)))
+        JudgedPrompt(
+            family, (stack, length, 0.5), stack, 1.0, float((family, length) != ("b", 200))
+        )
         for family in ("a", "b", "c")
         for stack in range(6)
         for length in (100, 200, 300)

@@ -10,8 +10,8 @@ import pytest
 from needlemap.maps.rehearsal import rehearse
 from needlemap.maps.seek import (
     PLACES,
-    Asked,
-    Axis,
+    LengthAsks,
+    LengthAxis,
     batch_size,
     ends,
     learn,
@@ -20,18 +20,18 @@ from needlemap.maps.seek import (
     sought,
 )
 
-AXIS = Axis.between(1_000, 128_000)
+AXIS = LengthAxis.between(1_000, 128_000)
 
 
-def asked(*asks: tuple[int, float], times: int = 1) -> Asked:
-    return Asked.of(AXIS, [(length, hits, PLACES) for length, hits in asks] * times)
+def asked(*asks: tuple[int, float], times: int = 1) -> LengthAsks:
+    return LengthAsks.of(AXIS, [(length, hits, PLACES) for length, hits in asks] * times)
 
 
 def test_lengths_lie_an_eighth_of_an_octave_apart_from_the_shortest_to_the_longest():
     assert len(AXIS.lengths) == 57
     assert (AXIS.lengths[0], AXIS.lengths[-1]) == (1_000, 128_000)
     assert np.diff(AXIS.logs) == pytest.approx(0.125, abs=1e-3)
-    assert Axis.between(500, 700).lengths[0] == 500
+    assert LengthAxis.between(500, 700).lengths[0] == 500
 
 
 def test_it_begins_at_the_shortest_the_middle_and_three_quarters_of_the_way():
@@ -81,15 +81,15 @@ def test_haystacks_that_differ_widen_the_interval():
     """The same share of hits: half of the haystacks all right, half all wrong, or each right in
     half."""
     alike, apart = asked((16_000, 6.8), times=20), asked((16_000, 8), (16_000, 5.6), times=10)
-    clustered = Asked.of(AXIS, [(16_000, 8, 8)] * 17 + [(16_000, 0, 8)] * 3)
+    clustered = LengthAsks.of(AXIS, [(16_000, 8, 8)] * 17 + [(16_000, 0, 8)] * 3)
     assert float(alike.design_effect()) == 1.4
     assert float(apart.design_effect()) < 2
     assert float(clustered.design_effect()) > 4
 
 
 def test_a_haystack_with_missing_answers_counts_for_what_it_has():
-    whole = Asked.of(AXIS, [(16_000, 7, 8), (16_000, 6, 8)] * 20)
-    partly = Asked.of(AXIS, [(16_000, 7, 8), (16_000, 6, 8)] * 19 + [(16_000, 1, 1)] * 4)
+    whole = LengthAsks.of(AXIS, [(16_000, 7, 8), (16_000, 6, 8)] * 20)
+    partly = LengthAsks.of(AXIS, [(16_000, 7, 8), (16_000, 6, 8)] * 19 + [(16_000, 1, 1)] * 4)
     assert float(partly.design_effect()) == pytest.approx(float(whole.design_effect()), abs=0.2)
 
 

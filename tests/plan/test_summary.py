@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.plan import make_lanes
-from needlemap.plan.summary import Shape, Terms, Walked, any_order, prefill_flops, summarise
+from needlemap.plan.summary import Shape, Terms, WalkedTrials, any_order, prefill_flops, summarise
 
 GRID = {"lengths": "1k:3k:5", "depths": "0:100:5"}
 PRICED = {
@@ -18,7 +18,7 @@ PRICED = {
 def test_computed_and_cached_add_up_to_what_is_asked(prepared):
     for mode in ("single", "exact", "bins"):
         experiment = prepared(**GRID, mode=mode)
-        found = summarise(Walked.of(experiment, 1))
+        found = summarise(WalkedTrials.of(experiment, 1))
         assert found.mode == mode
         assert found.computed + found.cached == found.asked == experiment.tokens_asked
         assert found.prompts == len(experiment.trials)
@@ -27,7 +27,7 @@ def test_computed_and_cached_add_up_to_what_is_asked(prepared):
 
 def test_cold_computes_everything_the_grids_order_less_and_bins_least(prepared):
     factor = {
-        mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1)).factor
+        mode: summarise(WalkedTrials.of(prepared(**GRID, mode=mode), 1)).factor
         for mode in ("single", "cold", "exact", "bins")
     }
     assert factor["cold"] == 1
@@ -37,15 +37,15 @@ def test_cold_computes_everything_the_grids_order_less_and_bins_least(prepared):
 def test_any_order_finds_all_but_the_distinct_tokens_where_there_is_room(prepared, nodes):
     plain = prepared(**GRID, mode="single")
     distinct = nodes(trial.prompt.ids for trial in plain.trials)
-    found = any_order(Walked.of(plain, 1))
+    found = any_order(WalkedTrials.of(plain, 1))
     assert found == pytest.approx(1 - distinct / plain.tokens_asked, rel=0.01)
-    assert any_order(Walked.of(plain, 3)) == found
+    assert any_order(WalkedTrials.of(plain, 3)) == found
 
 
 def test_gains_are_beside_a_server_that_caches_too(prepared):
-    found = any_order(Walked.of(prepared(**GRID, mode="single"), 1))
+    found = any_order(WalkedTrials.of(prepared(**GRID, mode="single"), 1))
     gain = {
-        mode: summarise(Walked.of(prepared(**GRID, mode=mode), 1), any_order=found).gain
+        mode: summarise(WalkedTrials.of(prepared(**GRID, mode=mode), 1), any_order=found).gain
         for mode in ("single", "exact", "bins")
     }
     assert gain["exact"] == pytest.approx(1)
@@ -53,11 +53,11 @@ def test_gains_are_beside_a_server_that_caches_too(prepared):
 
 
 def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(prepared):
-    plain, small = Walked.of(prepared(**GRID, mode="single"), 1), Terms(cache_tokens=4_000)
+    plain, small = WalkedTrials.of(prepared(**GRID, mode="single"), 1), Terms(cache_tokens=4_000)
     found = any_order(plain, 4_000)
     assert found == summarise(plain, small).held_tokens / sum(plain.sizes)
     assert 0 < found < any_order(plain)
-    exact = summarise(Walked.of(prepared(**GRID, mode="exact"), 1), small, found)
+    exact = summarise(WalkedTrials.of(prepared(**GRID, mode="exact"), 1), small, found)
     assert exact.gain == pytest.approx(
         (1 - found) * exact.asked / (exact.asked - exact.held_tokens)
     )
@@ -65,34 +65,36 @@ def test_with_a_small_cache_the_grids_order_finds_less_and_both_sides_have_it(pr
 
 
 def test_cells_count_once_however_often_they_are_repeated(prepared):
-    found = summarise(Walked.of(prepared(**GRID, repeats=2), 1))
+    found = summarise(WalkedTrials.of(prepared(**GRID, repeats=2), 1))
     assert (found.cells, found.prompts) == (25, 50)
 
 
 def test_lanes_compute_their_first_prompt_whole(prepared):
-    walked = Walked.of(prepared(**GRID), 3)
+    walked = WalkedTrials.of(prepared(**GRID), 3)
     found = summarise(walked, Terms(tokens_per_second=100))
     assert found.lanes == 3
     assert found.computed == sum(walked.lanes.tokens)
-    assert found.computed == summarise(Walked.of(prepared(**GRID), 1)).computed + found.cut_loss
+    assert (
+        found.computed == summarise(WalkedTrials.of(prepared(**GRID), 1)).computed + found.cut_loss
+    )
     assert found.seconds == max(walked.lanes.tokens) / 100
 
 
 def test_lanes_are_worth_what_one_cache_would_take(prepared):
-    walked = Walked.of(prepared(**GRID), 8)
+    walked = WalkedTrials.of(prepared(**GRID), 8)
     found = summarise(walked)
-    alone = summarise(Walked.of(prepared(**GRID), 1))
+    alone = summarise(WalkedTrials.of(prepared(**GRID), 1))
     assert (alone.speed_up, alone.useful) == (1.0, 1)
     assert found.speed_up == alone.computed / max(walked.lanes.tokens)
     assert 1 <= found.useful < 8
-    kept = summarise(Walked.of(prepared(**GRID), found.useful))
+    kept = summarise(WalkedTrials.of(prepared(**GRID), found.useful))
     assert kept.speed_up >= 0.9 * kept.lanes
-    more = summarise(Walked.of(prepared(**GRID), found.useful + 1))
+    more = summarise(WalkedTrials.of(prepared(**GRID), found.useful + 1))
     assert more.speed_up < 0.9 * more.lanes
 
 
 def test_with_a_shape_the_time_grows_with_the_context(prepared):
-    walked, weights = Walked.of(prepared(**GRID, mode="bins"), 3), 1000
+    walked, weights = WalkedTrials.of(prepared(**GRID, mode="bins"), 3), 1000
     flat, steep = Shape(2, 0, weights), Shape(2, 8, weights)
     assert summarise(walked, Terms(shape=flat, tokens_per_second=10)).seconds == pytest.approx(
         max(walked.lanes.tokens) / 10
@@ -109,7 +111,7 @@ def test_with_a_shape_the_time_grows_with_the_context(prepared):
 
 def test_dollars_with_and_without_the_cached_price(prepared):
     prices = {**PRICED, "prices": {"input": 2.0, "cached_input": 0.5, "output": 10.0}}
-    walked = Walked.of(prepared(**GRID, **prices), 1)
+    walked = WalkedTrials.of(prepared(**GRID, **prices), 1)
     found = summarise(walked)
     answers = 25 * 20 * 10.0 / 1e6
     assert found.usd_plain == pytest.approx(found.asked * 2.0 / 1e6 + answers)
@@ -120,18 +122,18 @@ def test_dollars_with_and_without_the_cached_price(prepared):
 
 
 def test_without_a_cached_price_caching_saves_nothing(prepared):
-    found = summarise(Walked.of(prepared(**GRID, **PRICED), 1))
+    found = summarise(WalkedTrials.of(prepared(**GRID, **PRICED), 1))
     assert found.usd_cached == found.usd_plain
 
 
 def test_a_model_without_a_known_price_costs_none_not_nothing(prepared):
     known = {"model": "openai/m", "base_url": "http://127.0.0.1:9/v1"}
-    found = summarise(Walked.of(prepared(**GRID, **known), 1))
+    found = summarise(WalkedTrials.of(prepared(**GRID, **known), 1))
     assert (found.usd_plain, found.usd_cached) == (None, None)
 
 
 def test_operations_are_those_of_what_is_computed(prepared):
-    walked, shape = Walked.of(prepared(**GRID, mode="bins"), 1), Shape(2, 8, 1000)
+    walked, shape = WalkedTrials.of(prepared(**GRID, mode="bins"), 1), Shape(2, 8, 1000)
     found = summarise(walked, Terms(shape=shape))
     assert found.flops == prefill_flops(shape, zip(walked.shared, walked.sizes, strict=True))
     assert found.seconds is None
@@ -139,14 +141,14 @@ def test_operations_are_those_of_what_is_computed(prepared):
 
 
 def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
-    walked = Walked.of(prepared(**GRID, mode="bins"), 4)
+    walked = WalkedTrials.of(prepared(**GRID, mode="bins"), 4)
     held = [
         summarise(walked, Terms(cache_tokens=tokens)).held_tokens
         for tokens in (1_000, 4_000, 16_000, 10**6)
     ]
     assert held == sorted(held)
     assert held[0] < 0.5 * held[-1]
-    alone = Walked.of(prepared(**GRID, mode="bins"), 1)
+    alone = WalkedTrials.of(prepared(**GRID, mode="bins"), 1)
     whole = summarise(alone, Terms(cache_tokens=10**6, cache_block=1))
     assert whole.held_tokens == whole.cached
 
@@ -154,6 +156,6 @@ def test_a_servers_cache_serves_less_the_smaller_it_is(prepared):
 def test_no_prompts_cost_nothing(prepared):
     experiment = prepared(**GRID)
     found = summarise(
-        Walked(experiment, (), (), (), make_lanes([], [], 1)), Terms(tokens_per_second=10)
+        WalkedTrials(experiment, (), (), (), make_lanes([], [], 1)), Terms(tokens_per_second=10)
     )
     assert (found.asked, found.factor, found.seconds) == (0, 1.0, 0.0)

@@ -23,7 +23,7 @@ from rich.console import Console
 from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
-from needlemap.http import Door, Reply
+from needlemap.http import Door, HttpReply
 from needlemap.http.faults import from_status
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
@@ -340,7 +340,9 @@ DOOR = Door("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-012345
 )
 def test_replies_of_any_status_and_contents(read_reply, status, text):
     only_ours(
-        lambda: understood(read_reply, DOOR.object_in(Reply(status, {}, text), "The server"), 0.1)
+        lambda: understood(
+            read_reply, DOOR.object_in(HttpReply(status, {}, text), "The server"), 0.1
+        )
     )
 
 

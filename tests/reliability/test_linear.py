@@ -19,7 +19,7 @@ import pytest
 
 from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
-from needlemap.http import Door, Reply, check_address
+from needlemap.http import Door, HttpReply, check_address
 from needlemap.http.faults import from_status, message_of
 from needlemap.models import openai
 from needlemap.models.decoding import parted
@@ -100,7 +100,7 @@ def test_log_probabilities_are_read_in_proportion() -> None:
     door = Door("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
 
     def read_rows(text: str) -> object:
-        return openai.read(door.object_in(Reply(200, {}, text), "The server"))
+        return openai.read(door.object_in(HttpReply(200, {}, text), "The server"))
 
     few, many = rows(10_000), rows(20_000)
     ratios = [seconds(read_rows, many) / seconds(read_rows, few) for _ in range(4)]

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.columns import CELLS, TRIALS, Column
-from needlemap.reports.table import Table, parquet_bytes
+from needlemap.maps.columns import CELLS, TRIALS, DataColumn
+from needlemap.reports.table import DataTable, parquet_bytes
 
 COLUMNS = (
-    Column("a", "text", "a word"),
-    Column("b", "whole number", "a count"),
-    Column("c", "number", "a share"),
+    DataColumn("a", "text", "a word"),
+    DataColumn("b", "whole number", "a count"),
+    DataColumn("c", "number", "a share"),
 )
 KINDS = {"text": "string", "whole number": "int64", "number": "double"}
 
@@ -26,13 +26,13 @@ def parquet():
 
 def test_values_and_unknown_ones_come_back_as_they_were(parquet):
     rows = (("=1+1", 3, 0.25), (None, None, None), ("\u0000 é\n", 2**62, 1.0))
-    read = parquet.read_table(io.BytesIO(parquet_bytes(Table(COLUMNS, rows))))
+    read = parquet.read_table(io.BytesIO(parquet_bytes(DataTable(COLUMNS, rows))))
     assert [tuple(row.values()) for row in read.to_pylist()] == list(rows)
 
 
 @pytest.mark.parametrize("columns", [CELLS, TRIALS])
 def test_each_column_has_its_kind_and_says_what_it_means_even_without_rows(parquet, columns):
-    schema = parquet.read_schema(io.BytesIO(parquet_bytes(Table(columns, ()))))
+    schema = parquet.read_schema(io.BytesIO(parquet_bytes(DataTable(columns, ()))))
     assert schema.names == [column.name for column in columns]
     assert [str(kind) for kind in schema.types] == [KINDS[column.kind] for column in columns]
     assert [schema.field(column.name).metadata[b"description"].decode() for column in columns] == [
@@ -44,7 +44,7 @@ def test_each_column_has_its_kind_and_says_what_it_means_even_without_rows(parqu
 def test_pandas_reads_it():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pandas.read_parquet(
-        io.BytesIO(parquet_bytes(Table(COLUMNS, (("x", 1, 0.5), ("y", None, None)))))
+        io.BytesIO(parquet_bytes(DataTable(COLUMNS, (("x", 1, 0.5), ("y", None, None)))))
     )
     assert list(frame.columns) == ["a", "b", "c"]
     assert frame["c"].isna().tolist() == [False, True]
@@ -55,10 +55,10 @@ def test_a_seed_beyond_64_bits_is_said():
     with pytest.raises(
         NeedlemapError, match=r"too large for Parquet\. Give a name that ends in \.csv"
     ):
-        parquet_bytes(Table(COLUMNS, (("x", 2**64, 0.5),)))
+        parquet_bytes(DataTable(COLUMNS, (("x", 2**64, 0.5),)))
 
 
 def test_without_pyarrow_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(NeedlemapError, match=r"Run: pip install 'needlemap\[parquet\]'"):
-        parquet_bytes(Table(COLUMNS, ()))
+        parquet_bytes(DataTable(COLUMNS, ()))

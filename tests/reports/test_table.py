@@ -11,16 +11,16 @@ import pytest
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.records.run_file import RuledScorer, RunFile, RunTokenizer
-from needlemap.reports.table import Table, Value, cells_table, csv_text, safe, trials_table
+from needlemap.reports.table import DataTable, Value, cells_table, csv_text, safe, trials_table
 
 
-def rows(table: Table) -> list[dict[str, Value]]:
+def rows(table: DataTable) -> list[dict[str, Value]]:
     """Rows by column name."""
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
-def parsed(table: Table) -> list[dict[str, str]]:
+def parsed(table: DataTable) -> list[dict[str, str]]:
     """Rows of its CSV by column name."""
     return list(csv.DictReader(io.StringIO(csv_text(table))))
 

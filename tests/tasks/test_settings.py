@@ -92,11 +92,13 @@ def test_a_tasks_haystack_is_named_in_the_run_and_noise_is_read_once_for_all_rep
 
 def test_drawing_once_a_repeat_lets_bins_share_beyond_the_needle():
     """Needles of a chain are one text then: what stands behind them is computed once too."""
-    from needlemap.plan.summary import Walked, summarise
+    from needlemap.plan.summary import WalkedTrials, summarise
 
     grid = {"lengths": "2k:16k:8", "depths": "0:100:8", "mode": "bins"}
     factors = [
-        summarise(Walked.of(made(task="magic", task_options={"fresh": fresh}, **grid), 1)).factor
+        summarise(
+            WalkedTrials.of(made(task="magic", task_options={"fresh": fresh}, **grid), 1)
+        ).factor
         for fresh in ("trial", "repeat")
     ]
     assert factors[1] > 1.8 * factors[0] > 1.8

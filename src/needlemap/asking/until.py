@@ -28,7 +28,7 @@ from needlemap.maps import (
     prompt_of,
     prompts_of,
 )
-from needlemap.maps.judging import Looks, Row, Rows, Scope, judge
+from needlemap.maps.judging import JudgedPrompt, Looks, Rows, Scope, judge
 from needlemap.maps.pairs import scores_of
 from needlemap.maps.sequential import haystack_order, interleaved
 from needlemap.records import phrase
@@ -197,10 +197,10 @@ class UntilDecided(FullGrid):
         judged = judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
         self.decided = judged.word != "undecided"
 
-    def _rows(self, numbers: Iterable[int]) -> Iterator[Row]:
+    def _rows(self, numbers: Iterable[int]) -> Iterator[JudgedPrompt]:
         for place in chain.from_iterable(self._stacks[number] for number in numbers):
             if place in self._found:
-                yield Row(
+                yield JudgedPrompt(
                     "", place, place[0], *scores_of(self.reference[place], self._found[place])
                 )
 

@@ -6,7 +6,8 @@ Pure: `Schedule` (what is asked next), the probes and `judge` (what the replies 
 
 from needlemap.check.ask import Answers, Ask, Reply
 from needlemap.check.finding import AtSize, Finding, Known, Worst, read_check
-from needlemap.check.haystack import Batch, Options
+from needlemap.check.haystack import AskBatch as Batch
+from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import Paired, Probe, probes
 from needlemap.check.schedule import Schedule

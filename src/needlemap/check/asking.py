@@ -47,7 +47,7 @@ FIRST = 3  # prompts that were all missed end a check before it costs much
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckOptions:
     """What a check is asked to do. flags: of the model and the limits, as settings have them.
     reference: a model of the same weights, or where they are served. baseline: the folder of a
     check of before, whose prompts are asked again."""
@@ -64,7 +64,7 @@ class Check:
     found at any of them; it stays found. before: the records of the check that this one is set
     beside."""
 
-    asked: Asked
+    asked: CheckOptions
     folder: Families
     asker: Asker
     looks: list[int]
@@ -73,7 +73,7 @@ class Check:
     before: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: Asked, path: Path | None = None) -> Check:
+    def of(cls, asked: CheckOptions, path: Path | None = None) -> Check:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another."""
         earlier = CHECK.read(path) if path and CHECK.is_in(path) else None

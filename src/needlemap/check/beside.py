@@ -11,7 +11,7 @@ from statistics import fmean, median
 from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
-from needlemap.check.haystack import Haystack, Layout
+from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import (
     LEAST,
     NOTHING,
@@ -64,15 +64,15 @@ class Nats(Probe):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """A server that gives log-probabilities."""
         return "" if layout.options.logprobs else "log-probabilities, which this back end lacks"
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt cold, warm, and warm again, with others between them."""
         return haystack.cold, haystack.warm, haystack.again[0], *haystack.asked
 
-    def absent(self, layout: Layout, answers: Answers) -> str:
+    def absent(self, layout: Geometry, answers: Answers) -> str:
         """Whether the server gave none."""
         rows = answers.every("warm")
         if rows and all(reply.margins is None for reply in rows):
@@ -154,7 +154,7 @@ class Window(Probe):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """A context that the server tells, within --max-length; or a promise that it broke."""
         options = layout.options
         if options.context is None:
@@ -163,7 +163,7 @@ class Window(Probe):
             return f"--max-length {options.context}, the context that the server tells"
         return ""
 
-    def absent(self, layout: Layout, answers: Answers) -> str:
+    def absent(self, layout: Geometry, answers: Answers) -> str:
         """Whether nothing was refused and nothing asked at the context's end."""
         options = layout.options
         if self._broken(layout, answers):
@@ -176,7 +176,7 @@ class Window(Probe):
             return "needs lengths of the model's own vocabulary"
         return ""
 
-    def _broken(self, layout: Layout, answers: Answers) -> list[Reply]:
+    def _broken(self, layout: Geometry, answers: Answers) -> list[Reply]:
         """Refused prompts for which there was room: by --max-length, or by the context that the
         server tells, in tokens of its own."""
         refused = [each for each in answers.refused() if each.ask.way != "beyond"]
@@ -185,14 +185,14 @@ class Window(Probe):
             return refused if layout.options.promised else []
         return [each for each in refused if each.ask.length + framing <= context]
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """One row: the end of the context, beside other prompts of that length."""
         why = self.absent(layout, answers)
         if why:
             return Finding(self.name, "not applicable", False, 0, why)
         return self.whole([self._end(layout, answers, self.level(look, 1))])
 
-    def _end(self, layout: Layout, answers: Answers, level: float) -> AtSize:
+    def _end(self, layout: Geometry, answers: Answers, level: float) -> AtSize:
         size = layout.sizes[-1]
         if refused := self._broken(layout, answers):
             least = min(refused, key=lambda reply: reply.ask.length)
@@ -266,11 +266,11 @@ class Reference(Paired):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """A reference."""
         return "" if layout.options.reference else "--reference hf/PATH, or a server's address"
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt, here and there."""
         return haystack.cold, replace(
             haystack.cold, way=f"{BESIDE}{haystack.cold.way}", state="warm"
@@ -280,7 +280,7 @@ class Reference(Paired):
         """There, then here."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
 
-    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
         """Here and there, behind a first line of its own; here beside others where it was."""
         there, here = self.pair_again(pair, number)
         crowd = crowd_of(layout, pair[1].ask, number) if here.state == "loaded" else []

@@ -64,7 +64,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class AskBatch:
     """What is asked next, in this order; together: all of it at a time. beside: of the
     reference."""
 
@@ -95,11 +95,11 @@ class Asks(Protocol):
     uses_shortest: ClassVar[bool]
     crowds: ClassVar[bool]
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """What it asks about one haystack."""
 
 
-class Layout:
+class Geometry:
     """The lengths and depths of a check, and the haystacks of its first round. probes: those that
     ask."""
 
@@ -147,19 +147,19 @@ class Layout:
         return HAYSTACKS[self.sizes.index(size)]
 
     @cached_property
-    def first(self) -> list[Haystack]:
+    def first(self) -> list[CheckHaystack]:
         """The haystacks of the first round, in their order."""
         found = []
-        found += [Haystack(self, self.short, at) for at in _part(SHORTS, 0)]
+        found += [CheckHaystack(self, self.short, at) for at in _part(SHORTS, 0)]
         for part in range(ROUNDS):
-            found += [Haystack(self, self.short, at) for at in _part(SHORTS, part + 1)]
+            found += [CheckHaystack(self, self.short, at) for at in _part(SHORTS, part + 1)]
             for size in self.sizes:
-                found += [Haystack(self, size, at) for at in _part(self.count(size), part)]
+                found += [CheckHaystack(self, size, at) for at in _part(self.count(size), part)]
         return found
 
-    def haystack(self, ask: Ask) -> Haystack:
+    def haystack(self, ask: Ask) -> CheckHaystack:
         """The documents that an ask is about."""
-        return Haystack(self, ask.size, ask.repeat, ask.round)
+        return CheckHaystack(self, ask.size, ask.repeat, ask.round)
 
 
 def _part(count: int, part: int) -> range:
@@ -168,11 +168,11 @@ def _part(count: int, part: int) -> range:
 
 
 @dataclass(frozen=True)
-class Haystack:
+class CheckHaystack:
     """The documents of one number at one size, and what may be asked about them. wanted: the
     probes that ask, all of the check's where none is named."""
 
-    layout: Layout
+    layout: Geometry
     size: int
     repeat: int
     round: int = 1
@@ -297,7 +297,7 @@ class Haystack:
         count = max(1, min(self.layout.options.load - LOADED, LOADED))
         index = self.layout.sizes.index(self.size)
         first = _FRESH * (1 + index) + self.repeat * count
-        others = (Haystack(self.layout, size, first + at, self.round) for at in range(count))
+        others = (CheckHaystack(self.layout, size, first + at, self.round) for at in range(count))
         return [other.ask("crowd", 0, 0, "loaded") for other in others]
 
     @cached_property
@@ -335,11 +335,11 @@ class Haystack:
         return [first, replace(first, way="short-again", state="warm")]
 
     @cached_property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[AskBatch]:
         """All that is asked about it: the cold prompt first, then the others in a random order."""
         if self.is_short:
             wanted = any(probe.uses_shortest for probe in self._probes)
-            return [Batch(tuple(self.short_ones))] if wanted else []
+            return [AskBatch(tuple(self.short_ones))] if wanted else []
         found: dict[object, Ask] = {}
         for probe in self._probes:
             for ask in probe.asks(self):
@@ -363,15 +363,15 @@ class Haystack:
         random.shuffle(alone)
         alone = parted(alone, first[-1] if first else None)
         if self.is_crowded and first:
-            made = [Batch((*first, *crowd), together=True)]
-            made += [Batch(tuple(alone[:cut]))] if cut else []
+            made = [AskBatch((*first, *crowd), together=True)]
+            made += [AskBatch(tuple(alone[:cut]))] if cut else []
         else:
-            made = [Batch((*first, *alone[:cut]))] if first or cut else []
+            made = [AskBatch((*first, *alone[:cut]))] if first or cut else []
             together += crowd
-        made += [Batch(tuple(together), together=True)] if together else []
-        made += [Batch(tuple(alone[cut:]))] if alone[cut:] else []
-        made += [Batch(tuple(salted))] if salted else []
-        made += [Batch(tuple(beside), beside=True)] if beside else []
+        made += [AskBatch(tuple(together), together=True)] if together else []
+        made += [AskBatch(tuple(alone[cut:]))] if alone[cut:] else []
+        made += [AskBatch(tuple(salted))] if salted else []
+        made += [AskBatch(tuple(beside), beside=True)] if beside else []
         return made
 
     @property

@@ -9,7 +9,7 @@ from typing import ClassVar
 from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
 from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail
 from needlemap.check.finding import AtSize, Finding, NetState, issue
-from needlemap.check.haystack import Haystack, Layout
+from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import LEAST, NOTHING, Probe, short_size, smallest
 
 FALL = 0.20  # of the found share, which a pass excludes
@@ -41,7 +41,7 @@ class Length(Probe):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Other questions about it."""
         return haystack.asked
 
@@ -49,7 +49,7 @@ class Length(Probe):
         """Only where the interval holds both a fall that matters and one that does not."""
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts; beside a reference too, where one was asked."""
         level = self.level(look, len(layout.sizes))
         short = answers.of(layout.short, "short")
@@ -230,7 +230,7 @@ class Comb(Residues):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Questions at lengths of their own."""
         return haystack.asked
 
@@ -258,7 +258,7 @@ class Edges(Residues):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The last fact at another place."""
         return haystack.edges
 
@@ -294,7 +294,7 @@ class Distance(Probe):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Facts at all depths."""
         return haystack.asked
 

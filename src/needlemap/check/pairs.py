@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from needlemap.check.ask import FIRST, Answers, Ask, Reply
 from needlemap.check.finding import AtSize, issue
-from needlemap.check.haystack import Haystack, Layout
+from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import Groups, Pair, Paired, copy_of, crowd_of, lost_of
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
@@ -20,7 +20,7 @@ TEMPLATE = 32  # tokens that a server's template may add
 class ColdAndWarm(Paired):
     """The same prompt, from an empty cache and from one that holds it."""
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt, and the same once more."""
         return haystack.cold, haystack.warm
 
@@ -52,12 +52,12 @@ class Cache(ColdAndWarm):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Also the first question where a hit ends just behind its fact."""
         tail = (haystack.tail,) if haystack.tail else ()
         return haystack.cold, *tail, haystack.warm
 
-    def absent(self, layout: Layout, answers: Answers) -> str:
+    def absent(self, layout: Geometry, answers: Answers) -> str:
         """Whether the server says that it held nothing of any prompt."""
         told = [reply.cached_tokens for reply in answers.every("warm", "tail", "again")]
         if told and all(each == 0 for each in told):
@@ -92,7 +92,7 @@ class Onset(ColdAndWarm):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt and the same once more; of a size that is lost, in two steps."""
         return haystack.stepped if haystack.lost else [haystack.cold, haystack.warm]
 
@@ -107,7 +107,7 @@ class Onset(ColdAndWarm):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
-    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
         """What was reached in two steps is so again."""
         if pair[0].ask.way != "stepped":
             return super().copies(layout, answers, pair, number)
@@ -116,7 +116,7 @@ class Onset(ColdAndWarm):
         half = copy_of(layout.haystack(pair[1].ask).stepped[0], number)
         return [[cold, *crowd], [half, stepped]]
 
-    def further(self, layout: Layout, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+    def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
         """The same documents in two steps, where neither way finds anything at a size and a shorter
         size is found."""
         at = layout.sizes.index(row.size)
@@ -125,7 +125,7 @@ class Onset(ColdAndWarm):
         if row.n or 2 * sum(reply.right for reply in found) <= len(found):
             return ()
         numbers = range(min(LEAST_PAIRS, layout.count(row.size)))
-        return [Haystack(layout, row.size, at, 2, (self,), True) for at in numbers]
+        return [CheckHaystack(layout, row.size, at, 2, (self,), True) for at in numbers]
 
 
 class Load(Paired):
@@ -147,11 +147,11 @@ class Load(Paired):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """A model that answers several prompts at a time."""
         return "a model that answers several prompts at a time" if layout.options.serial else ""
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Some prompts alone and at a time, with a crowd of others; the first prompt of every
         second haystack beside that crowd, and alone behind it."""
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
@@ -190,7 +190,7 @@ class Load(Paired):
             left=found.left + other.left,
         )
 
-    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Prompts that are computed, and prompts that a cache holds."""
         for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
             yield from self.asked_again(layout, answers, pairs)
@@ -215,7 +215,7 @@ class Cut(Paired):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Facts at the beginning and behind the middle."""
         return haystack.cold, haystack.warm, *haystack.asked
 
@@ -292,13 +292,13 @@ class Replies(Paired):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """Haystacks with several facts."""
         if layout.options.facts > 1:
             return ""
         return "several facts a haystack: a {placeholder} in --needle and --question, with --draw"
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first question, then others."""
         return haystack.cold, *haystack.asked
 

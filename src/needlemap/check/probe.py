@@ -21,7 +21,7 @@ from needlemap.registry import find_kind, installed
 
 if TYPE_CHECKING:
     from needlemap.check.ask import Ask
-    from needlemap.check.haystack import Haystack, Layout
+    from needlemap.check.haystack import CheckHaystack, Geometry
 
 NOTHING = "nothing was asked"
 LEAST = 6  # answers or pairs without which no size passes
@@ -58,20 +58,20 @@ class Probe:
     uses_shortest: ClassVar[bool] = False
     crowds: ClassVar[bool] = False
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """What a check lacks for this probe, in words; '' where it applies."""
         return ""
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """What it asks about one haystack."""
         return ()
 
-    def ways(self, layout: Layout) -> set[str]:
+    def ways(self, layout: Geometry) -> set[str]:
         """The ways in which it asks."""
         found = {ask.way for ask in self.asks(layout.first[-1])}
         return found | ({"short", "short-again"} if self.uses_shortest else set())
 
-    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """What is asked again before anything is said, pair by pair; each group of a pair's asks
         stands together."""
         return ()
@@ -84,15 +84,15 @@ class Probe:
         """Whether further haystacks may decide a row that is undecided: not where most is lost."""
         return row.n > 0 and 2 * row.lost < row.n
 
-    def further(self, layout: Layout, answers: Answers, row: AtSize) -> Sequence[Haystack]:
+    def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
         """Haystacks that are asked in another way where a row is undecided."""
         return ()
 
-    def absent(self, layout: Layout, answers: Answers) -> str:
+    def absent(self, layout: Geometry, answers: Answers) -> str:
         """Why the answers cannot tell anything; '' where they can."""
         return ""
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """What all sizes come to."""
         why = self.absent(layout, answers)
         if why:
@@ -197,12 +197,12 @@ class Paired(Probe):
         """Answers of the first way and of the second to the same."""
         raise NotImplementedError
 
-    def again(self, layout: Layout, answers: Answers, size: int) -> Iterable[Groups]:
+    def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Each lost pair three times, until so many are no noise that the size cannot pass."""
         yield from self.asked_again(layout, answers, self.pairs(answers, size))
 
     def asked_again(
-        self, layout: Layout, answers: Answers, pairs: Sequence[Pair]
+        self, layout: Geometry, answers: Answers, pairs: Sequence[Pair]
     ) -> Iterable[Groups]:
         """The same for some of the pairs."""
         found = [pair for pair in pairs if pair[0].right or pair[1].right]
@@ -214,7 +214,7 @@ class Paired(Probe):
             if not left:
                 return
 
-    def copies(self, layout: Layout, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
         """The pair's haystacks once more, as far as any probe lost something there."""
         size = pair[1].ask.size
         lost = [
@@ -319,7 +319,7 @@ def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def once_more(
-    layout: Layout, asks: Sequence[Ask], lost: Iterable[Ask], number: int
+    layout: Geometry, asks: Sequence[Ask], lost: Iterable[Ask], number: int
 ) -> Iterable[Sequence[Ask]]:
     """Those asks about one haystack that were lost, once more behind a first line that no cache
     holds. The first prompt is computed again; each other stands behind the prompt that it stood
@@ -336,7 +336,7 @@ def once_more(
         yield [*made, *crowd_of(layout, asks[0], number)] if way == beside else made
 
 
-def crowd_of(layout: Layout, ask: Ask, number: int) -> list[Ask]:
+def crowd_of(layout: Geometry, ask: Ask, number: int) -> list[Ask]:
     """Fresh prompts beside what is asked again about a haystack."""
     return [copy_of(each, number) for each in layout.haystack(ask).crowd]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from needlemap.check.ask import LONG_SECRET, Answers, Ask, Owners, Reply
 from needlemap.check.exact import more_often, rate, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, issue
-from needlemap.check.haystack import Haystack, Layout
+from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import LEAST, NOTHING, Pair, Probe, smallest
 
 CHANGED = 0.25  # share of repeats that a pass excludes
@@ -39,11 +39,11 @@ class Same(Probe):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Some prompts twice."""
         return haystack.warm, *haystack.asked, *haystack.again
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
         level = self.level(look, len(layout.sizes))
         short = answers.same_prompt(layout.short, "short", "short-again")
@@ -116,17 +116,17 @@ class Mates(Probe):
         ),
     )
 
-    def needs(self, layout: Layout) -> str:
+    def needs(self, layout: Geometry) -> str:
         """Secrets that differ."""
         return "" if layout.options.distinct else "facts that differ by haystack: give --draw"
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Alone and, where the model answers several at a time, among others."""
         alone = haystack.cold, *haystack.asked
         serial = haystack.layout.options.serial
         return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """All answers, by size; those of short prompts beside others count at the first."""
         every = answers.every()
         owners = Owners.among(every)
@@ -191,11 +191,11 @@ class Stop(Probe):
         ),
     )
 
-    def asks(self, haystack: Haystack) -> Iterable[Ask]:
+    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Whatever is asked alone."""
         return haystack.cold, *haystack.asked
 
-    def judge(self, layout: Layout, answers: Answers, look: int) -> Finding:
+    def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
         short = answers.of(layout.short, "short", "short-again")
         base = sum(not reply.ended for reply in short), len(short)

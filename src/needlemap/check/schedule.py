@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from needlemap.check.ask import BESIDE, Answers, Ask
-from needlemap.check.haystack import ROUNDS, Batch, Haystack, Layout, Options
+from needlemap.check.haystack import ROUNDS, AskBatch, CheckHaystack, Geometry, Options
 from needlemap.check.probe import Probe, probes
 from needlemap.errors import SettingsError, did_you_mean
 
@@ -43,7 +43,7 @@ class Cost:
         )
 
 
-class Schedule(Layout):
+class Schedule(Geometry):
     """The asks of a check, and which of them come next. Raises SettingsError for an unknown
     probe."""
 
@@ -64,16 +64,16 @@ class Schedule(Layout):
             for name, probe in known.items()
             if (not options.probes or name in options.probes) and name not in self.lacking
         }
-        self._walk: Iterator[Batch] | None = None
+        self._walk: Iterator[AskBatch] | None = None
         self._walked: Answers | None = None
 
-    def next(self, answers: Answers) -> Batch | None:
+    def next(self, answers: Answers) -> AskBatch | None:
         """What is asked next; None where nothing is left."""
         if self._walk is None or self._walked is not answers:
             self._walked, self._walk = answers, self._batches(answers)
         return next(self._walk, None)
 
-    def _batches(self, answers: Answers) -> Iterator[Batch]:
+    def _batches(self, answers: Answers) -> Iterator[AskBatch]:
         """All that is asked, one behind the other."""
         for haystack in self.first:
             yield from left_of(haystack.batches, answers)
@@ -88,8 +88,8 @@ class Schedule(Layout):
         yield from self._lost(answers, purse, left)
 
     def _fitting(
-        self, haystacks: Iterable[Haystack], answers: Answers, purse: Purse
-    ) -> Iterator[Batch]:
+        self, haystacks: Iterable[CheckHaystack], answers: Answers, purse: Purse
+    ) -> Iterator[AskBatch]:
         """As many of the haystacks as fit."""
         for haystack in haystacks:
             asks = (ask for batch in haystack.batches for ask in batch.asks)
@@ -103,7 +103,7 @@ class Schedule(Layout):
         128k."""
         return round(LIMIT * self.whole.computed)
 
-    def _lost(self, answers: Answers, purse: Purse, most: int) -> Iterator[Batch]:
+    def _lost(self, answers: Answers, purse: Purse, most: int) -> Iterator[AskBatch]:
         """Lost pairs that were not asked again yet, as far as they fit; first those of sizes that
         do not pass. most: tokens that a server may compute beside the first round."""
         rows = [
@@ -115,17 +115,17 @@ class Schedule(Layout):
             for groups in probe.again(self, answers, size):
                 if purse.pays((ask for group in groups for ask in group), most):
                     batches = (
-                        Batch(tuple(group), together=all(a.state == "loaded" for a in group))
+                        AskBatch(tuple(group), together=all(a.state == "loaded" for a in group))
                         for group in groups
                     )
                     yield from left_of(batches, answers)
 
-    def _undecided(self, answers: Answers) -> tuple[list[Haystack], Iterator[Haystack]]:
+    def _undecided(self, answers: Answers) -> tuple[list[CheckHaystack], Iterator[CheckHaystack]]:
         """Haystacks that are asked in another way, and further ones, of the sizes at which a row is
         undecided and these would tell."""
         before = Answers(each for each in answers.by_key.values() if each.ask.round == 1)
         wanted: dict[int, list[Probe]] = {}
-        extra = list[Haystack]()
+        extra = list[CheckHaystack]()
         for probe in self.probes.values():
             finding = self.judged(probe, before, 1)
             if finding.state != "undecided" or not probe.decides:
@@ -136,12 +136,12 @@ class Schedule(Layout):
                 extra += probe.further(self, before, row)
         return extra, self._more(wanted)
 
-    def _more(self, wanted: Mapping[int, Sequence[Probe]]) -> Iterator[Haystack]:
+    def _more(self, wanted: Mapping[int, Sequence[Probe]]) -> Iterator[CheckHaystack]:
         """The second set of haystacks, by size the probes that ask."""
         for part in range(ROUNDS):
             for size, most in zip(self.sizes, MORE, strict=True):
                 if size in wanted and part < most:
-                    yield Haystack(self, size, self.count(size) + part, 2, tuple(wanted[size]))
+                    yield CheckHaystack(self, size, self.count(size) + part, 2, tuple(wanted[size]))
 
     def judged(self, probe: Probe, answers: Answers, look: int) -> Finding:
         """What a probe makes of the answers."""
@@ -220,7 +220,7 @@ class Purse:
         return True
 
 
-def left_of(batches: Iterable[Batch], answers: Answers) -> Iterator[Batch]:
+def left_of(batches: Iterable[AskBatch], answers: Answers) -> Iterator[AskBatch]:
     """Batches without what was asked."""
     for batch in batches:
         asks = tuple(ask for ask in batch.asks if ask.key not in answers.tried)

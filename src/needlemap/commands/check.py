@@ -12,7 +12,7 @@ from needlemap.asking import Outcome
 from needlemap.asking.discovery import seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
-from needlemap.check.asking import Asked, Check, ProbesOnSchedule, show_nothing
+from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
@@ -47,7 +47,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         return show_plan(check, typed)
     quiet = bool(check.asker.first.settings.quiet)
     with terminable() as ending, hold_folder(check.folder.path):
-        asking = ProbesOnSchedule(check, show_nothing if quiet else Progress(check))
+        asking = ProbesOnSchedule(check, show_nothing if quiet else CheckProgress(check))
         found = ending.finish(asking.run(), check.folder.path)
     path = check.folder.path
     if found is None:
@@ -61,7 +61,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     return softened(found.code, typed.on_undecided)
 
 
-def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> Asked:
+def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
     """What is typed as what is asked. Raises SettingsError."""
     limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
     options = Options(
@@ -72,10 +72,10 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> Asked:
         require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
         accept=tuple(typed.accept or ()),
     )
-    return Asked({**flags, **limited}, options, typed.reference, typed.baseline)
+    return CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
 
 
-def _with_context(asked: Asked) -> Asked:
+def _with_context(asked: CheckOptions) -> CheckOptions:
     """The server is asked for its context, which nothing goes beyond unless somebody promised
     more."""
     backend, _, name = str(asked.flags.get("model", "")).partition("/")
@@ -129,7 +129,7 @@ class FailuresFace(ShowingFace):
             tell(f"{name}: not measured: {count} {kind}")
 
 
-class Progress:
+class CheckProgress:
     """Tells how far a check is."""
 
     def __init__(self, check: Check) -> None:

@@ -46,7 +46,7 @@ LOWEST, HIGHEST = 0.60, 0.95  # of the reference model's score
 _PILOTS = "pilots"
 
 
-class Reference(BaseModel):
+class TuningReference(BaseModel):
     """On what a difficulty was found: score in percent, of n prompts."""
 
     model: str
@@ -60,7 +60,7 @@ class Difficulty(BaseModel):
     model_config = ConfigDict(extra="forbid")
     task: str
     task_options: dict[str, Any]
-    reference: Reference
+    reference: TuningReference
 
     def text(self) -> str:
         """As a file, which other runs take with --difficulty."""
@@ -281,7 +281,7 @@ class _Family:
         """Write the difficulty's file, and let the run begin with the pilot's answers."""
         pilot, options = self.pilots[step], dict(self.dial[step])
         n = load_run(pilot).map.n
-        reference = Reference(model=self.settings.model, score=round(100 * score, 2), n=n)
+        reference = TuningReference(model=self.settings.model, score=round(100 * score, 2), n=n)
         made = Difficulty(task=self.settings.task, task_options=options, reference=reference)
         make_folder(self.path)
         write_whole(self.path / FILE, made.text().encode())

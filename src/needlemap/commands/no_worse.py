@@ -144,7 +144,7 @@ def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
     with hold_folder(path), FailuresFace(ab.folder) as face:
-        blocks = ArmsInBlocks(ab, face, Progress(quiet))
+        blocks = ArmsInBlocks(ab, face, AbProgress(quiet))
         found = ending.finish(Campaign().run(blocks), path)
     if found is not None:
         say_stopped(blocks.stopped, path)
@@ -245,7 +245,7 @@ def show_found(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> int:
     return int(plain["code"])
 
 
-class Progress:
+class AbProgress:
     """Tells now and then how the pairs stand."""
 
     def __init__(self, quiet: bool) -> None:

@@ -136,7 +136,7 @@ class NeedleServer:
         on_undecided: Undecided = "fail",
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
-        from needlemap.check.asking import Asked, Check, ProbesOnSchedule
+        from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
         from needlemap.check.haystack import Options
         from needlemap.deadline import limited_to
         from needlemap.grid import tokens
@@ -146,7 +146,9 @@ class NeedleServer:
             flags = {**self._flags(), "limit_time": 60 * minutes}
             options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
-                check = Check.of(Asked(flags, options), self._folder("check", max_length, probes))
+                check = Check.of(
+                    CheckOptions(flags, options), self._folder("check", max_length, probes)
+                )
                 asking = ProbesOnSchedule(check)
                 verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""

@@ -61,7 +61,7 @@ class File:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """What a folder holds. left_out: why, by name; hidden, empty: how many; others: how many, by
     suffix."""
 
@@ -81,10 +81,10 @@ class Found:
         return [*told, *([others] if self.others else [])]
 
 
-def find_files(path: Path) -> Found:
+def find_files(path: Path) -> FoundFiles:
     """What may be read at a path. Raises HaystackError where nothing is, or it may not be looked
     at."""
-    found = Found()
+    found = FoundFiles()
     try:
         stat = path.stat()
     except PermissionError:
@@ -104,7 +104,7 @@ def find_files(path: Path) -> Found:
     return found
 
 
-def _walk(root: Path, found: Found) -> None:
+def _walk(root: Path, found: FoundFiles) -> None:
     """All files of a folder and its subfolders. Raises HaystackError when there are too many of
     them."""
     real, waiting, seen = root.resolve(), [(root, "")], 0
@@ -154,7 +154,7 @@ def _is_dependency(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def _add(entry: os.DirEntry[str], name: str, root: Path, found: Found) -> None:
+def _add(entry: os.DirEntry[str], name: str, root: Path, found: FoundFiles) -> None:
     """A file among those to read, or among those that are left out."""
     kind, path = SUFFIXES.get(Path(entry.name).suffix.lower()), Path(entry.path)
     if _KEYS.search(entry.name):
@@ -204,7 +204,7 @@ def _nowhere(path: Path) -> str:
     return text + hub
 
 
-def empty(path: str, found: Found) -> HaystackError:
+def empty(path: str, found: FoundFiles) -> HaystackError:
     """The error for a folder without a document that may be read."""
     held = f" It holds {some(found.not_read)}." if found.not_read else ""
     return HaystackError(

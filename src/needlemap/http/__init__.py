@@ -149,7 +149,7 @@ _THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no prox
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """What a server said, as it is. text: of a refusal, no more than its beginning."""
 
     status: int
@@ -202,7 +202,7 @@ class _Door:
         """A JSON value without what was sent in secret."""
         return self._secrets.hide_in(value)
 
-    def check(self, reply: Reply, server: str) -> None:
+    def check(self, reply: HttpReply, server: str) -> None:
         """Raises Unmeasured for a refusal."""
         if not 200 <= reply.status < 300:
             said = self._secrets.hide(reply.text)
@@ -211,7 +211,7 @@ class _Door:
                 refused.args = (f"{str(refused).rstrip('.')}. {_key_words(self._key_env)}",)
             raise refused
 
-    def object_in(self, reply: Reply, server: str) -> dict[str, Any]:
+    def object_in(self, reply: HttpReply, server: str) -> dict[str, Any]:
         """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
         self.check(reply, server)
         text = reply.text
@@ -306,7 +306,7 @@ class Door(_Door):
         allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
         return replace(answer, allowance=allowance)
 
-    async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:
+    async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> HttpReply:
         """A reply. Raises Unmeasured, which says whether any connection was ever made."""
         try:
             reply = await self._reply(url, body, timeout_s, server)
@@ -317,7 +317,9 @@ class Door(_Door):
         self._reached = True
         return reply
 
-    async def _reply(self, url: str, body: bytes | None, timeout_s: float, server: str) -> Reply:
+    async def _reply(
+        self, url: str, body: bytes | None, timeout_s: float, server: str
+    ) -> HttpReply:
         """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says whether
         the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
@@ -347,7 +349,7 @@ class WaitingDoor(_Door):
 
     def ask(
         self, method: str, path: str, body: bytes, timeout_s: float, most: int, do: str = ""
-    ) -> Reply:
+    ) -> HttpReply:
         """A reply of at most so many bytes; no longer than timeout_s is waited, however it comes
         in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what else a user
         may do then."""
@@ -356,7 +358,7 @@ class WaitingDoor(_Door):
         self._client = client = self._client or self._opened(httpx.Client)
         url = self.base_url + path
 
-        def asked() -> Reply:
+        def asked() -> HttpReply:
             """In a thread of its own: a client that waits does not look at a clock while a head
             drips."""
             with client.stream(method, url, content=body, timeout=limits) as response:
@@ -401,10 +403,10 @@ class _Body:
             raise faults.unreadable("The reply is too large", f"more than {self._most // 2**20} MB")
         return True
 
-    def reply(self) -> Reply:
+    def reply(self) -> HttpReply:
         """All of it as text: JSON is UTF-8, whatever a header says."""
         text = self._data.decode("utf-8-sig", "replace")
-        return Reply(self._response.status_code, self._response.headers, text)
+        return HttpReply(self._response.status_code, self._response.headers, text)
 
 
 @contextmanager

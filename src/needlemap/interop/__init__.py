@@ -29,7 +29,7 @@ def context_title(model: str, dataset_length: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ResultRow:
     """One result. place: where it was read ("FILE, line 3"). native: its score there, None if it
     has none.
 
@@ -149,7 +149,7 @@ def parsed_scale(text: str) -> Scale:
     return low, high
 
 
-def scale_of(rows: Iterable[Row], given: Scale | None) -> Scale:
+def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
     """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError if
     unclear."""
     scored = [row for row in rows if row.native is not None]

@@ -26,7 +26,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_json
-from needlemap.interop import Fields, Row
+from needlemap.interop import Fields, ResultRow
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
 TOKENIZER = "cl100k_base"
@@ -51,7 +51,7 @@ _SECTION, _OVER, _UNDER = (
 _EXAMPLE = "CDME_Length1000Depth50"
 
 
-def from_jsonl(data: bytes, name: str) -> list[Row]:
+def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
     """Rows of a file. A torn last line (an interrupted run) is left out. Raises NeedlemapError."""
     lines = data.split(b"\n")
     found = []
@@ -83,11 +83,11 @@ def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
     return Fields(value, place)
 
 
-def _second_row(fields: Fields, version: int) -> Row:
+def _second_row(fields: Fields, version: int) -> ResultRow:
     said, task = fields.values, fields.text("task_type") or "single"
     score, usage = (_inner(said.get(name), fields.place, name) for name in ("score", "usage"))
     native = score.maybe("value") if score else None
-    return Row(
+    return ResultRow(
         fields.place,
         fields.whole("context_length", 1),
         fields.depth("target_depth_percent"),
@@ -153,7 +153,7 @@ def is_result(value: object) -> bool:
     )
 
 
-def from_json(data: bytes, name: str) -> list[Row]:
+def from_json(data: bytes, name: str) -> list[ResultRow]:
     """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything else."""
     try:
         value = read_json(data)
@@ -177,7 +177,7 @@ def from_json(data: bytes, name: str) -> list[Row]:
     ]
 
 
-def from_csv(text: str, name: str) -> list[Row]:
+def from_csv(text: str, name: str) -> list[ResultRow]:
     """Rows of a table with columns context_length (or token_limit), depth_percent and score."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -188,7 +188,7 @@ def from_csv(text: str, name: str) -> list[Row]:
         ) from None
 
 
-def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:
+def _table(reader: csv.DictReader[str], name: str) -> Iterator[ResultRow]:
     columns = reader.fieldnames or ()
     if "score_mean" in columns and "score" not in columns:
         raise NeedlemapError(
@@ -203,10 +203,10 @@ def _table(reader: csv.DictReader[str], name: str) -> Iterator[Row]:
         yield _first_row(Fields(values, f"{name}, row {number}"), 1)
 
 
-def _first_row(fields: Fields, version: int) -> Row:
+def _first_row(fields: Fields, version: int) -> ResultRow:
     said: Mapping[str, Any] = fields.values
     native = fields.maybe("score") if "score" in said else fields.number("score")
-    return Row(
+    return ResultRow(
         fields.place,
         fields.whole(next((name for name in LENGTHS if name in said), LENGTHS[0]), 1),
         fields.depth("depth_percent"),
@@ -227,7 +227,7 @@ def _version(name: str) -> int:
     return max(1, int(found[1])) if found and len(found[1]) < 4 else 1
 
 
-def summary_from_txt(text: str, name: str) -> list[Row]:
+def summary_from_txt(text: str, name: str) -> list[ResultRow]:
     """Rows of the table under 'csv format'. Raises NeedlemapError when there is none."""
     lines = text.replace("\r\n", "\n").split("\n")
     named = (at for at, line in enumerate(lines) if line.rstrip() == _SECTION)
@@ -249,7 +249,7 @@ def _rules(lines: Sequence[str], at: int, sign: str) -> bool:
     return bool(line) and not line.strip(sign)
 
 
-def summary_from_csv(text: str, name: str) -> list[Row]:
+def summary_from_csv(text: str, name: str) -> list[ResultRow]:
     """Rows of a summary, one for each model and cell. Raises NeedlemapError."""
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
@@ -298,7 +298,7 @@ def _tests(lines: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 def _rows(
     line: Sequence[str], header: Sequence[str], place: str, tests: Mapping[str, list[str]]
-) -> list[Row]:
+) -> list[ResultRow]:
     if len(line) != len(header):
         raise NeedlemapError(f"{place}: {len(header)} columns expected, got {len(line)}.")
     found = _CELL.match(line[0])
@@ -328,9 +328,9 @@ def _dataset(found: re.Match[str]) -> str:
     )
 
 
-def _row(place: str, length: int, depth: float, model: str, said: str, series: str) -> Row:
+def _row(place: str, length: int, depth: float, model: str, said: str, series: str) -> ResultRow:
     missing = said.strip() == NO_SCORE
-    return Row(
+    return ResultRow(
         place,
         length,
         depth,

@@ -21,8 +21,8 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import folder_name, open_inside
-from needlemap.interop import SCORERS, Row, Scale, context_title, native_mean, scale_of, share
-from needlemap.interop.sources import Source, is_other_tools, read
+from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
+from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import Families, signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import Loaded, load_run
@@ -71,7 +71,7 @@ class Imported:
         return native_mean(mean_share, self.scale)
 
 
-def imported(sources: Sequence[Source], said: Said) -> list[Imported]:
+def imported(sources: Sequence[ResultsFile], said: Said) -> list[Imported]:
     """A run for each model, and for each test where a model has several. Raises NeedlemapError."""
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
@@ -79,7 +79,7 @@ def imported(sources: Sequence[Source], said: Said) -> list[Imported]:
         raise NeedlemapError(
             f"--model names one model, and the files hold {', '.join(sorted(models))}."
         )
-    parts: dict[tuple[str, str, str], list[tuple[Source, Row]]] = defaultdict(list)
+    parts: dict[tuple[str, str, str], list[tuple[ResultsFile, ResultRow]]] = defaultdict(list)
     for source, row in rows:
         parts[said.model or row.model or UNKNOWN, row.task, row.series].append((source, row))
     names = _names(list(parts))
@@ -100,7 +100,7 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
 
 
 def _run(
-    name: str, key: tuple[str, str, str], part: list[tuple[Source, Row]], said: Said
+    name: str, key: tuple[str, str, str], part: list[tuple[ResultsFile, ResultRow]], said: Said
 ) -> Imported:
     rows = [row for _, row in part]
     scale = scale_of(rows, said.scale)
@@ -112,11 +112,11 @@ def _run(
     return Imported(name, _about(shared, rows, records, list(sources), said), records, scale, moved)
 
 
-def _numbered(rows: Iterable[Row]) -> tuple[list[tuple[Row, int]], int]:
+def _numbered(rows: Iterable[ResultRow]) -> tuple[list[tuple[ResultRow, int]], int]:
     """Each row with its repeat from 0: its version, or the next free one of its cell; how many
     moved."""
     taken: dict[tuple[int, float], set[int]] = defaultdict(set)
-    numbered, moved = list[tuple[Row, int]](), 0
+    numbered, moved = list[tuple[ResultRow, int]](), 0
     for row in rows:
         if (
             row.repeat is not None
@@ -142,7 +142,7 @@ class _Shared:
     scorer: str
     files: tuple[str, ...]
 
-    def record(self, row: Row, repeat: int) -> Record:
+    def record(self, row: ResultRow, repeat: int) -> Record:
         identity = [MODE, self.model, row.task, row.series, row.length, row.depth_percent, repeat]
         if row.asked:  # a model's name does not say that two logs are of the same experiment
             identity += [row.version, row.asked, *self.files]
@@ -186,7 +186,7 @@ class _Shared:
 
 def _about(
     shared: _Shared,
-    rows: Sequence[Row],
+    rows: Sequence[ResultRow],
     records: Sequence[Record],
     sources: Sequence[tuple[str, str, str]],
     said: Said,

@@ -52,7 +52,7 @@ async def _unlogged(messages: list[ChatMessage]) -> ModelOutput:
                 transcript()._event(event.model_copy(update={"input": [], "call": None}))
 
 
-class Ask:
+class NeedleSolver:
     """The solver: builds the prompt and asks it. given: the settings, as in `hosted`."""
 
     def __init__(self, family: str, given: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Ask:
         return state
 
 
-class Judge:
+class NeedleScorer:
     """The scorer: our score of an answer."""
 
     def __init__(self, family: str, given: Mapping[str, Any]) -> None:
@@ -85,11 +85,11 @@ class Judge:
         return Score(value=found.share, answer=said, explanation=why, metadata=about)
 
 
-ask = solver(name="ask")(Ask)
-score = scorer(metrics=[mean()], name="score")(Judge)
+ask = solver(name="ask")(NeedleSolver)
+score = scorer(metrics=[mean()], name="score")(NeedleScorer)
 
 
-class Family:
+class InspectFamily:
     """What makes the task of one family."""
 
     def __init__(self, name: str) -> None:
@@ -132,4 +132,4 @@ def _message(role: str, text: str) -> ChatMessage:
     return _ROLES[role](content=text)
 
 
-TASKS = {name: task(name=name)(Family(name)) for name in hosted_tasks()}
+TASKS = {name: task(name=name)(InspectFamily(name)) for name in hosted_tasks()}

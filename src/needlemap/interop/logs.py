@@ -26,7 +26,7 @@ from typing import IO, Any
 from needlemap.errors import NeedlemapError, did_you_mean
 from needlemap.files import MOST_BYTES, read_json, read_regular
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
-from needlemap.interop import UNIT, Row
+from needlemap.interop import UNIT, ResultRow
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # the field of a sample's metadata, or of a document, that says what it is a trial of
@@ -59,11 +59,11 @@ class Log:
     tool: str
     model: str
     task: str
-    samples: Sequence[Row]
+    samples: Sequence[ResultRow]
     notes: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
 
-    def rows(self, metric: str = "") -> tuple[list[Row], list[str]]:
+    def rows(self, metric: str = "") -> tuple[list[ResultRow], list[str]]:
         """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a
         metric that the log has not, or of which less is better."""
         names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
@@ -85,7 +85,7 @@ class Log:
         rows = [self._row(sample, chosen) for sample in self.samples]
         return rows, [*self.notes, *(several if not metric else ())]
 
-    def _row(self, sample: Row, metric: str) -> Row:
+    def _row(self, sample: ResultRow, metric: str) -> ResultRow:
         native = sample.scores.get(metric)
         error = "" if native is not None else sample.error or f"no {metric} in the file"
         return replace(
@@ -93,11 +93,11 @@ class Log:
         )
 
 
-def _sample(place: str, id: int | str, ours: Any, **said: Any) -> Row:
+def _sample(place: str, id: int | str, ours: Any, **said: Any) -> ResultRow:
     """One sample, asked once. ours: what our own tasks say of it."""
     known = _ours(ours if isinstance(ours, dict) else {})
     length, depth = known.get("length_tokens", 0), 100 * known.get("depth", 0.0)
-    return Row(
+    return ResultRow(
         place, length, depth, None, scale=UNIT, repeat=known.get("repeat", _number(id)), **said
     )
 
@@ -162,10 +162,10 @@ def _beside(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _joined(samples: Iterable[Row]) -> list[Row]:
+def _joined(samples: Iterable[ResultRow]) -> list[ResultRow]:
     """One sample a document and time it was asked: each filter writes it anew, with metrics of its
     own."""
-    found: dict[tuple[str, int], Row] = {}
+    found: dict[tuple[str, int], ResultRow] = {}
     times: dict[tuple[str, str], int] = {}
     for sample in samples:
         epochs = [times.get((sample.asked, metric), 0) + 1 for metric in sample.scores]
@@ -176,7 +176,7 @@ def _joined(samples: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _harness_sample(said: Mapping[str, Any], place: str) -> Row:
+def _harness_sample(said: Mapping[str, Any], place: str) -> ResultRow:
     doc, filter, named = said.get("doc"), str(said.get("filter") or "none"), said.get("metrics")
     names = named if isinstance(named, list) else [name for name in said if name not in _NO_METRIC]
     known = [str(name) for name in names if isinstance(said.get(str(name)), int | float)]
@@ -257,7 +257,7 @@ def _inspect(
     evaluation = head.get("eval")
     if not isinstance(evaluation, dict):
         raise NeedlemapError(f"{file.name}: no log of Inspect: it does not say what was evaluated.")
-    read, kept = list[Row](), 0
+    read, kept = list[ResultRow](), 0
     for number, sample in enumerate(samples, 1):
         read.append(_inspect_sample(sample, f"{file.name}, sample {number}"))
         kept += len(read[-1].answer or "")
@@ -279,7 +279,7 @@ def _inspect(
     )
 
 
-def _inspect_sample(said: Any, place: str) -> Row:
+def _inspect_sample(said: Any, place: str) -> ResultRow:
     if not isinstance(said, dict):
         raise NeedlemapError(f"{place}: no sample of Inspect.")
     id, output, metadata = _id(said.get("id"), place), said.get("output"), said.get("metadata")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES, is_run_folder, open_regular, read_regular
-from needlemap.interop import Row, formats
+from needlemap.interop import ResultRow, formats
 from needlemap.interop.logs import (
     HARNESS,
     INSPECT,
@@ -41,21 +41,21 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ResultsFile:
     """One file: its name, hash, tool and rows. notes: what a reader should know of it."""
 
     name: str
     sha256: str
     tool: str
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundResults:
     """All that was read. left_out: files of a folder that hold no result, each with a reason."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[ResultsFile, ...]
     left_out: tuple[str, ...] = ()
 
     @property
@@ -65,12 +65,12 @@ class Found:
         return [*(f"left out: {each}" for each in self.left_out), *told]
 
 
-def read(paths: Sequence[Path], metric: str = "") -> Found:
+def read(paths: Sequence[Path], metric: str = "") -> FoundResults:
     """Everything in these files and folders. metric: of logs with several; their first if not
     given. Raises NeedlemapError: a file that was named must hold results; one that merely lies in a
     folder is left out with a reason.
     """
-    sources: list[Source] = []
+    sources: list[ResultsFile] = []
     left_out: list[str] = []
     for path in paths:
         if not path.is_dir():
@@ -79,7 +79,7 @@ def read(paths: Sequence[Path], metric: str = "") -> Found:
         found = _folder(path, metric)
         sources += found.sources
         left_out += found.left_out
-    return Found(tuple(sources), tuple(left_out))
+    return FoundResults(tuple(sources), tuple(left_out))
 
 
 def is_other_tools(path: Path) -> bool:
@@ -94,10 +94,10 @@ def is_other_tools(path: Path) -> bool:
     return path.is_file()
 
 
-def _folder(path: Path, metric: str) -> Found:
+def _folder(path: Path, metric: str) -> FoundResults:
     """Results in a folder, or in its folder `results`, by name; of several logs of one task the
     latest."""
-    sources, left_out = list[Source](), list[str]()
+    sources, left_out = list[ResultsFile](), list[str]()
     for file in _within(path):
         try:
             sources.append(_source(file, metric))
@@ -115,7 +115,7 @@ def _folder(path: Path, metric: str) -> Found:
     left_out += [
         f"{name}: a later log is of the same task; name this file to read it" for name in older
     ]
-    return Found(tuple(each for each in sources if each.name not in older), tuple(left_out))
+    return FoundResults(tuple(each for each in sources if each.name not in older), tuple(left_out))
 
 
 def _within(path: Path) -> list[Path]:
@@ -130,7 +130,7 @@ def _listed(path: Path) -> list[Path]:
     return sorted(file for file in files if file.suffix.lower() in _IN_FOLDERS and file.is_file())
 
 
-def _source(file: Path, metric: str) -> Source:
+def _source(file: Path, metric: str) -> ResultsFile:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
     name = file.name.encode("utf-8", "replace").decode("utf-8")
@@ -142,7 +142,7 @@ def _source(file: Path, metric: str) -> Source:
         (tool, rows), notes = _rows(read_regular(file, _MOST), name, file.suffix.lower()), []
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
-    return Source(name, sha256, tool, tuple(rows), tuple(notes))
+    return ResultsFile(name, sha256, tool, tuple(rows), tuple(notes))
 
 
 def _log(file: Path) -> Log | None:
@@ -157,7 +157,7 @@ def _log(file: Path) -> Log | None:
     return read_inspect_json(read_regular(file, _MOST), file) if is_inspect(start) else None
 
 
-def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[Row]]:
+def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[ResultRow]]:
     if suffix == ".jsonl":
         return formats.TOOL_2, formats.from_jsonl(data, name)
     if suffix == ".json":

@@ -19,7 +19,7 @@ import numpy as np
 from needlemap.maps import Place, latest_records, place_of
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.intervals import t_quantile
-from needlemap.maps.judging import Judgement, Looks, Row, Rows, Scope, judge
+from needlemap.maps.judging import JudgedPrompt, Judgement, Looks, Rows, Scope, judge
 from needlemap.maps.pairs import (
     FirstDifference,
     first_difference,
@@ -212,7 +212,7 @@ def judge_arms(
         both = each.first is not None and each.second is not None
         number = each.place[0] * len(ranks) + ranks[each.family]  # a text of its own
         if both or stops:
-            rows.append(Row(each.family, each.place, number, *each.scores, both))
+            rows.append(JudgedPrompt(each.family, each.place, number, *each.scores, both))
     flat = Rows.of(rows)
     looks = Looks(sorted(set(flat.haystack.tolist()))) if stops else None
     measured = (moments[0], moments[-1]) if moments else ("", "")

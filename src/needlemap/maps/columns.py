@@ -22,7 +22,7 @@ Value = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DataColumn:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
     of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so. share:
@@ -58,12 +58,12 @@ def _failures(cell: CellScore) -> str:
 
 
 RUN = (
-    Column("run", "text", "the run's folder, as it was given"),
-    Column("model", "text", "its `label`, else as set: BACKEND/NAME"),
-    Column("task", "text", "the task's name"),
+    DataColumn("run", "text", "the run's folder, as it was given"),
+    DataColumn("model", "text", "its `label`, else as set: BACKEND/NAME"),
+    DataColumn("task", "text", "the task's name"),
 )
-_LENGTH = Column("length_tokens", "whole number", "the cell's length")
-_DEPTH = Column(
+_LENGTH = DataColumn("length_tokens", "whole number", "the cell's length")
+_DEPTH = DataColumn(
     "depth_percent",
     "number",
     "the cell's depth; empty where a task asks about the whole text",
@@ -74,80 +74,86 @@ CELLS = (
     *RUN,
     _LENGTH,
     _DEPTH,
-    Column(
+    DataColumn(
         "realised_depth_percent",
         "number",
         "mean of where the first needle was; empty as that",
         "realised",
         share=True,
     ),
-    Column("score", "number", "mean score in percent; empty if nothing was measured", share=True),
-    Column("n", "whole number", "different prompts scored; of an imported run, results"),
-    Column(
+    DataColumn(
+        "score", "number", "mean score in percent; empty if nothing was measured", share=True
+    ),
+    DataColumn("n", "whole number", "different prompts scored; of an imported run, results"),
+    DataColumn(
         "low",
         "number",
         "95 % Wilson interval of the score, its lower end; empty for a mean of unknown size",
         share=True,
     ),
-    Column("high", "number", "its upper end", share=True),
-    Column("missing", "whole number", "trials that could not be measured or were not asked yet"),
-    Column("failures", "text", "why they could not be measured, with counts", _failures),
+    DataColumn("high", "number", "its upper end", share=True),
+    DataColumn(
+        "missing", "whole number", "trials that could not be measured or were not asked yet"
+    ),
+    DataColumn("failures", "text", "why they could not be measured, with counts", _failures),
 )
 TRIALS = (
     *RUN,
     _LENGTH,
     _DEPTH,
-    Column(
+    DataColumn(
         "realised_depth_percent",
         "number",
         "where the first needle was; empty as that",
         _realised,
         share=True,
     ),
-    Column("repeat", "whole number", "number of the repeat, from 0"),
-    Column("seed", "whole number", "the run's seed"),
-    Column("score", "number", "in percent; empty if the trial could not be measured", share=True),
-    Column("native_score", "number", "the score on the scorer's own scale", "scorer.native"),
-    Column("scorer", "text", "the scorer", "scorer.name"),
-    Column("question", "text", "what was asked"),
-    Column("reference", "text", "the reference answer"),
-    Column(
+    DataColumn("repeat", "whole number", "number of the repeat, from 0"),
+    DataColumn("seed", "whole number", "the run's seed"),
+    DataColumn(
+        "score", "number", "in percent; empty if the trial could not be measured", share=True
+    ),
+    DataColumn("native_score", "number", "the score on the scorer's own scale", "scorer.native"),
+    DataColumn("scorer", "text", "the scorer", "scorer.name"),
+    DataColumn("question", "text", "what was asked"),
+    DataColumn("reference", "text", "the reference answer"),
+    DataColumn(
         "keywords",
         "text",
         "words that a right answer holds, with '; ' between them",
         lambda record: "; ".join(record.keywords),
     ),
-    Column("answer", "text", "the answer, unchanged"),
-    Column("finish", "text", "`stop`, `length`, or the provider's own word"),
-    Column("outcome", "text", "what became of it: scored, refused by the model, ..."),
-    Column("failure", "text", "why it could not be measured"),
-    Column("error", "text", "the same in the server's or library's words"),
-    Column(
+    DataColumn("answer", "text", "the answer, unchanged"),
+    DataColumn("finish", "text", "`stop`, `length`, or the provider's own word"),
+    DataColumn("outcome", "text", "what became of it: scored, refused by the model, ..."),
+    DataColumn("failure", "text", "why it could not be measured"),
+    DataColumn("error", "text", "the same in the server's or library's words"),
+    DataColumn(
         "prompt_tokens", "whole number", "as the provider counted them; empty if it does not say"
     ),
-    Column("cached_tokens", "whole number", "of which it read from a cache"),
-    Column(
+    DataColumn("cached_tokens", "whole number", "of which it read from a cache"),
+    DataColumn(
         "planned_tokens",
         "whole number",
         "of which the plan promised that a cache holds them",
         "shared_tokens",
     ),
-    Column("completion_tokens", "whole number", "tokens of the answer"),
-    Column("thinking_tokens", "whole number", "of which a reasoning model thought with"),
-    Column(
+    DataColumn("completion_tokens", "whole number", "tokens of the answer"),
+    DataColumn("thinking_tokens", "whole number", "of which a reasoning model thought with"),
+    DataColumn(
         "mean_logprob",
         "number",
         "mean log-probability of the answer's tokens; empty without --logprobs",
         "logprobs.mean",
     ),
-    Column("usd", "number", "price of this answer in US dollars; empty if no price is known"),
-    Column("judge_usd", "number", "price of judging it; 0 without a judge"),
-    Column("latency_s", "number", "seconds of the attempt that was answered"),
-    Column("attempts", "whole number", "how often it was sent"),
-    Column("answered_by", "text", "the model that the provider names in its reply"),
-    Column("finished_at", "text", "UTC time"),
-    Column("prompt_sha256", "text", "hash of the prompt", "prompt.sha256"),
-    Column("key", "text", "hash of all that can change the answer or its score"),
+    DataColumn("usd", "number", "price of this answer in US dollars; empty if no price is known"),
+    DataColumn("judge_usd", "number", "price of judging it; 0 without a judge"),
+    DataColumn("latency_s", "number", "seconds of the attempt that was answered"),
+    DataColumn("attempts", "whole number", "how often it was sent"),
+    DataColumn("answered_by", "text", "the model that the provider names in its reply"),
+    DataColumn("finished_at", "text", "UTC time"),
+    DataColumn("prompt_sha256", "text", "hash of the prompt", "prompt.sha256"),
+    DataColumn("key", "text", "hash of all that can change the answer or its score"),
 )
 
 
@@ -172,7 +178,7 @@ def plain_frame(rows: list[dict[str, Any]]) -> Any:
     return pandas.DataFrame(rows)
 
 
-def _frame(rows: Iterable[Any], columns: tuple[Column, ...]) -> Any:
+def _frame(rows: Iterable[Any], columns: tuple[DataColumn, ...]) -> Any:
     """NaN (or None for texts) where a value is not known."""
     named = {column.name: column for column in columns}
     frame = plain_frame(

@@ -57,7 +57,7 @@ class CellChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedScores:
     """overall: second - first in shares; its n counts pairs, each of which counts the same. margin:
     a share. bounds: of the overall difference if missing scores were anything; None when none is
     missing. verdict: at the margin. counted: False where scores are means of an unknown number of
@@ -82,7 +82,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyComparison(Compared):
+class FamilyComparison(ComparedScores):
     """Of pairs that both runs scored. noise: when both runs are the same experiment. power: pairs
     that it takes to see a loss. answers: which of them differ, where somebody looked. ran_on: as
     `Pairs` has it."""
@@ -99,7 +99,7 @@ class FamilyComparison(Compared):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Compared):
+class Comparison(ComparedScores):
     """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each, its
     p after Holm's correction over all."""
 

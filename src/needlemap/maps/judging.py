@@ -42,7 +42,7 @@ Scope = Literal["these", "new"]
 Integers = NDArray[np.int64]
 
 
-class Row(NamedTuple):
+class JudgedPrompt(NamedTuple):
     """One prompt. haystack: whose it is. first, second: the scores of A and of B, None where it
     failed to answer. tried: whether both were asked."""
 
@@ -69,7 +69,7 @@ class Rows:
     places: tuple[Place, ...] = ()
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Rows:
+    def of(cls, rows: Iterable[JudgedPrompt]) -> Rows:
         """From rows in any order."""
         found = list(rows)
         names = tuple(dict.fromkeys(row.family for row in found))

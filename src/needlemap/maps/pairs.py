@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.maps import Array, AskedPrompt, Cube, Place, asks_same, make_cube
-from needlemap.maps.judging import Looks, Row, Rows
+from needlemap.maps.judging import JudgedPrompt, Looks, Rows
 from needlemap.maps.sequential import haystack_order
 
 if TYPE_CHECKING:
@@ -392,14 +392,16 @@ def _wrong(prompt: AskedPrompt) -> AskedPrompt:
 def rows_of(families: Mapping[str, Pairs]) -> Rows:
     """The pairs of several families as a verdict takes them: what first scored or second was
     asked. Repeats of one number are one haystack in all families; samples of a log are one each."""
-    found = list[Row]()
+    found = list[JudgedPrompt]()
     for name, pairs in families.items():
         for place, one, other, tried in _scores(pairs):
             if one is None and not tried:
                 continue
             alone = pairs.first.lengths == (0,)
             shared = pairs.first.repeats[0] if pairs.first.one_haystack else place[0]
-            found.append(Row(name, place, len(found) if alone else shared, one, other, tried))
+            found.append(
+                JudgedPrompt(name, place, len(found) if alone else shared, one, other, tried)
+            )
     return Rows.of(found)
 
 

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.maps import Array
-from needlemap.maps.seek import PLACES, Asked, Axis, Known, batch_size, learn, next_batch
+from needlemap.maps.seek import (
+    PLACES,
+    LengthAsks,
+    LengthAxis,
+    Posterior,
+    batch_size,
+    learn,
+    next_batch,
+)
 
 Answer = Callable[
     [NDArray[np.int64], NDArray[np.int64]], Array
@@ -22,7 +30,7 @@ _MOST = 400  # times the longest length, asked PLACES times: where a plan's mode
 
 
 def tokens_by_kind(
-    axis: Axis, threshold: float, within: float
+    axis: LengthAxis, threshold: float, within: float
 ) -> dict[str, tuple[float, float, float]]:
     """Prompt tokens by kind of model: 10 %, median and 90 %. threshold, within: shares."""
     found, most = {}, _MOST * PLACES * axis.lengths[-1]
@@ -37,7 +45,7 @@ def tokens_by_kind(
     return found
 
 
-def _curves(axis: Axis, threshold: float) -> dict[str, Array]:
+def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
     """Chances by length: falls through the threshold at a place, by so many logits an octave, or
     none."""
     octaves, level = axis.logs - axis.logs[0], log(threshold / (1 - threshold))
@@ -60,15 +68,21 @@ def _answers(random: np.random.Generator, curve: Array, _: Array, at: Array) -> 
 
 
 def rehearse(
-    axis: Axis, answer: Answer, maps: int, *, threshold: float, within: float, most_tokens: float
-) -> tuple[Asked, Known]:
+    axis: LengthAxis,
+    answer: Answer,
+    maps: int,
+    *,
+    threshold: float,
+    within: float,
+    most_tokens: float,
+) -> tuple[LengthAsks, Posterior]:
     """Seek in made-up models, many at a time: all that was asked of each, and what was known in the
     end.
 
     answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens
     were asked.
     """
-    asked, live, best = Asked.nothing(maps, len(axis.lengths)), np.arange(maps), None
+    asked, live, best = LengthAsks.nothing(maps, len(axis.lengths)), np.arange(maps), None
     asks, mode = np.repeat(axis.first()[None], maps, axis=0), None
     while len(live):
         rows, places = np.nonzero(asks)

@@ -51,13 +51,13 @@ _SURE = 3.0  # standard deviations: that length's score is then below, whatever 
 
 
 @dataclass(frozen=True)
-class Axis:
+class LengthAxis:
     """Lengths in tokens, an eighth of an octave apart from the shortest to the longest."""
 
     lengths: tuple[int, ...]
 
     @classmethod
-    def between(cls, low: int, high: int) -> Axis:
+    def between(cls, low: int, high: int) -> LengthAxis:
         """From the shortest to the longest, both included."""
         count = max(2, round(log2(high / low) / SPACING) + 1)
         return cls(tuple(sorted({round(each) for each in np.geomspace(low, high, count).tolist()})))
@@ -86,7 +86,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Asked:
+class LengthAsks:
     """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts;
     hits: their scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials
     squared; crosses, of the product of both."""
@@ -99,12 +99,12 @@ class Asked:
     crosses: Array
 
     @classmethod
-    def nothing(cls, *shape: int) -> Asked:
+    def nothing(cls, *shape: int) -> LengthAsks:
         """Before the first ask: shape is (..., lengths)."""
         return cls(*(np.zeros(shape) for _ in range(6)))
 
     @classmethod
-    def of(cls, axis: Axis, asks: Iterable[tuple[int, float, int]]) -> Asked:
+    def of(cls, axis: LengthAxis, asks: Iterable[tuple[int, float, int]]) -> LengthAsks:
         """Of one map, from each ask's length in tokens, hits and trials; at the axis' nearest
         length."""
         made = cls.nothing(len(axis.lengths))
@@ -118,9 +118,9 @@ class Asked:
         for each, count in zip(fields(self), counts, strict=True):
             np.add.at(getattr(self, each.name), at, count)
 
-    def part(self, chosen: NDArray[np.int64]) -> Asked:
+    def part(self, chosen: NDArray[np.int64]) -> LengthAsks:
         """Of some of the maps."""
-        return Asked(*(getattr(self, each.name)[chosen] for each in fields(self)))
+        return LengthAsks(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     def design_effect(self) -> Array:
         """By how much haystacks differ more than chance: the variance of asks of one length over
@@ -135,24 +135,26 @@ class Asked:
         return np.asarray(np.maximum(LEAST_EFFECT, pooled))
 
 
-def axis_of(lengths: Any, depths: Any) -> Axis:
+def axis_of(lengths: Any, depths: Any) -> LengthAxis:
     """Of settings as they are typed or kept. Raises SettingsError."""
     found = make_grid(lengths, depths).lengths
     if len(found) < 2:
         raise SettingsError("--seek needs a shortest and a longest length, as --lengths 1k,128k.")
-    return Axis.between(found[0], found[-1])
+    return LengthAxis.between(found[0], found[-1])
 
 
-def asked_in(records: Iterable[Record], axis: Axis) -> Asked:
+def asked_in(records: Iterable[Record], axis: LengthAxis) -> LengthAsks:
     """What a run's records say, haystack by haystack."""
     scores: dict[tuple[int, int], list[float]] = defaultdict(list)
     for record in records:
         if record.score is not None:
             scores[record.repeat, record.length_tokens].append(record.score)
-    return Asked.of(axis, ((length, sum(each), len(each)) for (_, length), each in scores.items()))
+    return LengthAsks.of(
+        axis, ((length, sum(each), len(each)) for (_, length), each in scores.items())
+    )
 
 
-def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
+def cells_in(records: Iterable[Record], axis: LengthAxis) -> tuple[Array, Array]:
     """Hits and trials by length and whole percent of depth."""
     hits, trials = np.zeros((2, len(axis.lengths), DEPTH_CELLS))
     for record in records:
@@ -164,7 +166,7 @@ def cells_in(records: Iterable[Record], axis: Axis) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class Known:
+class Posterior:
     """What is known: (..., draws) crossings in octaves, of which those off the axis lie one spacing
     beyond.
 
@@ -172,7 +174,7 @@ class Known:
     effect: the design effect; curves: (..., draws, rank) drawn weights.
     """
 
-    axis: Axis
+    axis: LengthAxis
     crossings: Array
     mode: Array
     precision: Array
@@ -191,7 +193,9 @@ class Known:
         return np.median(self.crossings, axis=-1)
 
 
-def learn(axis: Axis, asked: Asked, threshold: float, mode: Array | None = None) -> Known:
+def learn(
+    axis: LengthAxis, asked: LengthAsks, threshold: float, mode: Array | None = None
+) -> Posterior:
     """Fit and draw. threshold: a share. mode: of an earlier fit, to begin with."""
     effect = asked.design_effect()
     mode = np.zeros((*effect.shape, axis.basis.shape[1])) if mode is None else mode
@@ -202,10 +206,10 @@ def learn(axis: Axis, asked: Asked, threshold: float, mode: Array | None = None)
     root = np.linalg.inv(np.linalg.cholesky(precision))
     curves = mode[..., None, :] + noise @ root
     crossings = _first_below(axis, curves @ axis.basis.T, log(threshold / (1 - threshold)))
-    return Known(axis, crossings, mode, precision, effect, curves)
+    return Posterior(axis, crossings, mode, precision, effect, curves)
 
 
-def _first_below(axis: Axis, values: Array, threshold: float) -> Array:
+def _first_below(axis: LengthAxis, values: Array, threshold: float) -> Array:
     """Where curves (..., lengths) first fall below, in octaves, straight between lengths."""
     below = values < threshold
     at = below.argmax(axis=-1)
@@ -218,7 +222,7 @@ def _first_below(axis: Axis, values: Array, threshold: float) -> Array:
     return np.asarray(np.where(below.any(axis=-1), found, axis.logs[-1] + SPACING))
 
 
-def next_asks(known: Known, count: NDArray[np.int64]) -> NDArray[np.int64]:
+def next_asks(known: Posterior, count: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many haystacks to ask at each length, of so many in all: (..., lengths).
 
     In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those before
@@ -253,13 +257,13 @@ def batch_size(asks: int, lanes: int = 1) -> int:
     return max(1, asks // _GROWTH, ceil(lanes / PLACES))
 
 
-def is_close(known: Known, within: float) -> NDArray[np.bool_]:
+def is_close(known: Posterior, within: float) -> NDArray[np.bool_]:
     """Whether half of the interval, before its ends move, is no more than a share, as .3: (...)."""
     low, high = known.interval
     return np.asarray((high - low) / 2 <= log2(1 + within))
 
 
-def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
+def unseen_ends(known: Posterior, asked: LengthAsks) -> NDArray[np.int64]:
     """One haystack at the lengths next outside the interval's ends, where none was asked: (...,
     lengths).
 
@@ -273,23 +277,23 @@ def unseen_ends(known: Known, asked: Asked) -> NDArray[np.int64]:
     return np.where(asked.asks > 0, 0, asks)
 
 
-def plain_grid(axis: Axis) -> float:
+def plain_grid(axis: LengthAxis) -> float:
     """Tokens of a grid of 15 lengths, spread by logarithm, and 15 depths."""
     return float(_GRID * np.geomspace(axis.lengths[0], axis.lengths[-1], _GRID).sum())
 
 
-def is_spent(axis: Axis, asked: Asked) -> NDArray[np.bool_]:
+def is_spent(axis: LengthAxis, asked: LengthAsks) -> NDArray[np.bool_]:
     """Whether what may be asked is, except for a last look between the asked lengths: (...)."""
     return np.asarray(tokens_of(axis, asked) >= (GRIDS - _KEPT) * plain_grid(axis))
 
 
-def tokens_of(axis: Axis, asked: Asked) -> Array:
+def tokens_of(axis: LengthAxis, asked: LengthAsks) -> Array:
     """Prompt tokens that were asked: (...)."""
     return np.asarray((asked.trials * np.array(axis.lengths)).sum(axis=-1))
 
 
 def next_batch(
-    known: Known, asked: Asked, within: float, counts: NDArray[np.int64], threshold: float
+    known: Posterior, asked: LengthAsks, within: float, counts: NDArray[np.int64], threshold: float
 ) -> NDArray[np.int64]:
     """Haystacks to ask next at each length, so many in all; where the interval is close, or no
     more may be asked, its ends, between the asked lengths below it, and again where a length's own
@@ -304,7 +308,7 @@ def next_batch(
     return np.where(fits, asks, 0)
 
 
-def holes(known: Known, asked: Asked, threshold: float) -> NDArray[np.bool_]:
+def holes(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np.bool_]:
     """Lengths below the interval whose own score is surely below the threshold, in two haystacks
     and more: the curve is too smooth for them: (..., lengths).
 
@@ -318,7 +322,7 @@ def holes(known: Known, asked: Asked, threshold: float) -> NDArray[np.bool_]:
     return np.asarray((asked.asks > 1) & (upper < threshold) & below)
 
 
-def _unseen(known: Known, asked: Asked, threshold: float) -> NDArray[np.int64]:
+def _unseen(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np.int64]:
     """One haystack in each gap between asked lengths below the interval, or the first hole; one
     more where a length's own score is below the threshold, and not surely so: (..., lengths)."""
     logs, size = known.axis.logs, len(known.axis.lengths)
@@ -339,7 +343,7 @@ def _unseen(known: Known, asked: Asked, threshold: float) -> NDArray[np.int64]:
     return np.asarray(flat.reshape(asks.shape))
 
 
-def ends(known: Known, asked: Asked, threshold: float) -> tuple[Array, Array]:
+def ends(known: Posterior, asked: LengthAsks, threshold: float) -> tuple[Array, Array]:
     """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest:
     (...).
 
@@ -370,8 +374,8 @@ class Sought:
     are all that may be, and the interval is not close; 0 else.
     """
 
-    axis: Axis
-    asked: Asked
+    axis: LengthAxis
+    asked: LengthAsks
     threshold: float
     point: float | None
     low: float
@@ -390,7 +394,7 @@ class Sought:
 
 
 def sought(
-    axis: Axis, asked: Asked, threshold: float, within: float, *, rough: bool = False
+    axis: LengthAxis, asked: LengthAsks, threshold: float, within: float, *, rough: bool = False
 ) -> Sought:
     """What is known of one map by now. threshold, within: shares. rough: as `is_rough` finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
@@ -434,7 +438,7 @@ def sought_in(about: RunFile, records: Iterable[Record]) -> Sought | None:
     return sought(axis, asked, named.seek / 100, named.within / 100, rough=rough)
 
 
-def in_tokens(axis: Axis, octaves: float) -> float:
+def in_tokens(axis: LengthAxis, octaves: float) -> float:
     """A length from its octaves; 0 below the axis, infinite beyond it."""
     if octaves < axis.logs[0] - 1e-9:
         return 0.0

@@ -55,7 +55,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CacheCheck:
     """Two texts that share their first `parting` tokens, and one that goes on behind the long one
     where that is cheap. most: the largest difference that rounding explains; spread: of the
     logits."""
@@ -99,7 +99,7 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     if not max(rounding, beyond) <= (_UNLIKE * spread if engine.way.cached else least):
         _refuse_unless_generated(engine, one, rows, least)
         return
-    check = Check(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
+    check = CacheCheck(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
     ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
     engine.way = next(
         (way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1]
@@ -226,7 +226,7 @@ def _cheap(engine: HuggingFaceEngine) -> int:
     return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
-def _is_good(engine: HuggingFaceEngine, way: Way, check: Check) -> bool:
+def _is_good(engine: HuggingFaceEngine, way: Way, check: CacheCheck) -> bool:
     """Whether a way gives what passes without a cache give."""
     engine.way = way
     try:
@@ -252,7 +252,7 @@ def _explained(
     return all(prompt <= most and step <= steps for prompt, step in pairs)
 
 
-def _shaken(engine: HuggingFaceEngine, check: Check) -> float:
+def _shaken(engine: HuggingFaceEngine, check: CacheCheck) -> float:
     """What rounding explains in a model that amplifies it, as do experts that are picked by a hair;
     as before where it does so much that answers hang on it: what is shared would change them."""
     texts = [text for text in (check.long, check.short, check.far) if text is not None]
@@ -286,7 +286,7 @@ def _off(made: Any, bits: float) -> Any:
     return made * (1 + bits * torch.finfo(made.dtype).eps * signs).to(made)
 
 
-def _walk(engine: HuggingFaceEngine, check: Check) -> list[tuple[float, float]]:
+def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, float]]:
     """For each text the differences of its prompt's logits, and of single tokens' behind it."""
     size, way = len(check.long.ids), engine.way
     engine.crop(0)
@@ -302,7 +302,7 @@ def _walk(engine: HuggingFaceEngine, check: Check) -> list[tuple[float, float]]:
 
 
 def _asked(
-    engine: HuggingFaceEngine, check: Check, text: Text, shared: int, steps: int
+    engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
     """The differences of a prompt's logits behind what it shares with the one before, and of so
     many single tokens' behind it."""

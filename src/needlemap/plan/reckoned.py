@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from needlemap.plan.bins import bin_edges, lower_bound, make_bins
-from needlemap.plan.summary import WORTH, Summary, Terms, Walked, any_order, summarise
+from needlemap.plan.summary import WORTH, Summary, Terms, WalkedTrials, any_order, summarise
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source, summed
 from needlemap.settings.reading import checked
@@ -192,13 +192,15 @@ def yardstick(experiment: Experiment, terms: Terms) -> float:
         if own
         else prepare(_in_mode(experiment.settings, "single"), asked=False)
     )
-    walked = Walked.of(plain, terms.workers or plain.workers)
+    walked = WalkedTrials.of(plain, terms.workers or plain.workers)
     return any_order(walked, terms.cache_tokens, terms.cache_block)
 
 
 def _summary(experiment: Experiment, terms: Terms, any_order: float) -> Summary:
     """What an experiment comes to, beside what any order finds."""
-    return summarise(Walked.of(experiment, terms.workers or experiment.workers), terms, any_order)
+    return summarise(
+        WalkedTrials.of(experiment, terms.workers or experiment.workers), terms, any_order
+    )
 
 
 def _as_mode(experiment: Experiment, mode: str) -> Experiment:

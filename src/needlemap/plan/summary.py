@@ -155,7 +155,7 @@ _LEAST_CACHED, _CACHED_STEP = (
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class WalkedTrials:
     """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and what
     each shares with the one before; and the lanes that the order is cut into."""
 
@@ -166,7 +166,7 @@ class Walked:
     lanes: Lanes
 
     @classmethod
-    def of(cls, experiment: Experiment, workers: int) -> Walked:
+    def of(cls, experiment: Experiment, workers: int) -> WalkedTrials:
         """The walk of an experiment, in as many lanes as there are workers."""
         mode, side = experiment.settings.mode, experiment.traits.side
         walk = ordered(experiment.trials, mode, side)
@@ -221,7 +221,7 @@ class Summary:
         return self.asked / computed * (1 - self.any_order) if computed else 1.0
 
 
-def summarise(walked: Walked, terms: Terms = Terms(), any_order: float = 0.0) -> Summary:
+def summarise(walked: WalkedTrials, terms: Terms = Terms(), any_order: float = 0.0) -> Summary:
     """The cost of a walk, beside what any order finds of the plain grid."""
     experiment, lanes, shape = walked.experiment, walked.lanes, terms.shape
     starts = {start for start, _ in lanes.bounds}
@@ -254,7 +254,9 @@ def summarise(walked: Walked, terms: Terms = Terms(), any_order: float = 0.0) ->
     )
 
 
-def any_order(plain: Walked, capacity_tokens: int | None = None, block_tokens: int = 16) -> float:
+def any_order(
+    plain: WalkedTrials, capacity_tokens: int | None = None, block_tokens: int = 16
+) -> float:
     """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with prefix
     caching finds cached. With room for all in any order; else asked in the order of the grid.
     plain: in mode
@@ -266,7 +268,7 @@ def any_order(plain: Walked, capacity_tokens: int | None = None, block_tokens: i
     return sum(in_common(tree)) / max(1, asked)
 
 
-def _lane_s(walked: Walked, shape: Shape | None, tokens_per_second: float) -> float:
+def _lane_s(walked: WalkedTrials, shape: Shape | None, tokens_per_second: float) -> float:
     """Seconds of the longest lane."""
     lanes = walked.lanes
     if shape is None:
@@ -279,7 +281,7 @@ def _lane_s(walked: Walked, shape: Shape | None, tokens_per_second: float) -> fl
     return max(flops, default=0.0) / prefill_flops(shape, [(0, 1)]) / tokens_per_second
 
 
-def _held(walked: Walked, capacity_tokens: int, block_tokens: int) -> int:
+def _held(walked: WalkedTrials, capacity_tokens: int, block_tokens: int) -> int:
     places = walk_order([trial.prompt for trial in walked.walk])
     tree = [walked.walk[place] for place in places]
     found = block_keys([trial.prompt.asked_tokens for trial in tree], in_common(tree), block_tokens)

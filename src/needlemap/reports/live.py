@@ -69,15 +69,15 @@ class ShowingFace(ModelsFace, ExitStack):
         self.close()
         super().leaves_model(name, error)
 
-    def view(self, name: str, session: Session) -> View:
+    def view(self, name: str, session: Session) -> LiveView:
         """What shows a family's trials as they end: lines or a map; nothing where it is to be
         quiet."""
         if session.experiment.settings.quiet:
-            return View()
+            return LiveView()
         tally = Tally(len(session.experiment.trials), session.done, session.budget.state)
         drawn = self.map_view(session)
         if drawn is None:
-            return Lines(tally)
+            return ProgressLines(tally)
         return drawn(
             tally, list(session.folder.records()), about(session.experiment, session.folder)
         )
@@ -129,7 +129,7 @@ class SavingContexts(Watcher):
             write_whole(self._folder / name, trial.prompt.context_text.encode())
 
 
-class View(Watcher, ExitStack):
+class LiveView(Watcher, ExitStack):
     """A watcher that is entered before a run and left after it; this one shows nothing."""
 
 
@@ -160,7 +160,7 @@ class Together(Watcher):
             watcher.told(standing)
 
 
-class TallyView(View):
+class TallyView(LiveView):
     """A view that counts, and is drawn anew as trials end, every so many seconds at most."""
 
     every_s = 10.0
@@ -198,7 +198,7 @@ class TallyView(View):
         """Show what is known by now."""
 
 
-class Lines(TallyView):
+class ProgressLines(TallyView):
     """A line every ten seconds, for logs; and each kind of failure once."""
 
     def __init__(self, tally: Tally) -> None:

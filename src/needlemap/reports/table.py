@@ -32,7 +32,7 @@ from urllib.parse import quote
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
-from needlemap.maps.columns import CELLS, RUN, TRIALS, Column, Value
+from needlemap.maps.columns import CELLS, RUN, TRIALS, DataColumn, Value
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RunSettings
@@ -75,35 +75,35 @@ _DIVIDER = f"\n{'-' * 128} THIS IS A DIVIDER {'-' * 128}\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DataTable:
     """Rows of values in the order of the columns."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DataColumn, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
-def cells_table(runs: Sequence[Loaded]) -> Table:
+def cells_table(runs: Sequence[Loaded]) -> DataTable:
     """A row per cell of each run's map."""
     rows = [
         (_told(run, run.map.model, run.map.task, CELLS, cell))
         for run in runs
         for cell in run.map.cells
     ]
-    return Table(CELLS, tuple(rows))
+    return DataTable(CELLS, tuple(rows))
 
 
-def trials_table(runs: Sequence[Loaded]) -> Table:
+def trials_table(runs: Sequence[Loaded]) -> DataTable:
     """A row per trial, answers included, by length, depth and repeat."""
     rows = [
         _told(run, run.about.named.label or record.model, record.task, TRIALS, record)
         for run in runs
         for record in sorted(run.records, key=attrgetter("length_tokens", "depth", "repeat"))
     ]
-    return Table(TRIALS, tuple(rows))
+    return DataTable(TRIALS, tuple(rows))
 
 
 def _told(
-    run: Loaded, model: str, task: str, columns: Sequence[Column], row: Any
+    run: Loaded, model: str, task: str, columns: Sequence[DataColumn], row: Any
 ) -> tuple[Value, ...]:
     """A row's values; of a task that asks about the whole text no depth."""
     placeless = _DEPTHS if run.map.depthless else ()
@@ -113,7 +113,7 @@ def _told(
     return run.path, model, task, *values
 
 
-def csv_text(table: Table) -> str:
+def csv_text(table: DataTable) -> str:
     """The table as CSV; unknown values are empty fields."""
     text = io.StringIO()
     plain, quoted = (
@@ -153,7 +153,7 @@ def _is_number(text: str) -> bool:
     return False
 
 
-def parquet_bytes(table: Table) -> bytes:
+def parquet_bytes(table: DataTable) -> bytes:
     """The file's content: the table's values unchanged, unknown ones null, each column with its
     meaning.
 

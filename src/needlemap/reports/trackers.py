@@ -27,7 +27,7 @@ from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
-from needlemap.reports.table import Table, cells_table, markdown_table, plain_markdown
+from needlemap.reports.table import DataTable, cells_table, markdown_table, plain_markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Logged:
     config: dict[str, str | int | float | bool]
     scalars: dict[str, float]
     figure: bytes
-    cells: Table
+    cells: DataTable
 
 
 def logged(
@@ -210,7 +210,7 @@ def _values(run: Logged) -> Iterator[Any]:
     )
 
 
-def _cells(table: Table) -> str:
+def _cells(table: DataTable) -> str:
     rows = [["" if value is None else str(value) for value in row] for row in table.rows]
     return markdown([column.name for column in table.columns], rows)
 

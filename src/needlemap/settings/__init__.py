@@ -31,7 +31,7 @@ Mark = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SettingMeta:
     """What is known of a setting where it is defined.
 
     role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places
@@ -55,9 +55,9 @@ class Known:
     read: str | None
 
 
-def _known(group: str, role: Role, *marks: Mark, read: str | None = None) -> Known:
+def _known(group: str, role: Role, *marks: Mark, read: str | None = None) -> SettingMeta:
     """What is known of a setting. group: the name under which `--help` shows it."""
-    return Known(group, role, marks, read)
+    return SettingMeta(group, role, marks, read)
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
@@ -357,11 +357,11 @@ def lender_of(settings: Settings) -> Settings | None:
     return None
 
 
-def _known_of(name: str) -> Known:
+def _known_of(name: str) -> SettingMeta:
     """What is known of a setting. Raises TypeError where nothing is: nobody could tell when keys
     change."""
     for each in Settings.model_fields[name].metadata:
-        if isinstance(each, Known):
+        if isinstance(each, SettingMeta):
             return each
     raise TypeError(
         f"Setting '{name}' has no role: define it as Annotated[..., _RUN('free')] or alike."

@@ -55,7 +55,7 @@ RENAMED = {  # presets, by the name that they had, and why they have another
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class SettingsLayer:
     """Settings that are written in one place. ours: in a preset of this package."""
 
     where: str
@@ -113,9 +113,9 @@ def read_settings(
     """
     layers = [
         *(_named(named) if named else []),
-        *(Layer(*each) for each in (between or {}).items()),
+        *(SettingsLayer(*each) for each in (between or {}).items()),
     ]
-    layers.append(Layer(COMMAND, given))
+    layers.append(SettingsLayer(COMMAND, given))
     if subject is None and len(several := _models(layers)) > 1:
         named_models = ", ".join(str(each) for each in several)
         raise SettingsError(
@@ -125,7 +125,7 @@ def read_settings(
     settled, givers = _settle(layers)
     older = None if between else _older(layers)
     if older and older.rules:
-        layers = [Layer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
+        layers = [SettingsLayer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
         settled, givers = _settle(layers)
     sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
@@ -141,15 +141,15 @@ def setting_in(named: str, setting: str) -> Any:
 def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
     """The list of models that is named last, by a preset, a file or the command; empty where one
     is."""
-    return _models([*(_named(named) if named else []), Layer(COMMAND, given)])
+    return _models([*(_named(named) if named else []), SettingsLayer(COMMAND, given)])
 
 
-def _models(layers: Sequence[Layer]) -> list[Any]:
+def _models(layers: Sequence[SettingsLayer]) -> list[Any]:
     found = [layer.data["model"] for layer in layers if layer.data.get("model") is not None]
     return found[-1] if found and isinstance(found[-1], list) else []
 
 
-def _of_one(layer: Layer, subject: Mapping[str, Any] | None) -> Layer:
+def _of_one(layer: SettingsLayer, subject: Mapping[str, Any] | None) -> SettingsLayer:
     """A layer with one model in the place of several."""
     if not isinstance(layer.data.get("model"), list):
         return layer
@@ -157,14 +157,14 @@ def _of_one(layer: Layer, subject: Mapping[str, Any] | None) -> Layer:
     return replace(layer, data={**rest, **(subject or {})})
 
 
-def _older(layers: Sequence[Layer]) -> Implied | None:
+def _older(layers: Sequence[SettingsLayer]) -> Implied | None:
     if any(layer.ours for layer in layers):
         return None
     given = (name for layer in layers for name, value in layer.data.items() if value is not None)
     return implied(dict.fromkeys(given))
 
 
-def _settle(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, int]]:
+def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, int]]:
     """Settings of all layers, later ones first, and the number of the layer that gave each last."""
     settled: dict[str, Any] = {}
     givers: dict[str, int] = {}
@@ -193,7 +193,7 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
 
 
 def _heeded(
-    settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[Layer], where: str
+    settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[SettingsLayer], where: str
 ) -> tuple[Settings, list[Unheeded]]:
     """Settings without those that nothing would read. What is left out may leave others unread:
     again."""
@@ -282,7 +282,7 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
+def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
     """The layers of a preset or a file: those that it builds on come first."""
     if name in inside:
         raise SettingsError(f"'{name}' is its own preset: {' -> '.join([*inside, name])}.")
@@ -300,7 +300,12 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[Layer]:
         )
     own = {str(key): value for key, value in data.items()}
     base = _named(str(own.pop("preset")), (*inside, name)) if "preset" in own else []
-    return [*base, Layer(name, own) if is_yaml(name) else Layer(f"preset {name}", own, ours=True)]
+    return [
+        *base,
+        SettingsLayer(name, own)
+        if is_yaml(name)
+        else SettingsLayer(f"preset {name}", own, ours=True),
+    ]
 
 
 def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) -> dict[str, Any]:

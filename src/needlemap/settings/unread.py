@@ -33,7 +33,7 @@ class Unread:
     by: tuple[str, ...]
 
 
-class Facts:
+class ChosenParts:
     """What settings come to, as far as rules ask: None for what nobody knows, which is told
     elsewhere.
 
@@ -97,12 +97,12 @@ class Facts:
 
 
 Why = tuple[str, str]  # before and behind 'leave --NAME out'
-Rule = Callable[[Facts, str], Why | None]
+Rule = Callable[[ChosenParts, str], Why | None]
 
 
 def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
     """The settings that differ from their defaults and that nothing would read, in their order."""
-    facts, found = Facts(settings, own_item), []
+    facts, found = ChosenParts(settings, own_item), []
     for name, field in Settings.model_fields.items():
         reason = KNOWN[name].read
         if reason is None or getattr(settings, name) == field.default:
@@ -141,7 +141,7 @@ def _known(kind: str, name: str) -> Any:
     return None
 
 
-def _address(facts: Facts, name: str) -> Why | None:
+def _address(facts: ChosenParts, name: str) -> Why | None:
     settings = facts.settings
     if facts.takes(facts.backend, name) or settings.tokenizer == "server":
         return None
@@ -151,7 +151,7 @@ def _address(facts: Facts, name: str) -> Why | None:
     )
 
 
-def _own_code(facts: Facts, name: str) -> Why | None:
+def _own_code(facts: ChosenParts, name: str) -> Why | None:
     if facts.takes(facts.backend, name):
         return None
     model = facts.settings.model
@@ -161,7 +161,7 @@ def _own_code(facts: Facts, name: str) -> Why | None:
     )
 
 
-def _model(facts: Facts, name: str) -> Why | None:
+def _model(facts: ChosenParts, name: str) -> Why | None:
     return (
         None
         if facts.heeds(name)
@@ -169,21 +169,21 @@ def _model(facts: Facts, name: str) -> Why | None:
     )
 
 
-def _sampled(facts: Facts, name: str) -> Why | None:
+def _sampled(facts: ChosenParts, name: str) -> Why | None:
     settings = facts.settings
     if getattr(settings, name) is None or not getattr(facts.scorer, "weighs", False):
         return None
     return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
 
 
-def _side_by_side(facts: Facts, name: str) -> Why | None:
+def _side_by_side(facts: ChosenParts, name: str) -> Why | None:
     settings = facts.settings
     if facts.heeds(name) or settings.concurrency == 1 or getattr(facts.scorer, "asks", False):
         return None
     return f"'{settings.model}' answers one prompt after another", ""
 
 
-def _task(facts: Facts, name: str) -> Why | None:
+def _task(facts: ChosenParts, name: str) -> Why | None:
     if facts.takes(facts.task, name):
         return None
     known = ", ".join(option_names(facts.task)) or "none"
@@ -193,19 +193,19 @@ def _task(facts: Facts, name: str) -> Why | None:
     )
 
 
-def _several(facts: Facts, _name: str) -> Why | None:
+def _several(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.task != "multi" or len(facts.settings.needles) != 1:
         return None
     return "One needle is not spread", ", or repeat --needles"
 
 
-def _chained(facts: Facts, _name: str) -> Why | None:
+def _chained(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.spread != "even":
         return None
     return "--spread even is given by depth and number of needles", ", or give --spread chain"
 
 
-def _drawn(facts: Facts, _name: str) -> Why | None:
+def _drawn(facts: ChosenParts, _name: str) -> Why | None:
     used = _placeholders(facts.settings)
     unused = next((key for key in facts.settings.draw if key not in used), None)
     if unused is None:
@@ -232,7 +232,7 @@ def _placeholders(settings: Settings) -> set[str]:
     return found
 
 
-def _language(facts: Facts, name: str) -> Why | None:
+def _language(facts: ChosenParts, name: str) -> Why | None:
     settings = facts.settings
     if not facts.own_item or facts.task is None or name in option_names(facts.task):
         return None
@@ -247,14 +247,14 @@ def _language(facts: Facts, name: str) -> Why | None:
     )
 
 
-def _built(facts: Facts, _name: str) -> Why | None:
+def _built(facts: ChosenParts, _name: str) -> Why | None:
     if not facts.ready:
         return None
     asked = f"Task '{facts.settings.task}' asks each prompt once and as it is"
     return asked, ". Fewer prompts: --task-options limit=N"
 
 
-def _haystack(facts: Facts, _name: str) -> Why | None:
+def _haystack(facts: ChosenParts, _name: str) -> Why | None:
     if facts.background is None:
         return None
     return (
@@ -263,13 +263,13 @@ def _haystack(facts: Facts, _name: str) -> Why | None:
     )
 
 
-def _path(facts: Facts, _name: str) -> Why | None:
+def _path(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.haystack != "generated":
         return None
     return "Haystack 'generated' is made up and reads no path", ", or --haystack"
 
 
-def _files(facts: Facts, name: str) -> Why | None:
+def _files(facts: ChosenParts, name: str) -> Why | None:
     settings, path = facts.settings, facts.settings.haystack_path
     if not facts.takes(facts.source, name):
         return (
@@ -281,13 +281,13 @@ def _files(facts: Facts, name: str) -> Why | None:
     return None
 
 
-def _ending(facts: Facts, _name: str) -> Why | None:
+def _ending(facts: ChosenParts, _name: str) -> Why | None:
     if not facts.endless:
         return None
     return f"Haystack '{facts.settings.haystack}' never ends, so nothing is repeated", ""
 
 
-def _ordered(facts: Facts, _name: str) -> Why | None:
+def _ordered(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.order != "cumulative" or not facts.endless:
         return None
     never = (
@@ -297,7 +297,7 @@ def _ordered(facts: Facts, _name: str) -> Why | None:
     return never, ", or give --order shuffled"
 
 
-def _placed(facts: Facts, _name: str) -> Why | None:
+def _placed(facts: ChosenParts, _name: str) -> Why | None:
     if facts.background is None or facts.background.unit == "sentence":
         return None
     return (
@@ -306,7 +306,7 @@ def _placed(facts: Facts, _name: str) -> Why | None:
     )
 
 
-def _sigmoid(facts: Facts, _name: str) -> Why | None:
+def _sigmoid(facts: ChosenParts, _name: str) -> Why | None:
     depths = facts.settings.depths
     scale = depths.get("scale") if isinstance(depths, dict) else str(depths).rpartition(":")[2]
     if scale == "sigmoid":
@@ -314,13 +314,13 @@ def _sigmoid(facts: Facts, _name: str) -> Why | None:
     return "--depths are on no sigmoid curve", ", or give --depths min:max:count:sigmoid"
 
 
-def _bins(facts: Facts, _name: str) -> Why | None:
+def _bins(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.mode == "bins":
         return None
     return f"Mode '{facts.settings.mode}' asks every cell at its own depth", ", or give --mode bins"
 
 
-def _framing(facts: Facts, _name: str) -> Why | None:
+def _framing(facts: ChosenParts, _name: str) -> Why | None:
     if facts.settings.counts == "prompt":
         return None
     return (
@@ -329,17 +329,17 @@ def _framing(facts: Facts, _name: str) -> Why | None:
     )
 
 
-def _repeats(facts: Facts, _name: str) -> Why | None:
+def _repeats(facts: ChosenParts, _name: str) -> Why | None:
     return (
         None if facts.settings.seek is None else ("--seek asks as many haystacks as it takes", "")
     )
 
 
-def _seek(facts: Facts, _name: str) -> Why | None:
+def _seek(facts: ChosenParts, _name: str) -> Why | None:
     return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
 
 
-def _until(facts: Facts, _name: str) -> Why | None:
+def _until(facts: ChosenParts, _name: str) -> Why | None:
     goal = ", or give --until no-worse-than RUN:2"
     return None if facts.settings.until else ("No verdict is asked for", goal)
 

@@ -162,7 +162,7 @@ class Entries(Stream):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PassageQuestion:
     """A question of a file. answers: any one is right. passages: the lines that answer it. beside:
     lines that were published with it, and do not."""
 
@@ -173,7 +173,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines(Stream):
+class PassageStream(Stream):
     """A file's passages in an order of their own, again and again in other orders."""
 
     source: str
@@ -195,21 +195,23 @@ class PassageFile:
 
     path: Path
     sha256: str
-    questions: tuple[Asked, ...]
+    questions: tuple[PassageQuestion, ...]
     passages: tuple[str, ...]
 
-    def of_repeat(self, repeat: int, seed: int) -> tuple[tuple[Asked, ...], Lines]:
+    def of_repeat(
+        self, repeat: int, seed: int
+    ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
         """The questions of a repeat, and the other passages. At least half of them stay such."""
         source = f"{seed}:{repeat}:{self.sha256}"
         order = Random(f"questions:{source}").sample(self.questions, len(self.questions))
-        chosen, held = list[Asked](), set[str]()
+        chosen, held = list[PassageQuestion](), set[str]()
         for each in order:
             more = held | {*each.passages, *each.beside}
             if len(chosen) < _HELD and (not chosen or 2 * len(more) <= len(self.passages)):
                 chosen.append(each)
                 held = more
         rest = tuple(line for line in self.passages if line not in held)
-        return tuple(chosen), Lines(source, rest)
+        return tuple(chosen), PassageStream(source, rest)
 
 
 @cache
@@ -219,7 +221,7 @@ def read_passages(path: str, shape: Shape) -> PassageFile:
     rows = list(_rows(file))
     told = shape if shape != "auto" else "hotpot" if "supporting_facts" in rows[0] else "squad"
     read = {"squad": _squad, "hotpot": _hotpot}[told]
-    questions: list[Asked] = []
+    questions: list[PassageQuestion] = []
     lines: dict[str, None] = {}
     for number, row in enumerate(rows, 1):
         try:
@@ -270,17 +272,17 @@ def _nested(whole: Mapping[str, Any]) -> Iterator[Row]:
                 yield {**each, **shared}
 
 
-def _squad(row: Row) -> tuple[list[Asked], list[str]]:
+def _squad(row: Row) -> tuple[list[PassageQuestion], list[str]]:
     """A row's question, none where it has no answer, and its passage."""
     passage = _line(str(row.get("title") or "").replace("_", " "), _text(row["context"]))
     answers = row["answers"]
     texts = answers["text"] if isinstance(answers, dict) else [each["text"] for each in answers]
     kept = tuple(dict.fromkeys(text.strip() for text in map(_text, texts) if text.strip()))
-    asked = Asked(_text(row["question"]).strip(), kept, (passage,))
+    asked = PassageQuestion(_text(row["question"]).strip(), kept, (passage,))
     return ([asked] if kept else []), [passage]
 
 
-def _hotpot(row: Row) -> tuple[list[Asked], list[str]]:
+def _hotpot(row: Row) -> tuple[list[PassageQuestion], list[str]]:
     """A row's question and its passages, those that support the answer and the others."""
     context, facts = row["context"], row["supporting_facts"]
     pairs = (
@@ -295,7 +297,7 @@ def _hotpot(row: Row) -> tuple[list[Asked], list[str]]:
     if not passages or not answer:
         raise ValueError("no answer, or no supporting fact")
     beside = tuple(line for title, line in lines.items() if title not in named)
-    asked = Asked(_text(row["question"]).strip(), (answer,), passages, beside)
+    asked = PassageQuestion(_text(row["question"]).strip(), (answer,), passages, beside)
     return [asked], [*lines.values()]
 
 

@@ -20,10 +20,10 @@ from typing import Literal
 from needlemap.tasks import Background, Draw, Item, Needle, Reference, Scope, Task
 from needlemap.tasks.passages import (
     KINDS,
-    Asked,
     Entries,
-    Lines,
     PassageFile,
+    PassageQuestion,
+    PassageStream,
     Shape,
     clause,
     facts_of,
@@ -54,7 +54,7 @@ class Questions(Task):
 
     def __post_init__(self) -> None:
         self._file: PassageFile | None = read_passages(self.path, self.shape) if self.path else None
-        self._of_repeat = dict[tuple[int, int], tuple[tuple[Asked, ...], Lines]]()
+        self._of_repeat = dict[tuple[int, int], tuple[tuple[PassageQuestion, ...], PassageStream]]()
 
     def background(self, repeat: int, seed: int) -> Background:
         """The other passages."""
@@ -85,7 +85,9 @@ class Questions(Task):
         begun = lexicon("passages", "english")["begun"]
         return Item(needles, asked.question, reference, answer_prefix=begun, unique=())
 
-    def _chosen(self, file: PassageFile, repeat: int, seed: int) -> tuple[tuple[Asked, ...], Lines]:
+    def _chosen(
+        self, file: PassageFile, repeat: int, seed: int
+    ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
         """A repeat's questions and other passages, chosen once."""
         if (repeat, seed) not in self._of_repeat:
             self._of_repeat[repeat, seed] = file.of_repeat(repeat, seed)

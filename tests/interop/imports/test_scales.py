@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.interop import Row, parsed_scale, scale_of
+from needlemap.interop import ResultRow, parsed_scale, scale_of
 
 
-def rows(*natives: float | None) -> list[Row]:
-    return [Row(f"row {number}", 1000, 0.0, native) for number, native in enumerate(natives)]
+def rows(*natives: float | None) -> list[ResultRow]:
+    return [ResultRow(f"row {number}", 1000, 0.0, native) for number, native in enumerate(natives)]
 
 
 @pytest.mark.parametrize(

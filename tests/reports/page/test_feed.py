@@ -14,7 +14,7 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as module
 from needlemap.reports.page import packed
-from needlemap.reports.page.live import Feed, Payload
+from needlemap.reports.page.live import PageFeed, Payload
 
 
 def a_record(repeat: int = 0) -> Record:
@@ -44,11 +44,11 @@ class Counting:
         ]
 
 
-def a_feed(make: Counting, before: int = 0) -> Feed:
-    return Feed(make, Tally(10, before), [a_record(number) for number in range(before)])
+def a_feed(make: Counting, before: int = 0) -> PageFeed:
+    return PageFeed(make, Tally(10, before), [a_record(number) for number in range(before)])
 
 
-def read(feed: Feed, since: int = -1, patience_s: float = 0.0) -> dict[str, Any]:
+def read(feed: PageFeed, since: int = -1, patience_s: float = 0.0) -> dict[str, Any]:
     with feed.reading(since=since, patience_s=patience_s) as version:
         found: dict[str, Any] = json.loads(gzip.decompress(version.data))
     return found

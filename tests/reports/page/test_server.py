@@ -16,24 +16,24 @@ from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as feed_module
 from needlemap.reports.page import live as module
-from needlemap.reports.page.live import Feed, PageServer
+from needlemap.reports.page.live import PageFeed, PageServer
 
 RECORD = Record(key="k", task="t", model="m", length_tokens=1, depth=0, repeat=0, seed=0, score=1)
 
 
 @pytest.fixture
-def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
+def feed(monkeypatch: pytest.MonkeyPatch) -> PageFeed:
     """One scored trial of ten."""
     monkeypatch.setattr(feed_module, "AT_LEAST_S", 0.0)
     monkeypatch.setattr(feed_module, "TIMES_AS_LONG", 0)
     monkeypatch.setattr(module, "HOLD_S", 0.3)
-    return Feed(
+    return PageFeed(
         lambda records, live: ({"n": len(records), "live": live}, []), Tally(10, 1), [RECORD]
     )
 
 
 @pytest.fixture
-def server(feed: Feed) -> Iterator[PageServer]:
+def server(feed: PageFeed) -> Iterator[PageServer]:
     started = PageServer(feed, lambda version: f"<p>é {version.summary['n']}")
     yield started
     started.close()

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
-from needlemap.interop.opencompass.prompts import Lines, Wording, chain, context, load, read
+from needlemap.interop.opencompass.prompts import TokenLines, Wording, chain, context, load, read
 from needlemap.scorers.edit import edit_score, stripped
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, TokenText, join
@@ -93,7 +93,7 @@ class _Script:
     records: int
     room: int
 
-    def rows(self, lines: Lines, length: int, depth: float) -> Iterator[Row]:
+    def rows(self, lines: TokenLines, length: int, depth: float) -> Iterator[Row]:
         """A cell's rows, in file order."""
         for background in backgrounds(lines, length - self.room, self.records):
             points = chain(len(background), depth, 0, [len(self.needle)])
@@ -145,7 +145,7 @@ def generate(
     return tuple(written)
 
 
-def backgrounds(lines: Lines, target: int, most: int) -> Iterator[Span]:
+def backgrounds(lines: TokenLines, target: int, most: int) -> Iterator[Span]:
     """Haystack pieces in file order: whole lines until there are `target` tokens, what is over
     thrown away.
 
@@ -172,7 +172,7 @@ def _suffix(wording: Wording) -> str:
 
 
 def _write_folders(
-    out: Path, stem: str, script: _Script, lines: Lines, cells: Sequence[tuple[int, float]]
+    out: Path, stem: str, script: _Script, lines: TokenLines, cells: Sequence[tuple[int, float]]
 ) -> list[Path]:
     files: dict[Path, float] = {}
     for length, depth in cells:
@@ -188,7 +188,7 @@ def _write_folders(
 
 
 def _write_processed(
-    out: Path, stem: str, script: _Script, lines: Lines, cells: Sequence[tuple[int, float]]
+    out: Path, stem: str, script: _Script, lines: TokenLines, cells: Sequence[tuple[int, float]]
 ) -> list[Path]:
     file = out / f"{stem}_processed.jsonl"
     _write(

@@ -28,7 +28,7 @@ from needlemap.tokenizers import load as load_tokenizer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class TokenLines:
     """A file's lines in file order, each tokenised by itself."""
 
     texts: tuple[TokenText, ...]
@@ -47,7 +47,7 @@ class Lines:
         return text.span(0, min(target, len(text)))
 
 
-def read(path: Path, tokenizer: Tokenizer) -> Lines:
+def read(path: Path, tokenizer: Tokenizer) -> TokenLines:
     """The file's lines, from memory if neither file nor tokenizer changed. Raises HaystackError."""
     try:
         status = path.stat()
@@ -59,7 +59,7 @@ def read(path: Path, tokenizer: Tokenizer) -> Lines:
 
 
 @lru_cache(maxsize=8)
-def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noqa: ARG001 - the key
+def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> TokenLines:  # noqa: ARG001 - the key
     text = read_text(path, marks=False)
     if not text:
         raise HaystackError(f"Haystack file '{path}' is empty.")
@@ -67,16 +67,16 @@ def _tokenised(path: Path, mtime_ns: int, size: int, by: Keyed) -> Lines:  # noq
     texts = tuple(
         by.tokenizer.index(line_text(line, path, number).encode()) for number, line in lines
     )
-    return Lines(texts)
+    return TokenLines(texts)
 
 
-def _in_order(lines: Lines, repeat: int) -> list[TokenText]:
+def _in_order(lines: TokenLines, repeat: int) -> list[TokenText]:
     """The lines in the order of a repeat."""
     return shuffled(list(lines.texts), "cumulative", 0, repeat)
 
 
 @lru_cache(maxsize=32)
-def _opening(lines: Lines, repeat: int, tokens: int) -> TokenText:
+def _opening(lines: TokenLines, repeat: int, tokens: int) -> TokenText:
     """The lines of a repeat, joined, until there are at least so many tokens (or no more lines).
 
     Asked for powers of two only, so that neighbouring lengths share one and few are kept.

@@ -19,7 +19,15 @@ from weakref import WeakKeyDictionary
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models import LANE, Answer, Decoding, Model
 from needlemap.models.replicas.cluster import Cluster
-from needlemap.models.replicas.replica import Recipe, Report, ask, let_go, load, packed, report
+from needlemap.models.replicas.replica import (
+    Recipe,
+    ReplicaReport,
+    ask,
+    let_go,
+    load,
+    packed,
+    report,
+)
 from needlemap.prompts import Prompt
 from needlemap.text.tokens import TokenText
 
@@ -278,7 +286,9 @@ class Replicas(Model):
         """Load the model there. What is wrong with it there is wrong with the run."""
         try:
             held = self._client.submit(load, self._recipe, workers=[address], pure=False)
-            found: Report = await self._client.submit(report, held, workers=[address], pure=False)
+            found: ReplicaReport = await self._client.submit(
+                report, held, workers=[address], pure=False
+            )
             if found.problem:
                 raise NeedlemapError(f"On {found.host}: {found.problem}")
         except NeedlemapError as error:

@@ -68,7 +68,7 @@ class Recipe:
         return backend(self.name, **self.options)
 
 
-class Held:
+class LoadedModel:
     """A model where it lives, or why there is none. Dask may neither move it nor put it on a
     disk."""
 
@@ -80,7 +80,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplicaReport:
     """What a replica says when its model is loaded. problem: why it is not. told: see `_TOLD`."""
 
     problem: str
@@ -88,20 +88,20 @@ class Report:
     told: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load(recipe: Recipe) -> Held:
+def load(recipe: Recipe) -> LoadedModel:
     """The model, in a replica; it stays there."""
     try:
-        return Held(recipe.make())
+        return LoadedModel(recipe.make())
     except NeedlemapError as error:
-        return Held(None, str(error))
+        return LoadedModel(None, str(error))
     except Exception as error:
-        return Held(None, raised_by(error))
+        return LoadedModel(None, raised_by(error))
 
 
-def report(held: Held) -> Report:
+def report(held: LoadedModel) -> ReplicaReport:
     """How the loading went."""
     told = {name: getattr(held.model, name) for name in _TOLD if hasattr(held.model, name)}
-    return Report(held.problem, os.uname().nodename, told)
+    return ReplicaReport(held.problem, os.uname().nodename, told)
 
 
 async def ask(
@@ -126,7 +126,7 @@ async def ask(
 async def let_go(key: str, dask_worker: Worker) -> None:
     """Close the model, and free what it held, where the process stays."""
     data: Mapping[str, Any] = dask_worker.data
-    held: Held = data[key]
+    held: LoadedModel = data[key]
     model, held.model = held.model, None
     if model is not None:
         await model.close()

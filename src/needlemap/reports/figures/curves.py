@@ -51,7 +51,7 @@ from needlemap.reports.figures.figure import columns_of
 from needlemap.reports.figures.heat import (
     SCORE,
     Box,
-    Mean,
+    DrawnMean,
     Plane,
     Stroke,
     below,
@@ -59,7 +59,7 @@ from needlemap.reports.figures.heat import (
     draw_line,
     length_axis,
 )
-from needlemap.reports.figures.panels import Item, draw_legend, facts, one_of
+from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
 from needlemap.reports.labels import effective_label, length_range, told_apart
 
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
@@ -242,8 +242,8 @@ def _plot(
     return parts + [part for curve in plot.curves for part in _effective(curve, axis, plane)]
 
 
-def _means(curve: Curve, axis: Axis) -> list[Mean]:
-    return [Mean.of(axis.place(length), curve.means[length]) for length in sorted(curve.means)]
+def _means(curve: Curve, axis: Axis) -> list[DrawnMean]:
+    return [DrawnMean.of(axis.place(length), curve.means[length]) for length in sorted(curve.means)]
 
 
 def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
@@ -321,14 +321,14 @@ def spread(places: Sequence[float], apart: float, top: float, bottom: float) -> 
     return found
 
 
-def _key(curve: Curve) -> Item:
+def _key(curve: Curve) -> PanelItem:
     """A line's look and its name."""
     look = curve.stroke
     dash = {"stroke_dasharray": look.dash} if look.dash else {}
     drawn = line([(0, 3.5), (14, 3.5)], look.colour, look.width, **dash) + mark(
         7, 3.5, 1.5, look.shape, "white", look.colour
     )
-    return Item(17 + wide(curve.name), drawn + text(17, 6, curve.name))
+    return PanelItem(17 + wide(curve.name), drawn + text(17, 6, curve.name))
 
 
 def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]:

@@ -154,7 +154,7 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
     total = width or (ALONE if len(panels) == 1 else SEVERAL)
     columns = columns_of(len(panels), total)
     heading = rows((len(panels) > 1 and figure.title) or "", lines, total - 2 * EDGE)
-    grid = Grid.of(panels, columns, total - 2 * EDGE)
+    grid = FigureGrid.of(panels, columns, total - 2 * EDGE)
     parts, bottom = grid.draw(EDGE, EDGE + rows_height(heading) + (5 if heading else 0))
     legend, height = _legend(grid, bottom + 4, total)
     drawn = (*draw_rows(heading, EDGE, EDGE), *parts, *legend)
@@ -173,7 +173,7 @@ def _older(figure: Figure, width: float | None) -> Drawing:
     return Drawing(tuple(parts), total, y, width is not None)
 
 
-def _legend(grid: Grid, y: float, total: float) -> tuple[list[str], float]:
+def _legend(grid: FigureGrid, y: float, total: float) -> tuple[list[str], float]:
     """Below the first map; from the paper's edge where that saves a line. And its height."""
     items, left = legend_items(grid.panels, grid.width, grid.height), grid.lefts[0]
     below = draw_legend(items, EDGE + left, y, total - 2 * EDGE - left)
@@ -236,7 +236,7 @@ def columns_of(count: int, total: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class FigureGrid:
     """Panels in rows. width, height: of each map. lefts: room for labels left of each column. side,
     top: of the margins, 0 for none. shared: whether all have the same axes, so that the outer ones
     are
@@ -252,7 +252,7 @@ class Grid:
     shared: bool
 
     @classmethod
-    def of(cls, panels: Sequence[MapPanel], columns: int, total: float) -> Grid:
+    def of(cls, panels: Sequence[MapPanel], columns: int, total: float) -> FigureGrid:
         """The grid that fills a width."""
         each = total / columns
         sides = any(len(panel.by_depth) > 1 for panel in panels) and each >= 190

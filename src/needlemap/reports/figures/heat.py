@@ -90,7 +90,7 @@ SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class DrawnCell:
     """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None
     where nothing was measured. partial: some trials are missing; lone: it rests on one; thought: a
     thinking budget ended some answers. needle: the
@@ -108,7 +108,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class DrawnMean:
     """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where not
     known."""
 
@@ -118,7 +118,7 @@ class Mean:
     high: float | None = None
 
     @classmethod
-    def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> Mean:
+    def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> DrawnMean:
         """A mean, or none, in percent."""
         ends = (mean.score, mean.low, mean.high) if mean else ()
         return cls(place, *map(percent_of, ends))
@@ -134,9 +134,9 @@ class MapPanel:
     lengths: Axis
     depths: Axis
     depth_labels: dict[float, str]
-    cells: tuple[Cell, ...]
-    by_length: tuple[Mean, ...]
-    by_depth: tuple[Mean, ...]
+    cells: tuple[DrawnCell, ...]
+    by_length: tuple[DrawnMean, ...]
+    by_depth: tuple[DrawnMean, ...]
     scale: Scale
     depthless: bool = False
 
@@ -180,7 +180,7 @@ def draw_cells(panel: MapPanel, box: Box) -> list[str]:
     return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
 
 
-def _cell(scale: Scale, cell: Cell, place: Box, box: Box) -> list[str]:
+def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
     """A cell at its place in the map's box."""
     x, y, width, height = place
     if cell.value is None:
@@ -216,7 +216,7 @@ def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[
     )
 
 
-def _filled(cell: Box, box: Box, of: Cell, colour: str) -> str:
+def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
     """Its colour: over all of it, up to a hair's breadth where it is large; of one trial less."""
     x, y, width, height = cell
     if of.lone:
@@ -332,7 +332,7 @@ class Stroke:
     opacity: float = 1.0
 
 
-def draw_means(means: Sequence[Mean], plane: Plane, *, joined: bool) -> list[str]:
+def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> list[str]:
     """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with
     bars."""
     look = Stroke()
@@ -342,7 +342,9 @@ def draw_means(means: Sequence[Mean], plane: Plane, *, joined: bool) -> list[str
     ]
 
 
-def draw_bands(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
+def draw_bands(
+    means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool
+) -> list[str]:
     """The intervals alone."""
     drawn = []
     for part in unbroken(means):
@@ -355,7 +357,7 @@ def draw_bands(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: boo
     return drawn
 
 
-def draw_line(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
+def draw_line(means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool) -> list[str]:
     """The means alone."""
     drawn = []
     dash = {"stroke_dasharray": look.dash} if look.dash else {}
@@ -368,9 +370,9 @@ def draw_line(means: Sequence[Mean], plane: Plane, look: Stroke, *, joined: bool
     return drawn + [mark(*point, size, look.shape, "white", look.colour) for point in known if size]
 
 
-def unbroken(means: Sequence[Mean]) -> list[list[Mean]]:
+def unbroken(means: Sequence[DrawnMean]) -> list[list[DrawnMean]]:
     """Stretches without a gap."""
-    parts: list[list[Mean]] = [[]]
+    parts: list[list[DrawnMean]] = [[]]
     for mean in means:
         if mean.value is None:
             parts.append([])

@@ -46,7 +46,7 @@ from needlemap.reports.figures.heat import (
     BAND,
     SCORE,
     Box,
-    Mean,
+    DrawnMean,
     Plane,
     Scale,
     Stroke,
@@ -273,9 +273,9 @@ def _end(axis: Axis, tokens: float) -> float:
     return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.place(tokens)
 
 
-def _curve(found: Sought, axis: Axis) -> list[Mean]:
+def _curve(found: Sought, axis: Axis) -> list[DrawnMean]:
     ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
-    return [Mean(axis.place(length), *map(percent_of, three)) for length, three in ends]
+    return [DrawnMean(axis.place(length), *map(percent_of, three)) for length, three in ends]
 
 
 def _asked(found: Sought, axis: Axis, plane: Plane) -> list[str]:

@@ -30,7 +30,7 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, make_axis
-from needlemap.reports.figures.heat import BAND, Box, Cell, MapPanel, Mean, Scale
+from needlemap.reports.figures.heat import BAND, Box, DrawnCell, DrawnMean, MapPanel, Scale
 from needlemap.reports.labels import (
     WHOLE,
     Bands,
@@ -78,7 +78,9 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         depths,
         row_labels(map, depths.values),
         tuple(_cell(map, cell, bands, bins) for cell in map.cells),
-        tuple(Mean.of(lengths.place(length), map.margins.get(length)) for length in map.lengths),
+        tuple(
+            DrawnMean.of(lengths.place(length), map.margins.get(length)) for length in map.lengths
+        ),
         tuple(_depth_means(map, depths)),
         scale,
         map.depthless,
@@ -99,7 +101,7 @@ def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
 
 def _cell(
     map: Map, cell: CellScore, bands: Bands, bins: Mapping[float, tuple[float, float]]
-) -> Cell:
+) -> DrawnCell:
     top, bottom = bands[cell.length_tokens, cell.depth]
     needle = None
     if cell.depth in bins and cell.score is not None:
@@ -109,7 +111,7 @@ def _cell(
     lone = map.counted and cell.n + cell.missing == 1
     value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
     tip, thought = _tip(map, cell), cell.thought > 0
-    return Cell(cell.length_tokens, top, bottom, value, partial, lone, needle, tip, thought)
+    return DrawnCell(cell.length_tokens, top, bottom, value, partial, lone, needle, tip, thought)
 
 
 def _tip(map: Map, cell: CellScore) -> str:
@@ -122,11 +124,11 @@ def _tip(map: Map, cell: CellScore) -> str:
     return f"{place}: {shown}{interval_behind(cell)}, n={cell.n}{missing}"
 
 
-def _depth_means(map: Map, depths: Axis) -> list[Mean]:
+def _depth_means(map: Map, depths: Axis) -> list[DrawnMean]:
     if map.ragged:
-        return [Mean.of((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
+        return [DrawnMean.of((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
     known = {row.depth: row.mean for row in map.by_depth}
-    return [Mean.of(depths.place(depth), known.get(depth)) for depth in map.depths if known]
+    return [DrawnMean.of(depths.place(depth), known.get(depth)) for depth in map.depths if known]
 
 
 def one_of(found: set[str]) -> str:
@@ -189,7 +191,7 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         value = None if change is None else percent_of(change.change)
         tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
         cells.append(
-            Cell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip)
+            DrawnCell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip)
         )
     return MapPanel(
         "B − A",
@@ -208,10 +210,10 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
     )
 
 
-def _change(place: float, found: Difference | None, counted: bool) -> Mean:
+def _change(place: float, found: Difference | None, counted: bool) -> DrawnMean:
     """A length's difference, with its interval where it has one."""
     ends = (found.value, *((found.low, found.high) if counted else ())) if found else ()
-    return Mean(place, *map(percent_of, ends))
+    return DrawnMean(place, *map(percent_of, ends))
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
@@ -233,14 +235,14 @@ HEIGHT = 17.0  # of a line of the legend
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PanelItem:
     """width: points that it takes. drawn: its parts, its left end and its top at 0."""
 
     width: float
     drawn: str
 
 
-def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> list[Item]:
+def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> list[PanelItem]:
     """Of colours, then of signs that occur. width, height: of each map."""
     cells = [cell for panel in panels for cell in panel.cells]
     means = [mean for panel in panels for mean in (*panel.by_length, *panel.by_depth)]
@@ -278,9 +280,9 @@ def _stroke(left: float, right: float, colour: str) -> str:
     return line([(left, 4), (right, 4)], colour, 0.8)
 
 
-def _key(words: str, sign: str) -> Item:
+def _key(words: str, sign: str) -> PanelItem:
     """A sign of 8 points and its words."""
-    return Item(
+    return PanelItem(
         11 + wide(words),
         f'<g transform="translate(0 -1)">{sign}</g>' + text(11, 6, words, fill=SOFT),
     )
@@ -299,7 +301,7 @@ def gradient(colours: Sequence[str], box: Box, *, upright: bool = False) -> str:
     return shades + rect(*box, f"url(#{name})")
 
 
-def _bar(scale: Scale) -> Item:
+def _bar(scale: Scale) -> PanelItem:
     """A scale's colours, with its ticks."""
     begin = wide(scale.words) + 8
     ticks = (
@@ -311,10 +313,12 @@ def _bar(scale: Scale) -> Item:
         + gradient(scale.colours, Box(begin, 0, BAR, THICK))
         + "".join(ticks)
     )
-    return Item(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
+    return PanelItem(begin + BAR + wide(scale.label(scale.domain[1])) / 2, drawn)
 
 
-def draw_legend(items: Sequence[Item], x: float, y: float, room: float) -> tuple[list[str], float]:
+def draw_legend(
+    items: Sequence[PanelItem], x: float, y: float, room: float
+) -> tuple[list[str], float]:
     """All items from x on, no line further right than x + room; and the height that they take."""
     parts: list[str] = []
     at, top = x, y

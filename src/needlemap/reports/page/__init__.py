@@ -34,7 +34,7 @@ from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import make_layout, score_label
 from needlemap.reports.page.payload import difference, run_payload
-from needlemap.reports.page.sheets import Cast, Subject, make_sheets, order_views
+from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.seek_report import seek_report, seeks
@@ -309,7 +309,7 @@ def summary(
     Raises SettingsError for an unknown palette.
     """
     palette_colours(palette)
-    cast = Cast.of(runs)
+    cast = PageRuns.of(runs)
     families, names = cast.runs, cast.run_names()
     layouts = [make_layout(run.map) for run in families]
     said = notes or [()] * len(families)

@@ -1,7 +1,7 @@
 """The page of a run under way (`needlemap run --live`), for a browser on this machine and for
 nobody else.
 
-`Feed` makes versions of the page when somebody asks, seldom enough not to slow the run down.
+`PageFeed` makes versions of the page when somebody asks, seldom enough not to slow the run down.
 `PageServer` gives them out: it listens on the loopback address alone, and answers only who knows
 the token in the path and names this machine as the host (so that no other site reaches it through a
 name of its own: DNS rebinding). It changes nothing: GET and HEAD only. `LivePage` watches the run,
@@ -56,7 +56,7 @@ class Version:
     data: bytes
 
 
-class Feed:
+class PageFeed:
     """Takes records from the run, gives versions to any number of readers.
 
     make: summary and trials of records, given also what the summary's `live` is to say. before:
@@ -173,7 +173,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, feed: Feed, document: Callable[[Version], str]) -> None:
+    def __init__(self, feed: PageFeed, document: Callable[[Version], str]) -> None:
         """Raises OSError when no port can be had."""
         super().__init__(("127.0.0.1", 0), _Handler)
         self.feed, self.document = feed, document
@@ -302,7 +302,7 @@ class LivePage(Watcher, ExitStack):
     def __init__(self, families: Families, name: str, session: Session) -> None:
         super().__init__()
         self._families = families
-        self._feed = Feed(self._payload, *self._turn(name, session))
+        self._feed = PageFeed(self._payload, *self._turn(name, session))
 
     def begin(self, name: str, session: Session) -> None:
         """Show another family."""

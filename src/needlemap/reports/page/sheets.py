@@ -63,7 +63,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class PageRuns:
     """All subjects of a page with their names. first: where each one's runs begin among all
     runs."""
 
@@ -72,7 +72,7 @@ class Cast:
     first: tuple[int, ...]
 
     @classmethod
-    def of(cls, runs: Sequence[Loaded | Subject]) -> Cast:
+    def of(cls, runs: Sequence[Loaded | Subject]) -> PageRuns:
         """Names are told apart by folder where models repeat."""
         subjects = tuple(map(Subject.of, runs))
         names = told_apart(
@@ -138,7 +138,7 @@ def run_curve(name: str, run: Loaded, place: int, effective: Effective | None) -
 
 
 def make_sheets(
-    cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
+    cast: PageRuns, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
 ) -> list[Sheet]:
     """Of several subjects one that has them all, then one of each subject with several families."""
     together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
@@ -146,7 +146,7 @@ def make_sheets(
 
 
 def order_views(
-    cast: Cast, sheets: Sequence[Sheet], differences: Sequence[Mapping[str, Any]]
+    cast: PageRuns, sheets: Sequence[Sheet], differences: Sequence[Mapping[str, Any]]
 ) -> list[list[Any]]:
     """Kind and number of what the page shows, the first being what was asked: of one run its map,
     of two the difference, of several all of them."""
@@ -158,7 +158,7 @@ def order_views(
 
 
 def _together(
-    cast: Cast, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
+    cast: PageRuns, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
 ) -> Sheet:
     """All subjects: a curve and a row each; of two suites also which is better."""
     lines = [_subject_line(cast, at, rules) for at in range(len(cast.subjects))]
@@ -183,13 +183,13 @@ def _together(
     }
 
 
-def _title(cast: Cast, compared: dict[str, Any] | None) -> str:
+def _title(cast: PageRuns, compared: dict[str, Any] | None) -> str:
     if compared and not compared["refused"]:
         return f"{cast.names[1]} against {cast.names[0]}"
     return " · ".join(cast.names) if len(cast.names) < 4 else f"{len(cast.names)} runs"
 
 
-def _subject_line(cast: Cast, at: int, rules: tuple[str, ...]) -> dict[str, Any]:
+def _subject_line(cast: PageRuns, at: int, rules: tuple[str, ...]) -> dict[str, Any]:
     subject, rule = cast.subjects[at], parse_rule(rules[0])
     if not subject.families.is_plain:
         scores = scores_of(subject.read)
@@ -204,7 +204,7 @@ def _lengths(curves: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     return [[length, label] for length, label in labels.items()]
 
 
-def _subject_row(cast: Cast, at: int, line: Mapping[str, Any]) -> dict[str, Any]:
+def _subject_row(cast: PageRuns, at: int, line: Mapping[str, Any]) -> dict[str, Any]:
     """Name, mean, how sure, how far, what is missing."""
     subject, missing = cast.subjects[at], sum(run.map.missing for run in cast.subjects[at].runs)
     if subject.families.is_plain:
@@ -230,7 +230,7 @@ def _row(
     return {"to": to, "line": line, "cells": [name, *shown]}
 
 
-def _compared(cast: Cast) -> dict[str, Any] | None:
+def _compared(cast: PageRuns) -> dict[str, Any] | None:
     """The verdict of two suites on the mean of their families; of two plain runs it is the
     difference's."""
     if len(cast.subjects) != 2 or any(subject.families.is_plain for subject in cast.subjects):
@@ -245,7 +245,7 @@ def _compared(cast: Cast) -> dict[str, Any] | None:
     return told_comparison(comparison, names)
 
 
-def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]:
+def _refusals(cast: PageRuns, differences: Sequence[Mapping[str, Any]]) -> list[str]:
     """What could not be compared, in one line; the reasons are told below the page."""
     names = cast.run_names()
     refused = [names[each["b"]] for each in differences if each["refused"]]
@@ -255,7 +255,7 @@ def _refusals(cast: Cast, differences: Sequence[Mapping[str, Any]]) -> list[str]
     return [f"Not compared with {names[0]}, as they asked or scored something else: {others}."]
 
 
-def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
+def _several(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Sheet:
     """A suite; what a seek, a check or an ab asked has no mean, and comes after what was found."""
     families, read = cast.subjects[at].families, cast.subjects[at].read
     sheet = _suite(cast, at, rules)
@@ -270,7 +270,7 @@ def _several(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
     return sheet
 
 
-def _suite(cast: Cast, at: int, rules: tuple[str, ...]) -> Sheet:
+def _suite(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Sheet:
     """A row and a curve a family, and their mean."""
     subject = cast.subjects[at]
     kind, named = subject.families.kind, subject.families.suite
