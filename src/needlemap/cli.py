@@ -109,9 +109,10 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
 
     _check_origin(typed.out, typed.trust_run)
     named = preset or LONG_AB
-    settle = partial(_each, named, difficulty=typed.difficulty, trusted=typed.trust_run)
+    settle = partial(_each, difficulty=typed.difficulty, trusted=typed.trust_run)
+    plain = None if preset else partial(settle, None)
     with _limited(named, flags):
-        return ab_command(typed, flags, settle)
+        return ab_command(typed, flags, partial(settle, named), plain)
 
 
 @app.command(cls=GroupedCommand)

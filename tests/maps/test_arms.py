@@ -34,6 +34,18 @@ def trio(
     return Trio("single", (number, 100, 0.0), first, second, again)
 
 
+def test_the_token_that_ends_an_answer_is_the_same_however_a_server_spells_it():
+    """llama-server spells it as '', so equal arms were 3 nats a token apart."""
+    one, other = (
+        record(logprobs=said(("7", -0.5, "1", -9.0), (end, 0.0, "1", -46.0)))
+        for end in ("<|im_end|>", "")
+    )
+    assert moved(one, other) == moved(other, one) == 0
+    goes_on = record(logprobs=said(("7", -0.5, "1", -9.0), ("8", 0.0, "1", -46.0)))
+    assert moved(goes_on, record(logprobs=said(("7", -0.5, "1", -9.0)))) == 0
+    assert moved(goes_on, one) == -23
+
+
 def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
     stops, runs_on = record(finish="stop"), record(finish="length")
     assert trio(stops, runs_on).scores == (1.0, 0.0)

@@ -224,3 +224,21 @@ def test_without_its_package_the_file_of_llama_cpp_names_the_remedy(
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(SettingsError, match=r"needlemap\[gguf\]"):
         write_gguf(tmp_path / "gauge.gguf")
+
+
+def test_it_is_a_back_end_for_chat_and_plain_text_alike(needlemap) -> None:  # type: ignore[no-untyped-def]
+    item = [f"--{name}={ITEM[name]}" for name in ("needle", "question")]
+    draw = ("--keywords", "{number}", "--draw", "city=Oslo,Lima", "--draw", "number=10000:99999")
+    grid = ("--lengths", "128,300", "--depths", "0,50,100", "--logprobs")
+    for template in ("chat-en", "text-en"):
+        asked = ("--template", template, "--max-answer-tokens", 16, "-o", template)
+        needlemap("run", "--model", "gauge/numpy", *item, *draw, *grid, *asked)
+        records = needlemap.records(template)
+        assert [record["score"] for record in records if record["score"] != 1] == []
+        assert {record["logprobs"]["tokens"][-1] for record in records} == {"<|im_end|>"}
+
+
+def test_it_has_one_name_and_refuses_what_it_does_not_heed(needlemap) -> None:  # type: ignore[no-untyped-def]
+    asked = ("--lengths", "128", "--depths", "0")
+    other = needlemap("run", "--model", "gauge/other", *asked, code=2)
+    assert "Unknown gauge 'other'. Type: gauge/numpy" in other.stderr

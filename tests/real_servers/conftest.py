@@ -141,12 +141,11 @@ def gguf(checkpoint: Path, serving_python: str, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def gauge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """llama.cpp's server with the gauge, from the file that `needlemap gauge --gguf` writes."""
-    binary = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
+def gauge_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """llama.cpp's file of the gauge, as `needlemap gauge --gguf` writes it."""
     package = os.environ.get("NEEDLEMAP_GGUF_CONVERTER", "")
-    if not Path(binary).is_file() or not Path(package, "gguf").is_dir():
-        missing("needs llama-server and gguf: bash .ci/servers prints their variables")
+    if not Path(package, "gguf").is_dir():
+        missing("needs the package gguf: set NEEDLEMAP_GGUF_CONVERTER (bash .ci/servers prints it)")
     folder = tmp_path_factory.mktemp("gauge")
     code = "from needlemap.cli import main; main()"
     command = (sys.executable, "-c", code, "gauge", "-o", folder, "--gguf")
@@ -157,14 +156,32 @@ def gauge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         env={**os.environ, "PYTHONPATH": package},
     )
     assert made.returncode == 0, made.stderr
-    started = Servers(folder)
-    size = ("-c", 8_192, "-np", 2, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
-    try:
-        yield started.start(
-            "gauge", binary, "-m", folder / "gauge.gguf", *size, "--host", "127.0.0.1", "--port"
-        )
-    finally:
-        started.end()
+    return folder / "gauge.gguf"
+
+
+@pytest.fixture(scope="module")
+def gauge_served(
+    gauge_gguf: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Served]]:
+    """Starts llama.cpp's server with the gauge: gauge_served("--rope-freq-base", 5e11)."""
+    binary = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
+    if not Path(binary).is_file():
+        missing("needs llama-server: set NEEDLEMAP_LLAMA_SERVER (bash .ci/servers prints it)")
+    started = Servers(tmp_path_factory.mktemp("served"))
+
+    def start(*options: object) -> Served:
+        size = ("-c", 8_192, "-np", 2, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
+        where = ("--host", "127.0.0.1", *options, "--port")
+        return started.start("gauge", binary, "-m", gauge_gguf, *size, *where)
+
+    yield start
+    started.end()
+
+
+@pytest.fixture(scope="module")
+def gauge_server(gauge_served: Callable[..., Served]) -> Served:
+    """llama.cpp's server with the gauge, with nothing wrong."""
+    return gauge_served()
 
 
 @pytest.fixture

@@ -1,9 +1,13 @@
-"""The gauge on a real llama-server, from the file that needlemap writes: the same tokens, and every
-needle found."""
+"""The gauge on a real llama-server, from the file that needlemap writes: the same tokens, every
+needle found, and what is computed wrong seen beside the package's own engine."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import httpx
@@ -89,3 +93,70 @@ def test_every_needle_is_found(gauge_server, template, needlemap):
     records = needlemap.records("run")
     assert {record["length_tokens"] for record in records} == {128, 1024, 4000}
     assert [record["score"] for record in records if record["score"] != 1] == []
+
+
+PROBES = ("--probe", "length", "--probe", "reference", "--require", "length,reference")
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ((), {"length": "pass", "reference": "pass"}),
+        (("--rope-freq-base", 5e11), {"length": "pass", "reference": "fail"}),
+        (("--rope-freq-scale", 0.5), {"length": "fail", "reference": "fail"}),
+    ],
+    ids=["honest", "half the rotary base", "half the rotary scale"],
+)
+def test_check_knows_it_by_name_and_finds_what_is_computed_wrong(
+    gauge_served, options, states, needlemap
+):
+    served = gauge_served(*options)
+    address = ("--model", "openai/gauge", "--base-url", served.base_url, "--max-length", "512")
+    code = 1 if "fail" in states.values() else 0
+    ended = needlemap("check", *address, *PROBES, "-o", "c", code=code)
+    found = json.loads((needlemap.folder / "c" / "check.json").read_text())
+    assert {each["probe"]: each["state"] for each in found["findings"]} == states
+    assert "'openai/gauge' is taken for needlemap's gauge" in ended.stderr
+
+
+def test_an_ab_of_one_arm_is_beside_the_packages_own_engine(gauge_server, needlemap):
+    arm = f"mine={gauge_server.base_url}"
+    asked = ("--until", 8, "--lengths", "256", "--on-undecided", "pass", "--json", "-o", "ab")
+    found = json.loads(needlemap("ab", "--arm", arm, *asked).stdout)
+    assert found["verdict"] != "worse"
+    lost = [
+        record["score"]
+        for name in ("numpy-single", "mine-single")
+        for record in needlemap.records(f"ab/{name}")
+        if record["score"] != 1
+    ]
+    assert lost == []
+
+
+TEST = """
+def test_my_engine(needle_server):
+    server = needle_server("openai/gauge", command={command!r})
+    server.assert_checked(max_length="512", probes=("length", "reference"))
+"""
+
+
+@pytest.mark.usefixtures("gauge_server")  # skips where there is no llama-server
+def test_the_pytest_fixture_writes_the_gauge_for_the_engine(tmp_path):
+    """`{gauge}` in a command is its folder, with llama.cpp's file where one is named."""
+    binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
+    command = f"{binary} -m {{gauge}}/gauge.gguf -c 4096 -t 1 -tb 1 --alias gauge --port {{port}}"
+    (tmp_path / "test_it.py").write_text(TEST.format(command=command))
+    plugin = ("-p", "needlemap.commands.pytest_plugin", "-p", "no:cacheprovider")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, "--basetemp", tmp_path / "kept"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTEST_ADDOPTS": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": os.environ["NEEDLEMAP_GGUF_CONVERTER"],
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr

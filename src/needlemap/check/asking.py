@@ -364,9 +364,10 @@ class ProbesOnSchedule(Strategy[Verdict]):
             yield from self._ask_at_once([ask], asker.experiment([ask], framing))
 
     def _look_at_first(self) -> None:
-        """Stop where the first prompts were all missed: what to try is said in one line."""
+        """Stop where the first prompts were all missed: what to try is said in one line. A model
+        that is known to find them is not at fault, so its server's misses are findings."""
         answers = self.check.answers
-        if self.stopped or len(answers) > 4 * FIRST:
+        if self.stopped or len(answers) > 4 * FIRST or self.check.asker.schedule.options.holds:
             return
         rows = [reply for reply in answers.by_key.values() if reply.measured]
         if len({row.ask.prompt for row in rows}) < FIRST or any(row.right for row in rows):

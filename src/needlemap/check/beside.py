@@ -293,14 +293,15 @@ class Reference(Paired):
         if not pairs:
             return row
         told = max(ROUNDED_NATS, TIMES_USUAL * _usual(answers, size))
-        moved = [(apart, here) for there, here in pairs if (apart := margin_apart(there, here))]
-        far = [here for apart, here in moved if apart > told]
+        apart = [(margin_apart(there, here), here) for there, here in pairs]
+        moved = [(nats, here) for nats, here in apart if nats is not None]
+        far = [here for nats, here in moved if nats > told]
         sure = 2 * sum(there.right for there, _ in pairs) >= len(pairs)
         p = upper_tail(len(far), len(moved), MOVED) if moved and sure else 1.0
         said = row.said
         if moved:
-            nats = fmean(apart for apart, _ in moved)
-            said += f"; margins move by {nats:.2g} nats a token, {len(far)} of {len(moved)} by over"
+            mean = fmean(nats for nats, _ in moved)
+            said += f"; margins move by {mean:.2g} nats a token, {len(far)} of {len(moved)} by over"
             said += f" {told:.2g}"
         row = replace(row, said=said)
         if p <= level / 2 and far:

@@ -44,7 +44,8 @@ class Options:
     hidden in each haystack. reference: whether one is there. context: tokens of prompt and answer
     that the server says it takes. logprobs: whether answers come with them. serial: whether the
     model answers one prompt at a time. told: whether --max-length is somebody's promise. probes:
-    those that are wanted, all without one. require, accept: as typed."""
+    those that are wanted, all without one. require, accept: as typed. holds: tokens to which the
+    model is known to find every fact, 0 where that is not known."""
 
     max_length: int = 128_000
     load: int = 8
@@ -61,6 +62,7 @@ class Options:
     probes: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
+    holds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

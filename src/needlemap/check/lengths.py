@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
-from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail
+from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail, upper_tail
 from needlemap.check.finding import AtSize, Finding, NetState, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import LEAST, NOTHING, Probe, short_size, smallest
@@ -17,6 +17,7 @@ APART = 0.1  # by how much more must be missed far away to be said
 SILENT = 0.1  # share of what was tried that may bring no answer
 LEAST_FOUND = 0.5  # below it nothing is shown about the server
 SUSPICIOUS = 0.05  # a p below it keeps a row from passing
+HELD = 0.01  # of its facts that the gauge may miss; fewer were, up to its length
 BEYOND = 0.25  # misses, beside other answers of that size, that a pass excludes
 RESIDUES = (2, 4, 8, 16, 32, 64)
 
@@ -50,13 +51,18 @@ class Length(Probe):
         return row.n > 0 and row.effect is not None and row.effect.low < FALL
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size beside the shortest prompts; beside a reference too, where one was asked."""
+        """Each size beside the shortest prompts; beside a reference too, where one was asked, and
+        beside what the model is known to find."""
         level = self.level(look, len(layout.sizes))
-        short = answers.of(layout.short, "short")
-        rows = [self._beside(answers, size, short, level) for size in layout.sizes]
+        short, holds = answers.of(layout.short, "short"), layout.options.holds
+        rows = [
+            self._beside(answers, size, short, level, held=size <= holds) for size in layout.sizes
+        ]
         return self.whole(rows)
 
-    def _beside(self, answers: Answers, size: int, short: Sequence[Reply], level: float) -> AtSize:
+    def _beside(
+        self, answers: Answers, size: int, short: Sequence[Reply], level: float, *, held: bool
+    ) -> AtSize:
         rows = found_rows(answers, size)
         found, n = sum(reply.right for reply in rows), len(rows)
         silent, tried, why = answers.unanswered(size)
@@ -74,7 +80,7 @@ class Length(Probe):
         assert effect is not None  # both have trials
         upper, share = 100 * effect.high, found / n
         lost = [reply for reply in rows if not reply.right]
-        p = self._beside_reference(answers, size)
+        p = upper_tail(n - found, n, HELD) if held else self._beside_reference(answers, size)
         fails = p is not None and p <= level
         passes = n >= LEAST and effect.high < FALL and share >= LEAST_FOUND and not is_silent
         points = fails or share < LEAST_FOUND or effect.low > 0 or is_silent

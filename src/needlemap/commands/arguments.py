@@ -128,6 +128,9 @@ DifficultyFile = Annotated[
 TrustRun = Annotated[
     bool, option("Go on with a run from another machine, and open what its run.json names.")
 ]
+TheGauge = Annotated[
+    bool | None, option("needlemap's gauge is served; by default if it has that name.")
+]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
     str,
@@ -277,6 +280,7 @@ class CheckFlags:
     minutes: float | None = flag(None, "Stop asking after so long.")
     load: int = flag(8, "Prompts at a time where there is load.", min=2)
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
+    gauge: TheGauge = None
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
     require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
     accept: list[str] | None = flag(
@@ -312,6 +316,7 @@ class AbFlags:
     )
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
+    gauge: TheGauge = None
     weigh: bool = flag(False, "Also ask both arms how likely they find the reference's answers.")
     difficulty: DifficultyFile = None
     out: Out = None

@@ -13,6 +13,7 @@ from needlemap.asking.discovery import seconds_of
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
+from needlemap.check.gauge import beside_the_gauge
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
@@ -72,7 +73,11 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
         require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
         accept=tuple(typed.accept or ()),
     )
-    return CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
+    asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
+    asked, note = beside_the_gauge(asked, typed.gauge)
+    if note:
+        tell(f"note: {note}")
+    return asked
 
 
 def _with_context(asked: CheckOptions) -> CheckOptions:

@@ -17,6 +17,7 @@ from typing import Any
 from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, ArmsInBlocks, Asked, Settle
 from needlemap.asking.campaign import Campaign
 from needlemap.asking.discovery import find_model
+from needlemap.check.gauge import ab_settings, arms_of_the_gauge, with_reference
 from needlemap.commands.announce import (
     Ending,
     say_stopped,
@@ -85,6 +86,7 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
             )
         arms.append(Arm.of(f"{name}=http://127.0.0.1/v1", model))
         begun[name] = command
+    arms = with_reference(arms)
     if len(arms) != 2:
         raise SettingsError(
             "ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL"
@@ -92,13 +94,18 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
     return (arms[0], arms[1]), begun
 
 
-def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
-    """Ask until the verdict, and tell it; the exit code. settle: what flags choose."""
+def ab_command(
+    typed: AbFlags, flags: Mapping[str, Any], settle: Settle, plain: Settle | None = None
+) -> int:
+    """Ask until the verdict, and tell it; the exit code. settle: what flags choose; plain: what
+    they choose without a preset, if none was typed."""
     arms, commands = typed_arms(typed, flags.get("model", ""))
     until = parse_until(typed.until)
     asked = Asked(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))
+    settled = partial(with_gauge, plain=plain, wanted=typed.gauge)
     if typed.plan:
-        return plan_ab(asked, typed.json)
+        first, second = (_named(arm, flags) for arm in arms)
+        return plan_ab(settled(replace(asked, arms=(first, second))), typed.json)
     if commands and typed.out is None:
         raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
     with terminable() as ending, ExitStack() as stack:
@@ -107,9 +114,18 @@ def ab_command(typed: AbFlags, flags: Mapping[str, Any], settle: Settle) -> int:
         try:
             reach = partial(_reached, flags=flags, commands=commands, out=typed.out, stack=stack)
             first, second = map(reach, asked.arms)
-            return _asked(replace(asked, arms=(first, second)), typed, ending)
+            return _asked(settled(replace(asked, arms=(first, second))), typed, ending)
         except KeyboardInterrupt:  # while a server was started
             return ending.code
+
+
+def with_gauge(asked: Asked, plain: Settle | None, wanted: bool | None) -> Asked:
+    """An ab whose settings are the gauge's, where both arms are, and no preset was typed."""
+    if not arms_of_the_gauge(asked.arms, wanted) or plain is None:
+        return asked
+    arms = " and ".join(arm.name for arm in asked.arms)
+    tell(f"note: {arms} are taken for needlemap's gauge, with its needle. Otherwise: --no-gauge")
+    return replace(asked, flags=ab_settings(asked.flags), settle=plain)
 
 
 def _reached(
@@ -193,8 +209,7 @@ def _many_depths(ab: Ab) -> list[str]:
 
 def plan_ab(asked: Asked, as_json: bool) -> int:
     """What would be asked, and what that costs at most; nothing is asked. Returns 0."""
-    first, second = (_named(arm, asked.flags) for arm in asked.arms)
-    ab = Ab.of(replace(asked, arms=(first, second)))
+    ab = Ab.of(asked)
     tokens, usd = most_of(ab)
     if as_json:
         row = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import pytest
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map
+_GAUGE = "{gauge}"  # in a command
 _NOBODY = (
     "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or "
     "--needle-command, or "
@@ -34,7 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--needle-base-url", metavar="URL", help="where it is served, as http://127.0.0.1:8000/v1"
     )
     group.addoption(
-        "--needle-command", metavar="COMMAND", help="starts the server; {port} is a free port"
+        "--needle-command",
+        metavar="COMMAND",
+        help="starts the server; {port} is a free port, {gauge} the folder of needlemap's gauge",
     )
 
 
@@ -52,8 +56,22 @@ class _Started:
         known = command, base_url
         if known not in self._urls:
             log = self.folder / f"server-{len(self._urls)}.log"
+            command = (
+                command.replace(_GAUGE, self._gauge(command)) if _GAUGE in command else command
+            )
             self._urls[known] = self._stack.enter_context(started(command, log, base_url))
         return self._urls[known]
+
+    def _gauge(self, command: str) -> str:
+        """The folder of the gauge, quoted; with llama.cpp's file where the command names one."""
+        from needlemap.models.gauge import write_checkpoint
+
+        folder = write_checkpoint(self.folder / "gauge")
+        if ".gguf" in command:
+            from needlemap.models.gauge_gguf import NAME, write_gguf
+
+            write_gguf(folder / NAME)
+        return quote(str(folder))
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +114,8 @@ class NeedleServer:
     ) -> NeedleServer:
         """Another one; the same, asked otherwise, where only settings are given. model:
         BACKEND/NAME, or an address alone; of a server the one that it lists, if none is named.
-        command: starts it, with {port} for a free port. settings: as `needlemap.run` takes them."""
+        command: starts it, with {port} for a free port and {gauge} for the gauge's folder.
+        settings: as `needlemap.run` takes them."""
         if model is not None and "://" in model:
             model, base_url = None, model
         asked = {"model": model, "base_url": base_url, "command": command}
@@ -137,6 +156,7 @@ class NeedleServer:
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
         from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
+        from needlemap.check.gauge import beside_the_gauge
         from needlemap.check.haystack import Options
         from needlemap.deadline import limited_to
         from needlemap.grid import tokens
@@ -146,9 +166,9 @@ class NeedleServer:
             flags = {**self._flags(), "limit_time": 60 * minutes}
             options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
-                check = Check.of(
-                    CheckOptions(flags, options), self._folder("check", max_length, probes)
-                )
+                served = _GAUGE in (self._asked["command"] or "") or None
+                asked, _ = beside_the_gauge(CheckOptions(flags, options), served)
+                check = Check.of(asked, self._folder("check", max_length, probes))
                 asking = ProbesOnSchedule(check)
                 verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""

@@ -119,12 +119,15 @@ def moved(first: Record | None, second: Record | None) -> float | None:
     say.
 
     That is to the first other token, and of that one the second's word for it: its runner-up, or,
-    where it is none of the two best, what is at most as likely as that.
+    where it is none of the two best, what is at most as likely as that. The token that ends both is
+    the same, though a server may spell it as ''.
     """
     one, other = first and first.logprobs, second and second.logprobs
     if not one or not other:
         return None
     same = shared(one.tokens, other.tokens)
+    if same + 1 == len(one.tokens) == len(other.tokens):
+        same += "" in (one.tokens[same], other.tokens[same])
     found = [there - here for here, there in zip(one.nats[:same], other.nats[:same], strict=True)]
     if (
         same < min(len(one.tokens), len(other.tokens))

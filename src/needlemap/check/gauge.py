@@ -1,0 +1,92 @@
+"""A server that serves the gauge, checked or compared: what settles itself, as the model is known.
+
+The gauge is known by its name or by `--gauge`. Its right answers and log-probabilities come from
+this package's NumPy engine, so a reference costs no second model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from needlemap.check.asking import CheckOptions
+from needlemap.check.families import facts_for
+from needlemap.check.haystack import Options
+from needlemap.errors import SettingsError
+from needlemap.models.gauge import DATA, holds_tokens
+from needlemap.records.ab import Arm
+
+ANSWER = 24  # tokens: its answers have 14
+REFERENCE, TEMPLATE = "gauge/numpy", "text-en"
+# With these changed, it is not known how much the gauge finds.
+CHANGING = {"needle", "question", "keywords", "draw", "haystack", "template", "temperature"}
+
+
+def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[CheckOptions, str]:
+    """A check with the gauge's tokenizer, lengths and reference where none are given, and a
+    sentence that says so; as it is, and '', where the model is another one.
+
+    wanted: whether it is the gauge; None: it is if it has that name.
+    """
+    model = str(asked.flags.get("model", ""))
+    if not (named_gauge(model) if wanted is None else wanted):
+        return asked, ""
+    options, holds = asked.options, holds_tokens()
+    if not options.promised and options.max_length == Options().max_length:
+        options = replace(options, max_length=holds)
+    if not CHANGING & asked.flags.keys():
+        options = replace(options, holds=holds)
+    made = replace(
+        asked,
+        flags={**_own(), **asked.flags},
+        options=options,
+        reference=asked.reference or REFERENCE,
+    )
+    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer, --reference "
+    said += f"{made.reference}, --max-length {options.max_length}. For another model: --no-gauge"
+    return made, said
+
+
+def with_reference(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms of an ab; of one alone that is served, the package's own gauge before it."""
+    if len(arms) == 1 and arms[0].base_url:
+        return [Arm("numpy", REFERENCE), *arms]
+    return list(arms)
+
+
+def arms_of_the_gauge(arms: Sequence[Arm], wanted: bool | None = None) -> bool:
+    """Whether both arms of an ab are the gauge. Raises SettingsError where only its reference was
+    put before another model.
+
+    wanted: whether they are; None: they are if they have that name.
+    """
+    known = [arm.model == REFERENCE or named_gauge(arm.model) for arm in arms]
+    if wanted is None and arms[0] == Arm("numpy", REFERENCE) and not known[1]:
+        raise SettingsError(
+            f"ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL. One "
+            f"is enough for needlemap's gauge, and '{arms[1].model}' is not named so: --gauge"
+        )
+    return all(known) if wanted is None else wanted
+
+
+def ab_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of an ab of the gauge, where none are given: its needle, three lengths to which it
+    holds, two depths, and plain text, whose tokens a server and this process count alike."""
+    holds = holds_tokens()
+    grid = {"lengths": f"{holds // 8},{holds // 2},{holds}", "depths": "10,60"}
+    return {**_own(), **grid, "template": TEMPLATE, **facts_for(flags), **flags}
+
+
+def named_gauge(model: str) -> bool:
+    """Whether a model's name is the gauge's, as engines make it of a folder or a file.
+
+    >>> [named_gauge(f"openai/{name}") for name in ("gauge", "/tmp/gauge", "gauge.gguf", "gauger")]
+    [True, True, True, False]
+    """
+    name = model.rpartition("/")[2].removesuffix(":latest")  # Ollama's
+    return name.removesuffix(".gguf") == "gauge"
+
+
+def _own() -> dict[str, Any]:
+    return {"tokenizer": str(DATA), "max_answer_tokens": ANSWER}
