@@ -85,8 +85,8 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1, help="Chooses faults and sound servers.")
-    parser.add_argument("--faults", type=int, default=132, help="Faults that are replayed.")
-    parser.add_argument("--commands", type=int, default=66, help="Faults by the command.")
+    parser.add_argument("--faults", type=int, default=150, help="Faults that are replayed.")
+    parser.add_argument("--commands", type=int, default=75, help="Faults by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
     parser.add_argument("--smoke", action="store_true", help="A few of each.")
     parser.add_argument("--keep", type=Path, help="A folder of what was asked: go on with it.")

@@ -16,6 +16,8 @@ from sides.engines import Engine, Machine, Reply, Seen, chance, mangled
 Sizes = tuple[int, int, int]
 HOW = ("digits", "digits", "digits", "empty", "endless", "garbage")
 NEEDLE, QUESTION = 24, 40  # tokens
+BLOCK = 64  # tokens of a cache's largest block
+MANY = ("tokens", "16", "64")  # caches that hold more than one prompt
 TEETH = 64  # tokens by which the shortest prompts of a size are shorter than its longest
 
 
@@ -208,6 +210,21 @@ def is_before_last_chunk(fault: Fault, seen: Seen) -> bool:
     return bool(last > seen.hit) and last - chunk <= seen.request.asked.start < last
 
 
+def is_first_extend(fault: Fault, seen: Seen) -> bool:
+    """Whether more than a block is computed behind a hit: a prompt that is held whole is right."""
+    block = int(fault.machine.cache) if fault.machine.cache in ("16", "64") else 1
+    return seen.hit > 0 and extended(fault, seen) > block
+
+
+def is_behind_a_batch(_fault: Fault, seen: Seen) -> bool:
+    """Whether the hit's tokens were computed beside other prompts, which left wrong ones."""
+    return seen.hit > 0 and seen.batched
+
+
+def is_extended_beside(fault: Fault, seen: Seen) -> bool:
+    return bool(seen.flying) and is_first_extend(fault, seen)
+
+
 def bad_replica(_fault: Fault, seen: Seen) -> bool:
     return seen.replica == 0
 
@@ -253,7 +270,14 @@ KINDS: dict[str, Kind] = {
     "batch": Kind(("load",), lambda _, seen: bool(seen.flying)),
     "batch cold": Kind(("load",), lambda _, seen: bool(seen.flying), measure=extended),
     "rare": Kind(("same",), always, differs=no, sticky=False),
-    "full hit": Kind(("same", "cache"), lambda _, seen: seen.hit >= seen.request.tokens - 64),
+    "full hit": Kind(
+        ("same", "cache"),
+        lambda _, seen: seen.hit >= seen.request.tokens - BLOCK,
+        machine={"cache": MANY},
+    ),
+    "first extend": Kind(("cache", "same", "load", "comb"), is_first_extend),
+    "behind a batch": Kind(("cache", "same"), is_behind_a_batch, machine={"cache": MANY}),
+    "extend beside others": Kind(("load",), is_extended_beside, share=lambda _fault: 0.5),
     "reply cache": Kind(
         ("replies", "mates", "same", "cache"),
         always,

@@ -14,7 +14,8 @@ from random import Random
 from typing import Any, Literal
 
 LEAST_HIT = 64  # tokens of a prompt that are no hit: what all prompts begin with
-Cache = Literal["none", "tokens", "16", "64"]  # what a prefix cache keeps: tokens, or whole blocks
+# What a prefix cache keeps: nothing, tokens, whole blocks, or the last prompt alone.
+Cache = Literal["none", "tokens", "16", "64", "last"]
 Counters = Literal["openai", "uncached", "none", "exclusive", "template", "scaled"]
 
 
@@ -60,7 +61,8 @@ class Seen:
     """What an engine knows of a request. hit: tokens of it that the replica's cache holds. longer:
     whether they come from a longer prompt. flying: requests that are answered at the same time.
     count: of requests, this one included. before: the request before, None for the first. times:
-    how often the very prompt was asked before."""
+    how often the very prompt was asked before. batched: whether what the cache holds was computed
+    beside others."""
 
     request: Request
     hit: int
@@ -70,6 +72,7 @@ class Seen:
     replica: int
     before: Request | None
     times: int
+    batched: bool = False
 
     @property
     def state(self) -> str:
@@ -92,7 +95,7 @@ class Machine:
     def drawn(cls, random: Random) -> Machine:
         """Any server; most cache prefixes."""
         return cls(
-            random.choice(("tokens", "tokens", "16", "64")),
+            random.choice(("tokens", "tokens", "16", "64", "last")),
             random.choice((1, 1, 1, 2, 4)),
             "head",
             random.choice(("openai", "openai", "openai", "uncached", "template")),
@@ -119,6 +122,7 @@ class Engine:
     held: dict[tuple[int, str], list[Request]] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     replies: dict[str, list[tuple[Request, str]]] = field(default_factory=dict)  # a reply cache's
+    batched: set[tuple[int, str]] = field(default_factory=set)  # prompts computed beside others
 
     def answer(self, request: Request, flying: Sequence[Request] = ()) -> Reply:
         """What it says; then it holds the prompt."""
@@ -126,35 +130,46 @@ class Engine:
         self.count += 1
         turn = self.count if machine.routed == "turn" else int(chance(request.begin) * 2**20)
         replica = turn % machine.replicas
-        hit, longer = self._hit(request, replica)
+        hit, source = self._hit(request, replica)
+        longer = source is not None and source.tokens > request.tokens
+        batched = source is not None and (replica, source.name) in self.batched
         self.computed += request.tokens - hit
         times = self.times.get(request.name, 0)
-        seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times)
+        seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times, batched)
         reply = Reply(said(machine.style, request.asked.value))
         for change in self.changes:
             reply = change(seen, reply, self)
-        held = self.held.setdefault((replica, request.begin), [])
-        if all(each.name != request.name for each in held):
-            held.append(request)
+        self._hold(request, replica)
+        if flying and not hit:
+            self.batched.add((replica, request.name))
         if not times:
             self.values.append(request.asked.value)
         self.times[request.name] = times + 1
         self.before = request
         return counted(machine, request, hit, reply)
 
-    def _hit(self, request: Request, replica: int) -> tuple[int, bool]:
-        """Tokens of the prompt that the cache holds, all but the last at most; whether they come
-        from a longer prompt."""
+    def _hold(self, request: Request, replica: int) -> None:
+        """Keep a prompt; with one place only, instead of the one before."""
+        if self.machine.cache == "last":
+            for key in [key for key in self.held if key[0] == replica]:
+                del self.held[key]
+        held = self.held.setdefault((replica, request.begin), [])
+        if all(each.name != request.name for each in held):
+            held.append(request)
+
+    def _hit(self, request: Request, replica: int) -> tuple[int, Request | None]:
+        """Tokens of the prompt that the cache holds, all but the last at most; and the prompt that
+        they come from."""
         held = self.held.get((replica, request.begin), [])
         if self.machine.cache == "none" or not held:
-            return 0, False
+            return 0, None
         shared, source = max(
             ((self.share(request, each), each) for each in held), key=lambda row: row[0]
         )
-        block = 1 if self.machine.cache == "tokens" else int(self.machine.cache)
+        block = int(self.machine.cache) if self.machine.cache in ("16", "64") else 1
         most = min(shared, request.tokens - 1)
         hit = most - most % block
-        return (hit if hit >= LEAST_HIT else 0), source.tokens > request.tokens
+        return (hit, source) if hit >= LEAST_HIT else (0, source)
 
 
 def said(style: str, value: str) -> str:

@@ -231,7 +231,7 @@ class CheckHaystack:
     def is_crowded(self) -> bool:
         """Whether its first prompt is computed beside others: every second one's is, where a
         probe wants that."""
-        return self.repeat % 2 == 1 and any(probe.crowds for probe in self._probes)
+        return self.repeat % 2 == 1 and any(probe.crowds for probe in self.layout.probes.values())
 
     @cached_property
     def cold(self) -> Ask:
@@ -349,7 +349,8 @@ class CheckHaystack:
         if not found:
             return []
         first = [self.cold] if self.cold.key in found else []
-        crowd = [ask for ask in found.values() if ask.way == "crowd"]
+        beside_first = self.is_crowded and bool(first)
+        crowd = self.crowd if beside_first else [a for a in found.values() if a.way == "crowd"]
         together = [ask for ask in found.values() if ask.way == "loaded"]
         beside = [ask for ask in found.values() if ask.way.startswith(BESIDE)]
         alone = [
@@ -364,7 +365,7 @@ class CheckHaystack:
         alone = [ask for ask in alone if ask.way != "tail"]
         random.shuffle(alone)
         alone = parted(alone, first[-1] if first else None)
-        if self.is_crowded and first:
+        if beside_first:
             made = [AskBatch((*first, *crowd), together=True)]
             made += [AskBatch(tuple(alone[:cut]))] if cut else []
         else:
