@@ -71,7 +71,7 @@ def test_it_shows_difference_interval_lengths_and_verdict(compare):
         "B lost 6, gained 0; p=0.031 (exact McNemar, which takes prompts as independent)" in lines
     )
     assert (
-        "   2k  100.0  66.7   -33.3 [-56.3, -9.9]  n=18  p=0.094" in lines
+        "    2k  100.0   66.7   -33.3   [-56.3, -9.9]     18  0.094" in lines
     )  # 3 x 0.031, after Holm
     assert (
         "cells that changed most (exploration, not corrected): 2k at 0% -100.0 (n=6, p=0.031)"

@@ -44,7 +44,7 @@ def test_a_run_has_a_folder_a_family_and_one_table(typed, suite):
     assert table["family"] == ["900", "1.2k", "all", "n"]
     assert table["key"] == table["one"] == ["100.0", "100.0", "100.0", "12"]
     assert table["all"] == ["25.0", "25.0", "25.0", "12"]
-    assert table["mean"] == ["75.0", "75.0", "75.0"]
+    assert table["mean"] == ["75.0", "75.0", "75.0", "-"]
     assert f"the largest whose mean exceeds {100 * PUBLISHED:g}: <900" in ended.stdout
     folder = typed.folder / "s"
     assert sorted(path.name for path in folder.iterdir()) == ["all", "key", "one", "suite.json"]
@@ -80,7 +80,7 @@ def test_one_budget_holds_over_all_families_and_all_starts(typed, suite):
     assert 7_000 < spent <= 9_000
     told = re.search(r"spent over all starts: ([\d,]+) tokens", ended.stderr)
     assert spent <= int(told[1].replace(",", "")) <= 9_000
-    assert rows(ended.stdout)["all"] == ["-", "-", "-", "0", "not", "begun"]
+    assert rows(ended.stdout)["all"] == ["-", "-", "-", "not", "begun"]
     assert "no mean over families yet" in ended.stdout
     first = asked(typed.folder / "s")
     typed("run", suite, "-o", "s", "--limit-tokens", "9k", "--quiet", code=3)
@@ -185,7 +185,7 @@ def test_what_a_suite_cannot_do_is_said(typed, flags, said):
 
 def test_without_a_folder_the_table_is_all_there_is(typed, suite):
     ended = typed("run", suite, "--no-save")
-    assert rows(ended.stdout)["mean"] == ["75.0", "75.0", "75.0"]
+    assert rows(ended.stdout)["mean"] == ["75.0", "75.0", "75.0", "-"]
     assert "report:" not in ended.stderr
     assert [file.name for file in typed.folder.iterdir()] == ["mine.yaml"]
 

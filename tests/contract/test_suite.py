@@ -51,7 +51,7 @@ def test_every_family_is_measured_and_one_cache_serves_them_all(
         assert all(record.prompt_tokens <= record.length_tokens - 8 for record in records)
         assert int(rows[family][-1]) == len({record.prompt.sha256 for record in records})
     assert rows["family"][:2] == ["1.1k", "2k"]
-    assert len(rows["mean"]) == 3
+    assert len(rows["mean"]) == 4
     asked = [
         record for family in families for record in RunFolder(tmp_path / "s" / family).records()
     ]

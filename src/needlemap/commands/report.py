@@ -32,9 +32,10 @@ from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
 from needlemap.reports.report import Report
-from needlemap.reports.results import families_text, fields_of, results, run_fields, runs_below
+from needlemap.reports.results import results, run_fields, runs_below
 from needlemap.reports.seek_report import seek_report, seeks
-from needlemap.reports.summary import FAMILY_RULES, model_lines, read_families, summary_lines
+from needlemap.reports.suite_report import fields_of, models_report, suite_report
+from needlemap.reports.summary import FAMILY_RULES, read_families, summary_lines
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
@@ -79,7 +80,8 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
     _refuse_of_figures(typed)
     if out is None and not trackers:
         if len(runs) > 1 and all(map(is_run_folder, runs)):
-            show("\n".join([*model_lines(runs), ""]))
+            show_report(models_report(runs))
+            show("")
         whole = _whole_runs(runs, typed)
         for path in (each for each in whole if isinstance(each, Path)):
             show_families(families_of(path), _rules(typed, FAMILY_RULES))
@@ -165,10 +167,7 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     """Print the table of a run with several families, or what each of them sought, or what an ab or
     a check came to."""
     read = read_families(families)
-    if report := kept_report(families, read):
-        show_report(report)
-        return
-    show(families_text(families, read, rules))
+    show_report(kept_report(families, read) or suite_report(families, read, rules))
 
 
 def show_kept(run: Loaded, *, anywhere: bool = False) -> None:

@@ -51,10 +51,10 @@ from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
 from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import to_text
-from needlemap.reports.results import fields_of, results
+from needlemap.reports.renderers.text import show_report, to_text
+from needlemap.reports.results import results
 from needlemap.reports.seek_report import asked_line, length_line
-from needlemap.reports.summary import model_lines
+from needlemap.reports.suite_report import fields_of, models_report
 from needlemap.reports.verdict import (
     Judged,
     UntilVerdict,
@@ -156,7 +156,8 @@ class _Command:
         if "" in self.each:
             return codes
         if not self.typed.json:
-            show("\n".join(["", *model_lines(list(filter(is_run_folder, codes)))]))
+            show("")
+            show_report(models_report(list(filter(is_run_folder, codes))))
         if self.settings.save and not self.settings.quiet:
             page = f"needlemap report {self.path} -o report.html"
             tell(f"\nall: {self.path}\nreport: {page}")

@@ -25,7 +25,6 @@ from needlemap.reports.judgement import (
     margin_label,
     verdict_of,
     warnings_of,
-    word_label,
 )
 from needlemap.reports.labels import (
     depth_labels,
@@ -37,11 +36,16 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.report import (
+    COUNT,
     DEPTH,
+    ENDS,
+    LENGTH,
+    PERCENT,
     POINTS,
     Claim,
     Column,
     Fact,
+    P,
     Parts,
     Report,
     Row,
@@ -57,6 +61,18 @@ if TYPE_CHECKING:
     from needlemap.reports.paired import Names
 
 EXPLORED = 5  # cells shown
+DIFFERENCE = (
+    Column("score_a", "A", PERCENT),
+    Column("score_b", "B", PERCENT),
+    Column("difference", "points", POINTS),
+    Column("low", unit=POINTS),
+    Column("high", unit=POINTS),
+)
+TESTED = (  # what means of unknown numbers of answers have none of
+    Column("interval", "95 %", ENDS, of=lambda row: (row["low"], row["high"])),
+    Column("n", "pairs", COUNT),
+    Column("p_holm", "p", P),
+)
 CELLS = (Column("depth_percent", unit=DEPTH), Column("difference", unit=POINTS))
 
 
@@ -141,23 +157,21 @@ def _left_out_families(names: Names) -> list[str]:
     ]
 
 
-def _families(comparison: Comparison, names: Names, answers: bool) -> Iterator[Fact | Parts]:
+def _families(
+    comparison: Comparison, names: Names, answers: bool
+) -> Iterator[Fact | Table | Parts]:
     """A row a family, and the mean over them."""
     overall, count = comparison.overall, len(comparison.families)
     unplaced = all(map(_is_unplaced, comparison.families.values()))
-    by_family = [
-        f"by family (p by Holm's correction over {count}; intervals and verdicts of one family "
-        f"each):",
-        *_family_rows(comparison),
-        f"mean over {count} families, each counting the same, however many pairs it has:",
-    ]
+    mean = f"mean over {count} families, each counting the same, however many pairs it has:"
     tested = [
         f"{means_label(overall)} {interval(overall)}",
         f"{overall.n} pairs{_of_haystacks(overall, unplaced)}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
     ]
     whole = tested if comparison.counted else [means_label(overall)]
-    yield from _verdict_facts(comparison, names, [*by_family, *whole])
+    yield _family_table(comparison)
+    yield from _verdict_facts(comparison, names, [mean, *whole])
     yield Fact("answers", answers_counts(comparison.answers))
     yield Fact("only_a", list(names.only_first))
     yield Fact("only_b", list(names.only_second))
@@ -169,24 +183,18 @@ def _families(comparison: Comparison, names: Names, answers: bool) -> Iterator[F
     yield Parts("families", reports)
 
 
-def _family_rows(comparison: Comparison) -> list[str]:
-    wide = max(map(len, comparison.families))
-    tests = {
-        name: _test(each, comparison.adjusted_p[name]) for name, each in comparison.families.items()
-    }
-    across = max(map(len, tests.values()))
-    return [
-        f"  {name:<{wide}}  {_row(each.overall)}  {tests[name]:<{across}}  "
-        f"{word_label(each.verdict)}"
-        for name, each in comparison.families.items()
-    ]
-
-
-def _test(each: FamilyComparison, adjusted_p: float) -> str:
-    """Interval, n and p; nothing of means of nobody knows how many answers."""
-    if not each.counted:
-        return ""
-    return f"{interval(each.overall)}  n={each.overall.n:,}  p={p_label(adjusted_p)}"
+def _family_table(comparison: Comparison) -> Table:
+    """A row a family, for people and frames: programs have a report of each."""
+    rows = []
+    for name, each in comparison.families.items():
+        found = {"family": name, "verdict": each.verdict.word, **_values(each.overall)}
+        rows.append(Row(found | {"p_holm": comparison.adjusted_p[name]}, to=name))
+    tested = TESTED if comparison.counted else ()
+    named = Column("family", "family"), Column("verdict", "verdict")
+    alone = f" (p by Holm's correction over {len(rows)}; intervals and verdicts of one family each)"
+    return Table(
+        "", (*named, *DIFFERENCE, *tested), tuple(rows), f"by family{alone if tested else ''}:"
+    )
 
 
 def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterator[Fact | Table]:
@@ -255,19 +263,14 @@ def means_label(overall: Difference) -> str:
 def _lengths(comparison: FamilyComparison) -> Table:
     """A row a length; for people nothing where no trial has a length."""
     lengths, tested = comparison.lengths, comparison.counted
-    labels = length_labels([each.length_tokens for each in lengths])
-    wide = max(map(len, labels.values()), default=0)
-    each_alone = f" (p by Holm's correction over {len(lengths)}; intervals of one length each)"
+    shown = not (tested and _is_unplaced(comparison))
     rows = []
     for each in lengths:
-        found = each.difference
-        line = f"  {labels[each.length_tokens]:>{wide}}  {_row(found)}"
-        if tested:
-            line += f" {interval(found)}  n={found.n:,}  p={p_label(each.adjusted_p)}"
-        values = {"length_tokens": each.length_tokens, **difference_fields(found)}
-        shown = not (tested and _is_unplaced(comparison))
-        rows.append(Row(values | {"p_holm": each.adjusted_p}, (line,), shown=shown))
-    return Table("lengths", rows=tuple(rows), title=f"by length{each_alone if tested else ''}:")
+        values = {"length_tokens": each.length_tokens, **_values(each.difference)}
+        rows.append(Row(values | {"p_holm": each.adjusted_p}, shown=shown))
+    columns = (Column("length_tokens", "length", LENGTH), *DIFFERENCE, *(TESTED if tested else ()))
+    alone = f" (p by Holm's correction over {len(rows)}; intervals of one length each)"
+    return Table("lengths", columns, tuple(rows), f"by length{alone if tested else ''}:")
 
 
 def _cell(cell: CellChange) -> Row:
@@ -277,11 +280,6 @@ def _cell(cell: CellChange) -> Row:
     return Row(
         place | {"difference": cell.change} | counts | {"p_uncorrected": cell.p}, shown=False
     )
-
-
-def _row(difference: Difference) -> str:
-    first, second = score_label(difference.first), score_label(difference.second)
-    return f"{first:>5} {second:>5}  {points(difference.value):>6}"
 
 
 def _changed(comparison: FamilyComparison) -> list[str]:
@@ -349,12 +347,18 @@ def _verdict_facts(
 
 def difference_fields(difference: Difference) -> dict[str, Any]:
     """A difference as JSON holds it, in points."""
+    (fields,) = Table("", DIFFERENCE, (Row(_values(difference)),)).plain()
+    return fields
+
+
+def _values(difference: Difference) -> dict[str, Any]:
+    """A difference by the columns of its row."""
     return {
-        "score_a": percent(difference.first),
-        "score_b": percent(difference.second),
-        "difference": percent(difference.value),
-        "low": percent(difference.low),
-        "high": percent(difference.high),
+        "score_a": difference.first,
+        "score_b": difference.second,
+        "difference": difference.value,
+        "low": difference.low,
+        "high": difference.high,
         "p": difference.p,
         "least_p": difference.least_p,
         "n": difference.n,

@@ -25,18 +25,19 @@ def _same(value: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """How a value is written. text: for people. data: for programs. number: whether columns of it
-    are set to the right."""
+    are set to the right. none: what people see of None."""
 
     text: Callable[[Any], str] = str
     data: Callable[[Any], Any] = _same
     number: bool = True
+    none: str = ""
 
     def labels(self, values: Sequence[Any]) -> list[str]:
-        """Some values of one column for people; '' for None."""
+        """Some values of one column for people; None is `none`."""
         if self is LENGTH:
             known = length_labels(sorted({value for value in values if value is not None}))
             return ["" if value is None else known[value] for value in values]
-        return ["" if value is None else self.text(value) for value in values]
+        return [self.none if value is None else self.text(value) for value in values]
 
     def plain(self, value: Any) -> Any:
         """A value for programs; None stays None."""
@@ -46,10 +47,13 @@ class Unit:
 WORDS = Unit(number=False)
 SENTENCE = Unit(number=False)  # longer ones, which are broken into lines
 COUNT = Unit("{:,}".format)
+FIGURES = Unit(none="-")  # written already, and set to the right
 LENGTH = Unit()  # tokens; labels of a column are told apart
 DEPTH = Unit(lambda share: f"{percent(share):g}", percent)
 PERCENT = Unit(score_label, percent)  # of a share
+SCORE = Unit(score_label, percent, none=score_label(None))  # one that may be missing
 POINTS = Unit(points, percent)  # of a difference of shares, with its sign
+ENDS = Unit(lambda ends: "[{}, {}]".format(*map(points, ends)))  # of an interval of points
 P = Unit(p_label)
 NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 

@@ -16,7 +16,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.grid import percent
 from needlemap.maps.columns import CELLS, RUN
-from needlemap.maps.effective import RULES, Effective, FamilyScores, Mean, parse_rule
+from needlemap.maps.effective import Effective, FamilyScores, Mean
 from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
 from needlemap.records.families import Families, families_of
@@ -29,7 +29,7 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.seek_report import asked_line, length_line, seek_report, seeks, sought_of
-from needlemap.reports.summary import FAMILY_RULES, family_lines, read_families, scores_of
+from needlemap.reports.summary import effective_by_rule, read_families, scores_of
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
@@ -39,21 +39,8 @@ _LENGTHS_SHOWN = 3  # of the lengths that a seek asked
 
 
 def results(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The document of some runs, each as `run_fields` or `families_fields` gives it."""
+    """The document of some runs, each as `fields_of` gives it."""
     return {"runs": list(runs)}
-
-
-def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:
-    """A folder's run. rules: of effective length; by default those of the terminal. Raises
-    NeedlemapError."""
-    families = families_of(path)
-    read = read_families(families)
-    only = read.get("")
-    return (
-        run_fields(only, rules or RULES)
-        if only
-        else families_fields(families, read, rules or FAMILY_RULES)
-    )
 
 
 def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
@@ -68,52 +55,29 @@ def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
         "tokenizer": map.tokenizer,
         "scorer": map.scorer,
         "mode": map.mode,
-        "overall": map.total and _mean_fields(map.total) if even else None,
+        "overall": map.total and mean_fields(map.total) if even else None,
         "missing": map.missing,
         "stopped": run.about.stopped or None,
-        "lengths": [{"length_tokens": n, **_mean_fields(mean)} for n, mean in map.margins.items()],
+        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in map.margins.items()],
         "depths": [
             {
                 "depth_percent": percent(row.depth),
                 "end_percent": percent(row.end),
-                **_mean_fields(row.mean),
+                **mean_fields(row.mean),
             }
             for row in depths
         ],
         "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
-        "effective_lengths": _effective_fields(FamilyScores([cube]), rules) if even else [],
+        "effective_lengths": effective_fields(effective_by_rule(FamilyScores([cube]), rules))
+        if even
+        else [],
         "notes": list(run.notes),
         **({} if even else {"seek": to_json(seek_report(run)) or None}),
     }
 
 
-def families_fields(families: Families, read: Read, rules: Sequence[str]) -> dict[str, Any]:
-    """A run with several families: their mean, and each; None for one that was not begun."""
-    begun = [run for run in read.values() if run is not None]
-    scores = FamilyScores([]) if any(map(seeks, begun)) else scores_of(read)
-    overall = scores.overall()
-    return {
-        "run": str(families.path),
-        "suite": families.suite,
-        "model": begun[0].map.model if begun else None,
-        "overall": overall and _mean_fields(overall),
-        "missing": sum(run.map.missing for run in begun),
-        "lengths": [
-            {"length_tokens": n, **_mean_fields(mean)} for n, mean in scores.means().items()
-        ],
-        "effective_lengths": _effective_fields(scores, rules),
-        "families": {name: run and run_fields(run, rules) for name, run in read.items()},
-    }
-
-
-def families_text(families: Families, read: Read, rules: tuple[str, ...] = FAMILY_RULES) -> str:
-    """What a run with several families came to: their table, or what each of them sought."""
-    return families_sought(families.suite, read) or "\n".join(
-        family_lines(families.suite, read, rules)
-    )
-
-
-def _mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
+def mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
+    """A mean with its interval, in percent."""
     found = {
         "score": percent_of(mean.score),
         "low": percent_of(mean.low),
@@ -131,9 +95,9 @@ def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
     return found | (dict.fromkeys(_DEPTHS) if depthless else {})
 
 
-def _effective_fields(scores: FamilyScores, rules: Sequence[str]) -> list[dict[str, Any]]:
-    found = (scores.effective(parse_rule(rule)) for rule in rules)
-    return [_rule_fields(each) for each in found if each is not None]
+def effective_fields(found: Mapping[str, Effective | None]) -> list[dict[str, Any]]:
+    """How far scores hold, by each rule that tells."""
+    return [_rule_fields(each) for each in found.values() if each is not None]
 
 
 def _rule_fields(found: Effective) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from needlemap.asking import Outcome
 from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
-from needlemap.maps.columns import plain_frame, trial_frame
+from needlemap.maps.columns import trial_frame
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.means import Map, margin_frame
@@ -31,11 +31,14 @@ from needlemap.reports.judgement import verdict_sentence, warnings_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.page import write_page
 from needlemap.reports.paired import Names
+from needlemap.reports.renderers.frame import to_pandas
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.results import families_text, runs_below
+from needlemap.reports.report import Report
+from needlemap.reports.results import runs_below
 from needlemap.reports.seek_report import length_line, seeks, sought_of
-from needlemap.reports.summary import model_lines, read_families, scores_of
+from needlemap.reports.suite_report import models_report, suite_report
+from needlemap.reports.summary import read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.verdict import UntilVerdict, judge_goal
 from needlemap.text import printable
@@ -151,10 +154,10 @@ class Run:
         """The table that `needlemap report` prints of several models or families; of one, a
         line."""
         if len(self.models) > 1:
-            return "\n".join(model_lines([run.path for run in self.models.values()])) + "\n"
+            return to_text(models_report([run.path for run in self.models.values()]))
         found = families_of(self.path)
         if not found.is_plain:
-            return families_text(found, self._read()) + "\n"
+            return to_text(suite_report(found, self._read()))
         map, sought = self.map(), self.sought
         if sought is not None:
             return f"Run('{self.path}': {map.model}, {map.task}, {length_line(sought)})"
@@ -302,17 +305,20 @@ class Compared:
     def lengths(self) -> list[dict[str, Any]]:
         """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n,
         ...; empty of runs with several families."""
-        return list(self.to_json().get("lengths", []))
+        return self._rows() if self.comparison.only else []
 
     @property
     def families(self) -> list[dict[str, Any]]:
         """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n,
         ...; empty of runs with one."""
-        rows = self.to_json().get("families", {})
-        return [
-            {"family": name, "verdict": row["verdict"], **row["overall"], "p_holm": row["p_holm"]}
-            for name, row in rows.items()
-        ]
+        return [] if self.comparison.only else self._rows()
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self._report.all_tables[0].plain()
+
+    @property
+    def _report(self) -> Report:
+        return comparison_report(self.comparison, self.names)
 
     @property
     def answers(self) -> dict[str, int]:
@@ -328,7 +334,7 @@ class Compared:
     @property
     def text(self) -> str:
         """What `needlemap compare` prints."""
-        return to_text(comparison_report(self.comparison, self.names))
+        return to_text(self._report)
 
     def to_json(self) -> dict[str, Any]:
         """What `needlemap compare --answers --json` prints; every family, length, cell and changed
@@ -338,7 +344,7 @@ class Compared:
     def to_pandas(self) -> Any:
         """One row a length, or a family where there are several. Raises NeedlemapError without
         pandas."""
-        return plain_frame(self.families or self.lengths)
+        return to_pandas(self._report)
 
     def plot(
         self, *, title: str | None = None, palette: str | None = None, width: str | None = None

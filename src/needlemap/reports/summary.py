@@ -1,12 +1,10 @@
-"""What a run comes to, in a few lines: mean, effective length, depths, noise, power; families as a
-table."""
+"""What a run comes to, in a few lines: mean, effective length, depths, noise, power."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from needlemap.maps.difference import missing_bounds
 from needlemap.maps.effective import (
     PUBLISHED,
     RULES,
+    Effective,
     FamilyScores,
     Mean,
     Rule,
@@ -30,8 +29,8 @@ from needlemap.maps.intervals import (
     noise_floor,
     trials_needed,
 )
-from needlemap.maps.means import Map, position_gap, total_score
-from needlemap.records.families import Families, families_of
+from needlemap.maps.means import position_gap, total_score
+from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import (
     depth_score_labels,
@@ -45,11 +44,10 @@ from needlemap.reports.labels import (
     score_label,
     tokens_label,
 )
-from needlemap.text import counted, printable
+from needlemap.text import counted
 
 DROP = 0.05
 FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
-_WIDTH = 6
 NO_MEAN = "no mean over families yet: no length has a score of each of them"
 
 
@@ -257,87 +255,16 @@ def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
     return FamilyScores(cubes if len(cubes) == len(read) else [])
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreRow:
-    """A line of a table by length: a family, a mean or a whole run. after: what stands behind its
-    scores."""
-
-    name: str
-    scores: Mapping[int, float]
-    overall: float | None
-    after: str = ""
-
-    def line(self, lengths: Sequence[int], wide: int) -> str:
-        """It as text. wide: letters of the longest name."""
-        scores = [*map(self.scores.get, lengths), self.overall]
-        cells = (score_label(score).rjust(_WIDTH) for score in scores)
-        return printable(" ".join([self.name.ljust(wide), *cells]) + self.after)
+def count_label(run: Loaded | None) -> str:
+    """How many trials of a family have a score, and how many are missing."""
+    if run is None:
+        return "not begun"
+    return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"
 
 
-def _table(
-    what: str, rows: Sequence[ScoreRow], lengths: Sequence[int], after: str = ""
-) -> list[str]:
-    """A head, then a line a row; lengths across."""
-    wide = max(len(what), *(len(row.name) for row in rows))
-    heads = [label.rjust(_WIDTH) for label in length_labels(lengths).values()]
-    head = " ".join([what.ljust(wide), *heads, "   all"]) + after
-    return [head, *(row.line(lengths, wide) for row in rows)]
-
-
-def family_lines(
-    suite: str, read: Mapping[str, Loaded | None], rules: tuple[str, ...] = FAMILY_RULES
-) -> list[str]:
-    """All lines: title, a row a family, the mean, effective lengths. Raises SettingsError for a
-    rule."""
-    maps = [run.map for run in read.values() if run is not None]
-    lengths = sorted({length for map in maps for length in map.lengths})
-    if not lengths:
-        return [f"suite {suite}: nothing was asked yet"]
-    scores = scores_of(read)
-    means = scores.means()
-    mean = ScoreRow("mean", {length: mean.score for length, mean in means.items()}, mean_of(means))
-    rows = [_family_row(name, run.map if run else None) for name, run in read.items()]
-    title = f"suite {suite} · {', '.join(dict.fromkeys(map.model for map in maps))}"
-    table = _table("family", [*rows, mean], lengths, "     n")
-    return [
-        printable(title, line=True),
-        *table,
-        *(mean_length_lines(scores, means, rules) if means else [NO_MEAN]),
-    ]
-
-
-def _family_row(name: str, map: Map | None) -> ScoreRow:
-    if map is None:
-        return ScoreRow(name, {}, None, "     0  not begun")
-    missing = f"  {map.missing} missing" if map.missing else ""
-    return ScoreRow(name, _scores(map), map.overall, f" {map.n:5,}{missing}")
-
-
-def _scores(map: Map) -> dict[int, float]:
-    return {length: mean.score for length, mean in map.margins.items()}
-
-
-def model_lines(paths: Sequence[Path]) -> list[str]:
-    """A row a run: its model, score by length, of several families their mean; lengths that any
-    has."""
-    rows = [_model_row(families, read_families(families)) for families in map(families_of, paths)]
-    return _table("model", rows, sorted({length for row in rows for length in row.scores}))
-
-
-def _model_row(families: Families, read: Mapping[str, Loaded | None]) -> ScoreRow:
-    """Its name, its scores, their mean, and how many trials are missing."""
-    begun = [run for run in read.values() if run is not None]
-    name = begun[0].map.model if begun else str(families.path)
-    missing = sum(run.map.missing for run in begun)
-    after = f"  {missing:,} missing" if missing else ""
-    if families.is_plain:
-        return ScoreRow(name, _scores(begun[0].map), begun[0].map.overall, after)
-    scores = scores_of(read)
-    mean, by_length = (
-        scores.overall(),
-        {length: mean.score for length, mean in scores.means().items()},
-    )
-    return ScoreRow(name, by_length, None if mean is None else mean.score, after)
+def effective_by_rule(scores: FamilyScores, rules: Sequence[str]) -> dict[str, Effective | None]:
+    """How far the mean holds, by each rule. Raises SettingsError for an unknown one."""
+    return {rule: scores.effective(parse_rule(rule)) for rule in rules}
 
 
 def mean_of(means: Mapping[int, Mean]) -> float | None:
@@ -358,14 +285,11 @@ def _interval_line(means: dict[int, Mean]) -> str:
     return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def mean_length_lines(
-    mean: FamilyScores, means: dict[int, Mean], rules: tuple[str, ...]
-) -> list[str]:
+def mean_length_lines(means: dict[int, Mean], found: Mapping[str, Effective | None]) -> list[str]:
     """How sure the mean over families is, and how far it holds."""
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))
-    ours = [(rule, mean.effective(parse_rule(rule))) for rule in rules]
-    shown = [f"{rule} {effective_label(each)}" for rule, each in ours if each is not None]
+    shown = [f"{rule} {effective_label(each)}" for rule, each in found.items() if each is not None]
     return [
         _interval_line(means),
         f"effective length as published, the largest whose mean exceeds {threshold}: {said}",

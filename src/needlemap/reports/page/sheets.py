@@ -32,7 +32,15 @@ from needlemap.reports.page.trials import mean_columns, share
 from needlemap.reports.paired import compare_runs
 from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.results import sought_sheet
-from needlemap.reports.summary import FAMILY_RULES, NO_MEAN, mean_length_lines, mean_of, scores_of
+from needlemap.reports.summary import (
+    FAMILY_RULES,
+    NO_MEAN,
+    count_label,
+    effective_by_rule,
+    mean_length_lines,
+    mean_of,
+    scores_of,
+)
 from needlemap.secrets import hidden
 
 Sheet = dict[str, Any]
@@ -294,7 +302,9 @@ def _suite(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Sheet:
         "comparison": None,
         "curves": curves,
         "table": _family_table(subject, means, places),
-        "lines": mean_length_lines(scores, means, FAMILY_RULES) if means else [NO_MEAN],
+        "lines": mean_length_lines(means, effective_by_rule(scores, FAMILY_RULES))
+        if means
+        else [NO_MEAN],
     }
 
 
@@ -324,7 +334,7 @@ def _family_table(
         scored = _scored(run.map.margins if run else {}, lengths, run.map.overall if run else None)
         line = 1 + list(places).index(name) if run else None
         rows.append(
-            _row(name, [*scored, _count(run)], ["run", places[name]] if run else None, line)
+            _row(name, [*scored, count_label(run)], ["run", places[name]] if run else None, line)
         )
     return {"head": ["Family", *length_labels(lengths).values(), "all", "n"], "rows": rows}
 
@@ -335,9 +345,3 @@ def _scored(
     """The scores at some lengths and of all, each with what colours it."""
     scores = [*(means[length].score if length in means else None for length in lengths), overall]
     return [[score_label(score), share(score)] for score in scores]
-
-
-def _count(run: Loaded | None) -> str:
-    if run is None:
-        return "not begun"
-    return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table as Grid
 
-from needlemap.reports.report import WORDS, Column, Fact, Report, Table
+from needlemap.reports.report import SENTENCE, WORDS, Column, Fact, Parts, Report, Table
 from needlemap.text import printable, show
 
 WIDTH = 80  # at least
@@ -21,7 +22,7 @@ def show_report(report: Report) -> None:
     console.width = max(WIDTH, console.width)
     for block in _blocks(report):
         if isinstance(block, Grid):
-            console.print(block)
+            _print(console, block)
         else:
             show(block)
 
@@ -31,7 +32,7 @@ def to_text(report: Report, width: int = WIDTH) -> str:
     console = Console(file=(text := StringIO()), width=width, color_system=None, highlight=False)
     for block in _blocks(report):
         if isinstance(block, Grid):
-            console.print(block)
+            _print(console, block)
         else:
             text.write(f"{block}\n")
     return printable(text.getvalue())
@@ -50,13 +51,19 @@ def _blocks(report: Report) -> Iterator[Block]:
     verdict = report.verdict
     if verdict and verdict.leads and verdict.said:
         yield verdict.said
-    for part in report.parts:
-        if isinstance(part, Table):
-            yield from _of_table(part)
-        elif isinstance(part, Fact) and part.said:
-            yield part.said
+    shown = [block for part in report.parts for block in _of_part(part)]
+    if shown and not verdict and shown[-1] == "":
+        del shown[-1]  # nothing comes behind the last table
+    yield from shown
     if verdict:
         yield verdict.last
+
+
+def _of_part(part: Fact | Table | Parts) -> Iterator[Block]:
+    if isinstance(part, Table):
+        yield from _of_table(part)
+    elif isinstance(part, Fact) and part.said:
+        yield part.said
 
 
 def _of_table(table: Table) -> Iterator[Block]:
@@ -68,7 +75,8 @@ def _of_table(table: Table) -> Iterator[Block]:
         yield table.title
     shown = [column for column in table.heads if not column.wide]
     if shown:
-        yield _grid([(each, each.unit.number) for each in shown], table.labels(shown))
+        whole = all(each.unit is not SENTENCE for each in shown)
+        yield _grid([(each, each.unit.number) for each in shown], table.labels(shown), whole)
     for detail in (detail for row in table.shown for detail in row.details):
         yield f"\n{detail}" if shown else detail
     if table.after:
@@ -77,11 +85,29 @@ def _of_table(table: Table) -> Iterator[Block]:
         yield ""
 
 
-def _grid(columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]]) -> Grid:
-    """Rows under heads. columns: and whether each is set to the right."""
+def _print(console: Console, grid: Grid) -> None:
+    """Print rows; the console scrolls where they are wider."""
+    wide = _wide(grid) if all(column.no_wrap for column in grid.columns) else 0
+    console.print(grid, width=max(console.width, wide), crop=False)
+
+
+def _wide(grid: Grid) -> int:
+    """Letters of a row."""
+    return sum(
+        2 + max(map(cell_len, [str(column.header), *map(str, column.cells)]), default=0)
+        for column in grid.columns
+    )
+
+
+def _grid(
+    columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]], whole: bool = False
+) -> Grid:
+    """Rows under heads. columns: and whether each is set to the right. whole: whether no cell is
+    broken into lines."""
     grid = Grid(box=None, pad_edge=False)
     for column, right in columns:
-        grid.add_column(column.head, justify="right" if right else "left", overflow="fold")
+        justify: JustifyMethod = "right" if right else "left"
+        grid.add_column(column.head, justify=justify, overflow="fold", no_wrap=whole)
     for row in rows:
         grid.add_row(*row)
     return grid
