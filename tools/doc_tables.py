@@ -96,7 +96,7 @@ MEANINGS = {
     "scorer.native": "the score on that scale",
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
     "scorer.unreadable": "whether nothing could be taken from the answer to be compared; its score is 0 then",  # noqa: E501
-    "scorer.mean": "whether it is a mean of nobody knows how many answers, as in an imported summary",  # noqa: E501
+    "scorer.mean": "whether it is a mean of an unknown number of answers, as in an imported summary",  # noqa: E501
     "scorer.usd": "what a judge cost; 0 without one, null if no price is known",
     "prompt_tokens": "as the provider counted them; null if it does not say",
     "cached_tokens": "of which it read from a cache",

@@ -127,7 +127,7 @@ def write_whole(file: Path, data: bytes) -> None:
     """Write a file so that it is either the old one or the new one, whatever happens. For its owner
     alone.
 
-    It is made under a name that nobody knows, and takes the place of whatever has its name, links
+    It is made under a random name, and takes the place of whatever has its name, links
     too.
     """
     descriptor, temporary = mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")

@@ -38,7 +38,7 @@ def test_a_server_that_reports_no_usage_is_said_to_and_nothing_is_made_up(needle
         )
         assert record["usage"] == {}
     assert (
-        "the server reports no usage: nobody knows how many tokens it counted, and whether"
+        "the server reports no usage: it is unknown how many tokens it counted, and whether"
         in ended.stderr
     )
     assert "cached:" not in ended.stderr

@@ -68,7 +68,7 @@ def test_a_score_that_crawls_through_the_threshold_has_no_point():
     found = sought(AXIS, asked(*crawl, times=6), 0.85, 0.3)
     assert (found.crawls, found.point, found.close) == (True, None, False)
     little = sought(AXIS, asked((1_000, 8), (11_000, 7)), 0.85, 0.3)
-    assert (little.crawls, little.point) == (False, None)  # nobody knows yet: it is only wide
+    assert (little.crawls, little.point) == (False, None)  # it is only wide
 
 
 def test_a_dip_is_no_fall_for_good():

@@ -127,7 +127,7 @@ def test_repeats_of_one_haystack_say_so():
 def test_means_of_nobody_knows_how_many_answers_have_no_interval_and_no_power():
     lines = summary_lines(replace(cube(8, wrong_from=16_000), counted=False, one_haystack=True))
     assert lines[0] == (
-        "all cells: 68.8 (48 means of nobody knows how many answers: no n, no interval)"
+        "all cells: 68.8 (48 means of an unknown number of answers: no n, no interval)"
     )
     assert not [each for each in lines if "[" in each or "n=" in each or each.startswith("power:")]
 

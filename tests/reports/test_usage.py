@@ -68,18 +68,18 @@ def test_what_was_refused_promises_nothing():
 
 def test_a_server_that_does_not_report_cached_tokens_is_not_believed_to_have_any():
     rows = [record(1000, 1000, None, 0), record(1000, 1000, None, 900)]
-    assert said(*rows) == ["cached: not reported by the server, so nobody knows (planned: 900)"]
+    assert said(*rows) == ["cached: not reported by the server (planned: 900)"]
     assert cache_lines(rows) == []
 
 
 def test_a_server_that_reports_no_usage_is_said_to():
     assert said(record(), record(shared=900)) == [
-        "the server reports no usage: nobody knows how many tokens it counted, and whether the "
+        "the server reports no usage: it is unknown how many tokens it counted, and whether the "
         "planned 900 "
         "came from its cache"
     ]
     assert said(record()) == [
-        "the server reports no usage: nobody knows how many tokens it counted"
+        "the server reports no usage: it is unknown how many tokens it counted"
     ]
 
 

@@ -97,9 +97,8 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
     if not folder.exists:
         if any(folder.path.glob("records-*.jsonl")):
             raise NeedlemapError(
-                f"'{folder.path}' holds records but no run.json, so nobody knows of what run. Put "
-                f"run.json "
-                f"back, or give another folder with -o."
+                f"'{folder.path}' holds records but no run.json, which says what run they are of. "
+                f"Put run.json back, or give another folder with -o."
             )
         return list(experiment.trials)
     check_same(folder, experiment)

@@ -197,7 +197,7 @@ class Session:
         return [part for part in parts if part]
 
     def _limited(self, walk: Iterable[Trial]) -> bool:
-        """Whether a limit may cut a walk short. Nobody knows how far a time goes; modes that share
+        """Whether a limit may cut a walk short. How far a time goes is unknown; modes that share
         across lengths keep to their walk under it."""
         settings = self.experiment.settings
         timed = settings.limit_time is not None and settings.mode not in GRID_MODES
@@ -257,7 +257,7 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 
 def check_price(settings: Settings) -> None:
-    """Raises SettingsError when nobody knows what the model costs, and dollars are limited."""
+    """Raises SettingsError when dollars are limited and the model's price is unknown."""
     known = Prices.of(settings).usd(1000, 0, 1) is not None
     if settings.limit_usd is not None and not known:
         raise SettingsError(
@@ -268,7 +268,7 @@ def check_price(settings: Settings) -> None:
 
 
 def check_judge(experiment: Experiment) -> None:
-    """Raises SettingsError when nobody knows what a judge costs, and dollars are limited."""
+    """Raises SettingsError when dollars are limited and a judge's price is unknown."""
     settings, scorer = experiment.settings, experiment.scorer
     if settings.limit_usd is None or not scorer.asks:
         return

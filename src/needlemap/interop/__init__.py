@@ -37,9 +37,9 @@ class ResultRow:
     apart (a run's name, a data set). scale: lowest and highest native score, None if the file does
     not say. realised:
     depth in percent where the needle really was. error: why there is no score. mean: whether the
-    score is a mean of nobody knows how many answers. repeat: which one, from 0, where the row is a
+    score is a mean of an unknown number of answers. repeat: which one, from 0, where the row is a
     sample of a log: its versions are then the same prompt asked again. asked: a hash of what was
-    asked, '' where nobody knows it. scores: of a sample of a log all that it has, by metric; None
+    asked, '' where unknown. scores: of a sample of a log all that it has, by metric; None
     where it has no number.
     """
 

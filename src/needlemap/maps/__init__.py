@@ -175,8 +175,8 @@ class Cube:
     numbers ascend. one_haystack:
     whether all repeats have the same. again: the first two scores of each prompt that was asked
     more than once; again_at: their lengths. short: lengths with a prompt that is shorter, since the
-    haystack ended. counted: False where a score is a mean of nobody knows
-    how many answers.
+    haystack ended. counted: False where a score is a mean of an unknown
+    number of answers.
     """
 
     repeats: tuple[int, ...]

@@ -107,7 +107,7 @@ class Trio:
 
     @property
     def position(self) -> int | None:
-        """Tokens before the first other one, the prompt's included; None where nobody knows."""
+        """Tokens before the first other one, the prompt's included; None where unknown."""
         found, told = self.difference, self.first and self.first.logprobs
         if found is None or found.token is None or not told or told.start is None:
             return None

@@ -116,7 +116,7 @@ _MEAN = parse_rule("auc")  # any rule that takes plain means of each length
 @dataclass(frozen=True, slots=True)
 class Mean:
     """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or
-    where a family's scores are means of nobody knows how many answers."""
+    where a family's scores are means of an unknown number of answers."""
 
     score: float
     low: float | None

@@ -219,7 +219,7 @@ class ClusterMean:
 
     standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how
     haystacks differ. low, high: 95 %, then with a correlation of ASSUMED within a haystack; None
-    where nobody knows how many answers n stands for.
+    where the number of answers that n stands for is unknown.
     """
 
     score: float

@@ -265,7 +265,7 @@ class Pairs:
     else. same: whether all paired records have the same key, so that one run is the other made
     again. graded:
     whether any answer scored between wrong and right. counted: False where scores are means of
-    nobody knows how many answers. failed: prompts that first and second asked, of which no answer
+    an unknown number of answers. failed: prompts that first and second asked, of which no answer
     could be measured. answers: which of them differ, where somebody looked. tried: (repeats,
     lengths, depths), what second was asked; None for all. measured: when the first and the last
     answer of both came. ran_on: answers of first and second that did not stop where the other's

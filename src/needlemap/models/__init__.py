@@ -286,7 +286,7 @@ class Traits:
     """What prompts a model takes; known before it is loaded.
 
     chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where
-    nobody knows. render: for models that are fed token ids, so that no text is tokenised twice;
+    unknown. render: for models that are fed token ids, so that no text is tokenised twice;
     None for those fed text. whole: whether these are the ids of the whole text, as a server of the
     same weights makes them; else those of its spans, one behind the other. teacher: whether the
     model weighs given answers

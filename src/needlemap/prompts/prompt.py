@@ -62,8 +62,8 @@ class Prompt:
     tokens: length by the tokenizer, without the reserve.
 
     fed: what the model is fed, in its own vocabulary and with its chat template, where it is fed
-    the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where nobody knows
-    them.
+    the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where
+    unknown.
 
     What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at
     the haystack's end for the exact length). off_by: tokens by which the asked length was missed.

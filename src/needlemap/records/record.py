@@ -95,7 +95,7 @@ class PromptRecord(BaseModel):
 
     tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's
     own, chat template included, where that is another one. ids_sha256: of the token ids that the
-    model sees, chat template included; None where nobody knows them. positions: haystack tokens
+    model sees, chat template included; None where unknown. positions: haystack tokens
     before each needle. pad: what was added at the haystack's end to reach the exact length.
     """
 
@@ -122,7 +122,7 @@ class ScorerRecord(BaseModel):
     what decided the score.
 
     unreadable: whether nothing could be taken from the answer; its score is 0 then.
-    mean: whether the score is a mean of nobody knows how many answers, as in an imported summary.
+    mean: whether the score is a mean of an unknown number of answers, as in an imported summary.
     usd: what a judge cost; None when no price is known.
     """
 

@@ -243,7 +243,7 @@ def usage_lines(
     if answered and remote and not counted:
         promise = costs_of(answered)["planned_tokens"]
         cached = f", and whether the planned {promise:,} came from its cache" if promise else ""
-        return [f"the server reports no usage: nobody knows how many tokens it counted{cached}"]
+        return [f"the server reports no usage: it is unknown how many tokens it counted{cached}"]
     return [
         *cache_lines(answered, remote=remote),
         *(_length_lines(counted, framing_tokens, own) if remote else []),
@@ -268,7 +268,7 @@ def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]
     if cached is None:
         if not (remote and promise):
             return []
-        return [f"cached: not reported by the server, so nobody knows (planned: {promise:,})"]
+        return [f"cached: not reported by the server (planned: {promise:,})"]
     plan = f"; planned {promise:,}" if promise else ""
     return [f"cached: {cached:,} of {costs['prompt_tokens'] or 0:,} prompt tokens{plan}"]
 

@@ -198,7 +198,7 @@ def overall_label(map: Map) -> str:
 
 
 def n_label(n: int, *, counted: bool) -> str:
-    """How much a score rests on: 'n=20', or '3 means' where nobody knows of how many answers."""
+    """How much a score rests on: 'n=20', or '3 means' of an unknown number of answers."""
     return f"n={n:,}" if counted else f"{n:,} mean{'s' * (n != 1)}"
 
 
@@ -211,7 +211,7 @@ def all_failures(cells: Iterable[CellScore]) -> dict[str, int]:
 
 
 def _compact(length: int, extra: int) -> str:
-    if not length:  # nobody knows it
+    if not length:  # unknown
         return "-"
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if length >= size:

@@ -97,11 +97,10 @@ def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
 
 
 def _means_line(mean: ClusterMean) -> str:
-    """Where the records are means: of what, nobody knows."""
+    """The mean of records that are means themselves."""
     return (
-        f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of nobody knows "
-        f"how many "
-        "answers: no n, no interval)"
+        f"all cells: {score_label(mean.score)} ({n_label(mean.n, counted=False)} of an unknown "
+        "number of answers: no n, no interval)"
     )
 
 

@@ -34,7 +34,7 @@ class Unread:
 
 
 class ChosenParts:
-    """What settings come to, as far as rules ask: None for what nobody knows, which is told
+    """What settings come to, as far as rules ask: None for what is unknown, which is told
     elsewhere.
 
     own_item: whether the user says what is hidden; else the default item is, in the setting's

@@ -96,7 +96,7 @@ class Reference:
     keywords, but wrong. choices: the right and the wrong ones in the prompt's order, where one of
     them is asked for by its number. none: the answer by which a question lets one say that the text
     holds none, right where there are no keywords; '' where it does not. like: a pattern of what
-    would look like an answer there, for texts as `text.plain` leaves them; '' where nobody knows.
+    would look like an answer there, for texts as `text.plain` leaves them; '' where unknown.
     owners: whose each decoy is, in their order, where a denial may say so ("none; only red-fox has
     4711").
     """
@@ -155,7 +155,7 @@ class Background:
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A prompt that exists already. messages: role and text. depth: where its answer stands, a
-    share; None where nobody knows. item: what is asked and right; it hides nothing."""
+    share; None where unknown. item: what is asked and right; it hides nothing."""
 
     messages: tuple[tuple[str, str], ...]
     item: Item

@@ -240,7 +240,7 @@ function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-// '[83.1, 97.0] n=20'; where nobody knows how many answers a mean is of, there is neither.
+// '[83.1, 97.0] n=20'; a mean of an unknown number of answers has neither.
 function precision(low, high, number) {
   return low === null ? counted(number, "mean") : `${interval(low, high)} n=${count(number)}`;
 }
