@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.trials import place
+from needlemap.trials import provider_host
 
 TASK = '''
 from needlemap.plugins import Draw, Item, Needle, Reference, Task
@@ -264,8 +264,10 @@ def test_a_probe_is_one_file(package):
 
 
 def test_a_back_ends_own_home_typed_out_is_the_same_server():
-    assert place("nobody-knows", "https://api.example.com") == "api.example.com"
-    assert place("openai", "https://api.openai.com/v1") == place("openai", None) == ""
+    assert provider_host("nobody-knows", "https://api.example.com") == "api.example.com"
+    assert (
+        provider_host("openai", "https://api.openai.com/v1") == provider_host("openai", None) == ""
+    )
 
 
 def test_one_name_of_two_packages_is_an_error_that_names_both(package):

@@ -17,7 +17,7 @@ from needlemap.settings import Settings, with_role
 from needlemap.settings.reading import configure
 from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
-from needlemap.trials import place, settings_hash
+from needlemap.trials import provider_host, settings_hash
 from needlemap.trials.build import prepare
 
 BASE: dict[str, Any] = {
@@ -247,10 +247,10 @@ def test_a_server_of_ones_own_is_the_same_on_every_port_and_node_and_a_provider_
         "http://node7:80/v1",
         "http://10.1.2.3/v1",
     )
-    assert len({place("openai", url) for url in urls}) == 1
+    assert len({provider_host("openai", url) for url in urls}) == 1
     providers = ("https://openrouter.ai/api/v1", "https://api.groq.com/openai/v1", None, urls[0])
-    assert len({place("openai", url) for url in providers}) == 4
-    assert place("openai", "https://api.openai.com/v1") == place("openai", None)
+    assert len({provider_host("openai", url) for url in providers}) == 4
+    assert provider_host("openai", "https://api.openai.com/v1") == provider_host("openai", None)
 
 
 def test_a_run_goes_on_when_its_server_comes_back_on_another_port(needlemap, wires):

@@ -282,7 +282,7 @@ def test_other_names_bring_none(given):
 
 
 def test_a_forgotten_letter_is_told():
-    told = read_settings(None, {"length": [1000], "depths": [50]}).older.told({})
+    told = read_settings(None, {"length": [1000], "depths": [50]}).older.note({})
     assert told == (
         "length (read as lengths): OpenCompass's name. What is not given is needlemap's: "
         "OpenCompass's rules and defaults come with a preset, as 'needlemap run cdme-8k'"

@@ -12,9 +12,9 @@ from needlemap.text import (
     but,
     held,
     hexadecimal,
+    index_of,
     named,
     number,
-    place,
     plain,
     shape,
     ungrouped,
@@ -154,8 +154,8 @@ def test_a_part_of_a_longer_compound_is_not_the_word(said, wanted, found):
 
 
 def test_a_place_is_where_the_wanted_text_is_first_found_whole():
-    assert place("red-foxes, a red fox", "red-fox") == 13
-    assert place("nothing", "red-fox") == -1
+    assert index_of("red-foxes, a red fox", "red-fox") == 13
+    assert index_of("nothing", "red-fox") == -1
 
 
 def test_thousands_are_put_together_where_they_are_some():

@@ -63,13 +63,13 @@ class Renderer:
             "seconds": SECONDS,
             "megabytes": MEGABYTES,
         }
-        return str(self._said(request)["text"])
+        return str(self._exchange(request)["text"])
 
     def normalize(self, normalizer: dict[str, Any], text: str) -> int:
         """How many characters a tokenizer's normalizer makes of a text. Raises as `render`."""
         megabytes = _NORMAL_MB + _TIMES * len(text) // 2**20
         asked = {"normalizer": normalizer, "text": text, "seconds": _NORMAL_S}
-        return int(self._said({**asked, "megabytes": megabytes})["size"])
+        return int(self._exchange({**asked, "megabytes": megabytes})["size"])
 
     def pieces(self, model: bytes, text: str) -> tuple[list[int], list[int]]:
         """A text's token ids by a SentencePiece model, and the byte at which each ends. Raises as
@@ -78,12 +78,12 @@ class Renderer:
         megabytes = _NORMAL_MB + (_PIECES * len(text) + _TIMES * len(model)) // 2**20
         asked = {"pieces": name, "text": text, "seconds": _NORMAL_S + len(text) // _A_SECOND}
         asked |= {"megabytes": megabytes}
-        said = self._said(asked)
+        said = self._exchange(asked)
         if "ids" not in said:  # a process that has not met the model yet
-            said = self._said({**asked, "model": b64encode(model).decode()})
+            said = self._exchange({**asked, "model": b64encode(model).decode()})
         return said["ids"], said["ends"]
 
-    def _said(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         line = json.dumps(request, default=str).encode() + b"\n"
         with self._lock:
             said = self._answer(line, seconds_left(_SLOWER * request["seconds"]))

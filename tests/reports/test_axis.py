@@ -45,8 +45,8 @@ def test_a_cell_reaches_half_way_to_its_neighbours() -> None:
         0.555556,
         1,
     ]
-    assert axis.place(1.0) == pytest.approx(axis.centres[1]) == pytest.approx(1 / 3)
-    assert axis.place(2.0) == pytest.approx(5 / 9)
+    assert axis.position(1.0) == pytest.approx(axis.centres[1]) == pytest.approx(1 / 3)
+    assert axis.position(2.0) == pytest.approx(5 / 9)
 
 
 def test_cells_on_a_logarithmic_axis_are_as_wide_as_their_ratios() -> None:

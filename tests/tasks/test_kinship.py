@@ -303,7 +303,7 @@ def test_facts_stand_in_random_order_or_up_or_down_the_line():
 def test_words_agree_with_who_is_a_woman():
     ada, tom = Person("Ada", True), Person("Tom", False)
     said = {
-        link.said(Random(seed), "english")
+        link.sentence(Random(seed), "english")
         for seed in range(99)
         for link in links([ada, tom], up=True)
     }
@@ -314,7 +314,7 @@ def test_words_agree_with_who_is_a_woman():
     } < said
     assert len(said) == len(lexicon("kinship", "english")["sentences"])
     said = {
-        link.said(Random(seed), "chinese")
+        link.sentence(Random(seed), "chinese")
         for seed in range(99)
         for link in links([ada, tom], up=False)
     }

@@ -169,7 +169,7 @@ class Budget:
         """Seconds after which whatever is waited for is given up; None where time has no limit."""
         return None if self.limit_time_s is None else max(least_s, self.left_s())
 
-    def told(self) -> str:
+    def spent_text(self) -> str:
         """All that is spent, for people."""
         known = self.usd or self.prices.usd(1, 0, 1) is not None
         return f"spent over all starts: {self.tokens:,} tokens" + f", ${self.usd:.4f}" * bool(known)

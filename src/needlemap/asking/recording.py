@@ -114,7 +114,7 @@ class RecordMaker:
         unread: UnreadRecord = NONE_UNREAD,
     ) -> Record:
         """The record of a trial: asked, answered (or not), scored (or not)."""
-        fields: dict[str, Any] = self._asked(trial)
+        fields: dict[str, Any] = self._trial_fields(trial)
         if answer is not None:
             fields |= self._answered(trial, answer)
         return Record(
@@ -126,7 +126,7 @@ class RecordMaker:
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 
-    def _asked(self, trial: Trial) -> dict[str, Any]:
+    def _trial_fields(self, trial: Trial) -> dict[str, Any]:
         reference = trial.item.reference
         return {
             "key": trial.key,

@@ -33,7 +33,7 @@ from needlemap.settings import Lender, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
 from needlemap.settings.trust import Trust, refuse_foreign
-from needlemap.trials import place
+from needlemap.trials import provider_host
 from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
@@ -179,7 +179,9 @@ def _of_before(folder: RunFolder, about: RunFile) -> AnotherRun:
 
 def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:
     """What a setting comes to: of an address only whose it is."""
-    return place(settings["model"].partition("/")[0], value) if name == "base_url" else value
+    return (
+        provider_host(settings["model"].partition("/")[0], value) if name == "base_url" else value
+    )
 
 
 def scorer_about(scorer: Scorer) -> RuledScorer:

@@ -111,7 +111,7 @@ class Check:
         """What the check of before answered to the same asks."""
         found = Answers()
         for reply in self.answers.by_key.values():
-            record = self.before.get(_place(reply.ask))
+            record = self.before.get(_record_key(reply.ask))
             if record is not None and reply.secret in record.keywords:
                 found.add(self.asker.reply(reply.ask, record))
         return found
@@ -253,7 +253,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         answers, asker = self.check.answers, self.check.asker
         left = []
         for ask in asks:
-            record = self._stored.get(_place(ask))
+            record = self._stored.get(_record_key(ask))
             if record is not None and record.scored:
                 answers.add(asker.reply(ask, record))
             elif self._is_left_out(ask):
@@ -356,7 +356,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         asker = self.check.asker
         asks = asker.window(framing_of(self.check.answers))
         for ask in asks:
-            record = self._stored.get(_place(ask))
+            record = self._stored.get(_record_key(ask))
             if record is not None:
                 self.check.answers.add(asker.reply(ask, record))
                 continue
@@ -405,7 +405,7 @@ def _own(ask: Ask) -> Ask:
     return replace(ask, way=ask.way.removeprefix(BESIDE))
 
 
-def _place(ask: Ask) -> tuple[str, int, float, int]:
+def _record_key(ask: Ask) -> tuple[str, int, float, int]:
     return ask.family, ask.length, round(ask.depth, 8), ask.repeat
 
 

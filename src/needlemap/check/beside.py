@@ -70,7 +70,7 @@ class Nats(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt cold, warm, and warm again, with others between them."""
-        return haystack.cold, haystack.warm, haystack.again[0], *haystack.asked
+        return haystack.cold, haystack.warm, haystack.again[0], *haystack.questions
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
         """Whether the server gave none."""
@@ -95,7 +95,7 @@ class Nats(Probe):
                     moved.append((apart, usual, warm))
         if not moved:
             return AtSize(size, "undecided", said=NOTHING)
-        told = _told([row[1] for row in moved])
+        told = _least_shift([row[1] for row in moved])
         beyond = [row for row in moved if row[0] > told]
         n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
         fails = p <= level and bool(beyond)
@@ -124,7 +124,7 @@ def _pairs(answers: Answers, size: int, first: str, second: str) -> list[Pair]:
     return answers.same_prompt(size, first, second)
 
 
-def _told(usual: Sequence[float]) -> float:
+def _least_shift(usual: Sequence[float]) -> float:
     """Nats by which a margin must move to be told, beside what equal askings differ by.
 
     Where these are the same to the last bit, they do not tell in which precision a server rounds.

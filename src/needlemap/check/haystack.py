@@ -259,7 +259,7 @@ class CheckHaystack:
         return replace(self.cold, way="warm", state="warm")
 
     @cached_property
-    def asked(self) -> list[Ask]:
+    def questions(self) -> list[Ask]:
         """Other questions about it, each of another length: the first fact, one far behind it, and
         others."""
         count, own = ASKED[self.layout.sizes.index(self.size)], self.cold.fact
@@ -284,13 +284,13 @@ class CheckHaystack:
     def again(self) -> list[Ask]:
         """Some of them, word for word."""
         count = AGAIN[self.layout.sizes.index(self.size)]
-        return [replace(ask, way="again") for ask in [self.warm, *self.asked][:count]]
+        return [replace(ask, way="again") for ask in [self.warm, *self.questions][:count]]
 
     @cached_property
     def loaded(self) -> list[Ask]:
         """Some of them at a time."""
         count = min(LOADED, max(1, self.layout.options.load))
-        return [replace(ask, way="loaded", state="loaded") for ask in self.asked[:count]]
+        return [replace(ask, way="loaded", state="loaded") for ask in self.questions[:count]]
 
     @cached_property
     def crowd(self) -> list[Ask]:

@@ -44,7 +44,7 @@ class Length(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Other questions about it."""
-        return haystack.asked
+        return haystack.questions
 
     def helps(self, row: AtSize) -> bool:
         """Only where the interval holds both a fall that matters and one that does not."""
@@ -238,7 +238,7 @@ class Comb(Residues):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Questions at lengths of their own."""
-        return haystack.asked
+        return haystack.questions
 
     def number(self, reply: Reply) -> int:
         """The length."""
@@ -302,7 +302,7 @@ class Distance(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Facts at all depths."""
-        return haystack.asked
+        return haystack.questions
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
         """Misses far away beside misses near the question."""

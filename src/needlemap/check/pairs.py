@@ -155,7 +155,7 @@ class Load(Paired):
         """Some prompts alone and at a time, with a crowd of others; the first prompt of every
         second haystack beside that crowd, and alone behind it."""
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
-        return *first, *haystack.asked, *haystack.loaded, *haystack.crowd
+        return *first, *haystack.questions, *haystack.loaded, *haystack.crowd
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Alone, then among others."""
@@ -217,7 +217,7 @@ class Cut(Paired):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Facts at the beginning and behind the middle."""
-        return haystack.cold, haystack.warm, *haystack.asked
+        return haystack.cold, haystack.warm, *haystack.questions
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Behind the middle first, then at the beginning of the same haystack."""
@@ -300,7 +300,7 @@ class Replies(Paired):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first question, then others."""
-        return haystack.cold, *haystack.asked
+        return haystack.cold, *haystack.questions
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """The first question's answer, then another's, which is only lost where it is the

@@ -41,7 +41,7 @@ class Same(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Some prompts twice."""
-        return haystack.warm, *haystack.asked, *haystack.again
+        return haystack.warm, *haystack.questions, *haystack.again
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
@@ -122,7 +122,7 @@ class Mates(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Alone and, where the model answers several at a time, among others."""
-        alone = haystack.cold, *haystack.asked
+        alone = haystack.cold, *haystack.questions
         serial = haystack.layout.options.serial
         return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
 
@@ -193,7 +193,7 @@ class Stop(Probe):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """Whatever is asked alone."""
-        return haystack.cold, *haystack.asked
+        return haystack.cold, *haystack.questions
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""

@@ -114,7 +114,7 @@ def ab_command(
         try:
             reach = partial(_reached, flags=flags, commands=commands, out=typed.out, stack=stack)
             first, second = map(reach, asked.arms)
-            return _asked(settled(replace(asked, arms=(first, second))), typed, ending)
+            return _run_ab(settled(replace(asked, arms=(first, second))), typed, ending)
         except KeyboardInterrupt:  # while a server was started
             return ending.code
 
@@ -154,7 +154,7 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
     return replace(arm, model=served(name), base_url=address)
 
 
-def _asked(asked: Asked, typed: AbFlags, ending: Ending) -> int:
+def _run_ab(asked: Asked, typed: AbFlags, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:

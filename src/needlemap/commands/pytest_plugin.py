@@ -134,7 +134,7 @@ class NeedleServer:
         of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
         head = f"{compared.said} (beside {golden})"
-        _settle(compared.code, on_undecided, lambda: _told(head, run, compared))
+        _settle(compared.code, on_undecided, lambda: _failure_text(head, run, compared))
 
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
@@ -144,7 +144,7 @@ class NeedleServer:
 
         run, compared = self._compared(golden, 2.0, lengths)
         claim = same_answers(compared.comparison, percent)
-        _settle(claim.code, "fail", lambda: _told(claim.said, run, compared))
+        _settle(claim.code, "fail", lambda: _failure_text(claim.said, run, compared))
 
     def assert_checked(
         self,
@@ -247,7 +247,7 @@ def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None
     _fail(told())
 
 
-def _told(head: str, run: Run, compared: Compared) -> str:
+def _failure_text(head: str, run: Run, compared: Compared) -> str:
     """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt
     again."""
     from needlemap.records.families import families_of

@@ -41,7 +41,7 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
     Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or
     trusted.
     """
-    folder, length, depth, repeat = _place(folder, typed)
+    folder, length, depth, repeat = _find_place(folder, typed)
     check_origin(folder, typed.trust_run)
     run = RunFolder(folder)
     if run.about().imported:
@@ -65,7 +65,7 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
         tell(f"answer now: {answer.text!r} (finish {answer.finish})")
 
 
-def _place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
+def _find_place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
     """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the
     worst of a check's probe or of an ab. Raises NeedlemapError."""
     if typed.worst and (typed.arm is not None or AB.is_in(folder)):

@@ -90,7 +90,7 @@ def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFl
         if not replicas.dry_run:
             stack.enter_context(hold_folder(path))
         command = _Command(each, path, typed, replicas)
-        return command.told(command.rehearse() if replicas.dry_run else command.ask())
+        return command.finish(command.rehearse() if replicas.dry_run else command.ask())
 
 
 def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
@@ -163,7 +163,7 @@ class _Command:
             tell(f"\nall: {self.path}\nreport: {page}")
         return codes
 
-    def told(self, codes: Mapping[Path, int]) -> int:
+    def finish(self, codes: Mapping[Path, int]) -> int:
         """Print the document and the verdicts, where they are wanted; the exit code, the worst of
         all runs'. A verdict outranks what was not measured and what a limit left out."""
         judged = {path: self._judged(path, code) for path, code in codes.items()}
@@ -174,7 +174,7 @@ class _Command:
             for path, code in codes.items()
         )
         reports = {
-            path: found.report(f"{path.name}: {found.asked}", code) for path, found in known.items()
+            path: found.report(f"{path.name}: {found.claim}", code) for path, found in known.items()
         }
         if self.typed.json:
             verdicts = {path: {"verdict": to_json(each)} for path, each in reports.items()}
@@ -343,7 +343,7 @@ class Terminal(ShowingFace):
             return
         path, names = self.families.path, self.families.names
         kept = f"\nsuite: {path}\nreport: needlemap report {path} -o report.html"
-        spent = spent_in(self.settings, map(self.families.folder, names)).told()
+        spent = spent_in(self.settings, map(self.families.folder, names)).spent_text()
         tell(f"\n{spent}{kept if self.settings.save else ''}")
 
     def interrupted(self) -> None:

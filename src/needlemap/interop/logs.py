@@ -291,8 +291,8 @@ def _inspect_sample(said: Any, place: str) -> ResultRow:
         id,
         ours,
         version=epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
-        asked=_hash([id, built or _asked(said.get("input")), said.get("target")]),
-        question=_shown(_asked(said.get("input"))),
+        asked=_hash([id, built or _without_ids(said.get("input")), said.get("target")]),
+        question=_shown(_without_ids(said.get("input"))),
         reference=_shown(said.get("target")),
         answer=_text(output.get("completion")) if isinstance(output, dict) else None,
         scores=dict(_inspect_scores(said.get("scores"))),
@@ -301,7 +301,7 @@ def _inspect_sample(said: Any, place: str) -> ResultRow:
     )
 
 
-def _asked(input: Any) -> Any:
+def _without_ids(input: Any) -> Any:
     """An input without what differs each time: messages have ids of their own."""
     if not isinstance(input, list):
         return input

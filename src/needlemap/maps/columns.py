@@ -43,7 +43,7 @@ class DataColumn:
             row = None if row is None else getattr(row, name)
         return row  # type: ignore[no-any-return]
 
-    def told(self, row: Any) -> Value:
+    def table_value(self, row: Any) -> Value:
         """The same as tables have it, with shares in percent."""
         value = self.value(row)
         return percent(value) if self.share and isinstance(value, int | float) else value
@@ -182,7 +182,7 @@ def _frame(rows: Iterable[Any], columns: tuple[DataColumn, ...]) -> Any:
     """NaN (or None for texts) where a value is not known."""
     named = {column.name: column for column in columns}
     frame = plain_frame(
-        [{name: column.told(row) for name, column in named.items()} for row in rows]
+        [{name: column.table_value(row) for name, column in named.items()} for row in rows]
     )
     numbers = {name: "float64" for name, column in named.items() if column.kind == "number"}
     counts = {name: "Int64" for name in named if name.endswith("_tokens")}

@@ -72,7 +72,7 @@ class LengthAxis:
         """(lengths, rank): curves of which the process's are sums with standard normal weights."""
         return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
 
-    def place(self, length: int) -> int:
+    def nearest(self, length: int) -> int:
         """The number of the nearest length."""
         return int(np.abs(self.logs - log2(length)).argmin())
 
@@ -109,7 +109,7 @@ class LengthAsks:
         length."""
         made = cls.nothing(len(axis.lengths))
         for length, hits, trials in asks:
-            made.add((axis.place(length),), np.array(hits), np.array(trials))
+            made.add((axis.nearest(length),), np.array(hits), np.array(trials))
         return made
 
     def add(self, at: Any, hits: Array, trials: Array) -> None:
@@ -159,7 +159,7 @@ def cells_in(records: Iterable[Record], axis: LengthAxis) -> tuple[Array, Array]
     hits, trials = np.zeros((2, len(axis.lengths), DEPTH_CELLS))
     for record in records:
         if record.score is not None:
-            at = axis.place(record.length_tokens), round(100 * record.depth)
+            at = axis.nearest(record.length_tokens), round(100 * record.depth)
             hits[at] += record.score
             trials[at] += 1
     return hits, trials

@@ -291,17 +291,17 @@ def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, flo
     size, way = len(check.long.ids), engine.way
     engine.crop(0)
     engine.chunk = size
-    pairs = [_asked(engine, check, check.long, 0, _STEPS)]
-    pairs.append(_asked(engine, check, check.short, check.parting, _STEPS))
+    pairs = [_logit_differences(engine, check, check.long, 0, _STEPS)]
+    pairs.append(_logit_differences(engine, check, check.short, check.parting, _STEPS))
     engine.chunk = -(-(size - check.parting if way.share else size) // 3)
-    pairs.append(_asked(engine, check, check.long, check.parting, 0))
+    pairs.append(_logit_differences(engine, check, check.long, check.parting, 0))
     if check.far is not None and way.pieces:
         engine.chunk = -(-(len(check.far.ids) - size) // 2)
-        pairs.append(_asked(engine, check, check.far, size, 0))
+        pairs.append(_logit_differences(engine, check, check.far, size, 0))
     return pairs
 
 
-def _asked(
+def _logit_differences(
     engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
     """The differences of a prompt's logits behind what it shares with the one before, and of so

@@ -134,7 +134,7 @@ class LMDeployModel(Model):
         self._check_room(len(ids), decoding.most_tokens)
         loop = self._pipeline.internal_thread.loop
         stops = Stops(stop_strings(decoding.request), self._chat.vocabulary)
-        asked = asyncio.run_coroutine_threadsafe(self._said(ids, decoding, stops), loop)
+        asked = asyncio.run_coroutine_threadsafe(self._generated_tokens(ids, decoding, stops), loop)
         try:
             async with asyncio.timeout(decoding.timeout_s):
                 tokens, finish, cached = await asyncio.wrap_future(asked)
@@ -155,7 +155,7 @@ class LMDeployModel(Model):
         """Stop the engine, and give its memory back."""
         await asyncio.to_thread(self._pipeline.close)
 
-    async def _said(
+    async def _generated_tokens(
         self, ids: Ids, decoding: Decoding, stops: Stops
     ) -> tuple[list[int], str, int | None]:
         """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.

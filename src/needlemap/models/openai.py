@@ -126,7 +126,7 @@ class OpenAIModel(ServedModel):
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         """How likely it finds a given answer, by what the server offers. Raises Unmeasured, or
         SettingsError for a server that offers nothing."""
-        last, asked = prompt.messages[-1], self._asked(prompt)
+        last, asked = prompt.messages[-1], self._prompt_field(prompt)
         begun = last.role == "assistant"
         if begun and self.api == "chat":
             asked += b',"add_generation_prompt":false,"continue_final_message":true'
@@ -170,7 +170,7 @@ class OpenAIModel(ServedModel):
     def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
         """The request, as JSON. The prompt's text is put in by hand, for speed (see `Escaper`)."""
         fields = to_json(self._fields(decoding))
-        return b'{"model":%b,%b,%b' % (to_json(self.name), self._asked(prompt), fields[1:])
+        return b'{"model":%b,%b,%b' % (to_json(self.name), self._prompt_field(prompt), fields[1:])
 
     def headers(self, key: str) -> dict[str, str]:
         """A key, and whose account it is. Raises SettingsError."""
@@ -180,7 +180,7 @@ class OpenAIModel(ServedModel):
             "openai-project": from_environment("OPENAI_PROJECT_ID"),
         }
 
-    def _asked(self, prompt: Prompt) -> bytes:
+    def _prompt_field(self, prompt: Prompt) -> bytes:
         """The field that holds the prompt."""
         if self.api == "completions":
             return b'"prompt":' + self._json.string(spans_of(prompt.messages))

@@ -287,7 +287,7 @@ class WalkingModel(Model):
             seen=decoding.logprobs,
         )
         said: dict[str, Any] = {"text": stops.text(walked.answer), "finish": walked.finish}
-        answer = self._told(
+        answer = self._make_answer(
             walked, start, "generated", completion_tokens=len(walked.answer), **said
         )
         return told_apart(answer, decoding, opened=opened_in(prompt))
@@ -301,7 +301,9 @@ class WalkingModel(Model):
         start, ids = self._begin(prompt, decoding, len(wanted))
         weighed = self._walk.weigh(ids, wanted, prompt.partings)
         forced = Forced(weighed.logprobs, weighed.greedy)
-        return self._told(weighed, start, "walk", text="", forced=forced, completion_tokens=0)
+        return self._make_answer(
+            weighed, start, "walk", text="", forced=forced, completion_tokens=0
+        )
 
     def _begin(self, prompt: Prompt, decoding: Decoding, answer_tokens: int) -> tuple[float, Ids]:
         """When it began, and the prompt's ids."""
@@ -310,7 +312,7 @@ class WalkingModel(Model):
         self._timeout_s, self._until = decoding.timeout_s, start + decoding.timeout_s
         return start, ids
 
-    def _told(self, made: Walked | Weighed, start: float, way: Way, **said: Any) -> Answer:
+    def _make_answer(self, made: Walked | Weighed, start: float, way: Way, **said: Any) -> Answer:
         """An answer with what it took."""
         read = made.cached + made.computed
         return Answer(

@@ -179,7 +179,7 @@ class LaneQueue(Generic[T]):
     def next(self, lane: int) -> T | None:
         """The next item for a lane; None when nothing is left for it."""
         for items, left, takeover in tuple(self._walks):
-            place = _place(left, lane, takeover)
+            place = _next_place(left, lane, takeover)
             if place is not None:
                 return items[place]
             if all(start == stop for start, stop in left):
@@ -193,7 +193,7 @@ class LaneQueue(Generic[T]):
         return bounds + [[0, 0] for _ in range(self._width - len(bounds))]
 
 
-def _place(left: list[list[int]], lane: int, takeover: Halves) -> int | None:
+def _next_place(left: list[list[int]], lane: int, takeover: Halves) -> int | None:
     """The next place for a lane in the walk, taken off what is left of it; None when nothing is."""
     own = left[lane]
     if own[0] == own[1]:

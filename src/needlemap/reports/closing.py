@@ -60,7 +60,9 @@ def ended_lines(run: Loaded) -> list[str]:
         *outdated(str(run.folder.path), about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=about.one_haystack),
-        *said([record for record in kept(run.folder) if scorer_of(record) == about.scorer.current]),
+        *closed_book_lines(
+            [record for record in kept(run.folder) if scorer_of(record) == about.scorer.current]
+        ),
         *outcome_lines(records, skipped, one=about.one_haystack),
     ]
 
@@ -94,7 +96,7 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
     return lines
 
 
-def said(records: Iterable[Record]) -> list[str]:
+def closed_book_lines(records: Iterable[Record]) -> list[str]:
     """How many questions were answered right without a haystack, and which; nothing where none was
     asked."""
     rows = list(records)
@@ -276,7 +278,7 @@ def cache_lines(records: Iterable[Record], *, remote: bool = False) -> list[str]
 def _length_lines(counted: Sequence[Record], framing_tokens: int, own: bool) -> list[str]:
     """A warning when the server's counts are not the lengths asked, and what mends it."""
     rows = sorted(
-        (_asked(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
+        (_prompt_length(record) + framing_tokens, record.prompt_tokens or 0) for record in counted
     )
     off = [(asked, found) for asked, found in rows if abs(found - asked) > _TOLERANCE * asked]
     if not off:
@@ -330,7 +332,7 @@ def _remedy(
     )
 
 
-def _asked(record: Record) -> int:
+def _prompt_length(record: Record) -> int:
     return record.prompt.tokens if record.prompt else record.length_tokens
 
 

@@ -90,7 +90,7 @@ def mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
 
 def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
     """A cell in the words of the CSV."""
-    found: dict[str, Any] = {column.name: column.told(cell) for column in CELLS[len(RUN) :]}
+    found: dict[str, Any] = {column.name: column.table_value(cell) for column in CELLS[len(RUN) :]}
     found |= {"failures": dict(cell.failures)}
     return found | (dict.fromkeys(_DEPTHS) if depthless else {})
 

@@ -85,7 +85,7 @@ class DataTable:
 def cells_table(runs: Sequence[Loaded]) -> DataTable:
     """A row per cell of each run's map."""
     rows = [
-        (_told(run, run.map.model, run.map.task, CELLS, cell))
+        (_row_values(run, run.map.model, run.map.task, CELLS, cell))
         for run in runs
         for cell in run.map.cells
     ]
@@ -95,20 +95,21 @@ def cells_table(runs: Sequence[Loaded]) -> DataTable:
 def trials_table(runs: Sequence[Loaded]) -> DataTable:
     """A row per trial, answers included, by length, depth and repeat."""
     rows = [
-        _told(run, run.about.named.label or record.model, record.task, TRIALS, record)
+        _row_values(run, run.about.named.label or record.model, record.task, TRIALS, record)
         for run in runs
         for record in sorted(run.records, key=attrgetter("length_tokens", "depth", "repeat"))
     ]
     return DataTable(TRIALS, tuple(rows))
 
 
-def _told(
+def _row_values(
     run: Loaded, model: str, task: str, columns: Sequence[DataColumn], row: Any
 ) -> tuple[Value, ...]:
     """A row's values; of a task that asks about the whole text no depth."""
     placeless = _DEPTHS if run.map.depthless else ()
     values = (
-        None if column.name in placeless else column.told(row) for column in columns[len(RUN) :]
+        None if column.name in placeless else column.table_value(row)
+        for column in columns[len(RUN) :]
     )
     return run.path, model, task, *values
 

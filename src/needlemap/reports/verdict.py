@@ -38,7 +38,7 @@ class UntilVerdict:
     judged: Judgement
 
     @property
-    def asked(self) -> str:
+    def claim(self) -> str:
         """What is to be shown: 'no worse than 2 points'."""
         return f"no worse than {margin_label(self.judged.margin)} points"
 
@@ -60,14 +60,14 @@ class UntilVerdict:
         pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"
         return Report(
             "run",
-            self.asked,
+            self.claim,
             (
                 *keyed(judgement_json(found)),
                 *(Fact(said=line) for line in (pairs, *looks_line(found))),
                 *(Fact(said=line, warns=True) for line in warnings_of(found)),
             ),
             verdict,
-            (Claim(name or self.asked, found.code, verdict.last),),
+            (Claim(name or self.claim, found.code, verdict.last),),
         )
 
     def text(self, code: int | None = None) -> str:
@@ -105,7 +105,7 @@ class Judged:
     missing: int
 
     @property
-    def asked(self) -> str:
+    def claim(self) -> str:
         """What it is judged by."""
         return f"mean at least {self.fail_under:g}"
 
@@ -126,8 +126,8 @@ class Judged:
                 f"verdict: undecided whether at least {self.fail_under:g}: {mean}. {self._advice}"
             )
         verdict = Verdict(self.word, said, self.code, ends)
-        claims = (Claim(name or self.asked, self.code, said),)
-        return Report("run", self.asked, tuple(keyed(asdict(self))), verdict, claims)
+        claims = (Claim(name or self.claim, self.code, said),)
+        return Report("run", self.claim, tuple(keyed(asdict(self))), verdict, claims)
 
     @property
     def _advice(self) -> str:

@@ -15,7 +15,7 @@ from rapidfuzz.distance import LCSseq
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Reference
-from needlemap.text import named, place, plain, ungrouped
+from needlemap.text import index_of, named, plain, ungrouped
 
 _SHORT = 3  # digits of numbers that a list without spaces cannot tell from thousands
 _BETWEEN = re.compile(r"[\n,;、，]|\band\b|和")
@@ -122,7 +122,7 @@ def in_order(answer: str, texts: list[str]) -> int:
     >>> in_order("fig, plum, pear", ["fig", "pear", "plum"])
     2
     """
-    said = sorted(texts, key=lambda text: place(answer, text))
+    said = sorted(texts, key=lambda text: index_of(answer, text))
     return LCSseq.similarity(texts, said)
 
 
@@ -184,7 +184,7 @@ def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
     >>> alone("Sure, these are the words: pear, plum (30), of course", ["pear"])
     ['pear', 'plum']
     """
-    pieces = [piece for line in answer.split("\n") for piece in _told(line, wanted)]
+    pieces = [piece for line in answer.split("\n") for piece in _listed_pieces(line, wanted)]
     clean = [at for at, piece in enumerate(pieces) if _name(piece) in wanted]
     found = list[str]()
     for at, piece in enumerate(pieces):
@@ -192,7 +192,7 @@ def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
     return found
 
 
-def _told(line: str, wanted: list[str]) -> list[str]:
+def _listed_pieces(line: str, wanted: list[str]) -> list[str]:
     """The pieces of a line, but for what introduces them: a heading, or the sentence that names the
     first."""
     pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]

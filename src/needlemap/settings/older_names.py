@@ -257,7 +257,7 @@ class Implied:
     rules: Raw
     others: Mapping[str, tuple[str, ...]]
 
-    def told(self, settings: Mapping[str, Any]) -> str:
+    def note(self, settings: Mapping[str, Any]) -> str:
         """In a line: those of the rules that the settings hold, and the presets of all tools whose
         names were given."""
         parts = [_others_told(tool, names) for tool, names in self.others.items()]

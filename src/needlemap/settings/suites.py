@@ -171,7 +171,7 @@ def _chosen(
     named = DEFAULT if is_demo(named, flags) else named
     reading = read_settings(named, flags, subject=subject)
     settings, older = reading.settings, reading.older
-    told = older.told(settings.model_dump()) if older and not settings.quiet else ""
+    told = older.note(settings.model_dump()) if older and not settings.quiet else ""
     return Chosen("", {"": settings}, told), [
         each for each in reading.unheeded if not each.replaced
     ]
@@ -244,19 +244,19 @@ class Suite:
         """A family's settings, and what it does not read of those that it shares with others."""
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
-        between = {self._place: self.settings, mine: own}
+        between = {self._label: self.settings, mine: own}
         stay = own.keys() & marked("stays")
         given = {name: value for name, value in flags.items() if name not in stay}
         with naming(f"Family '{family}'"):
             reading = read_settings(preset, given, between, subject)
-        shared = [each for each in reading.unheeded if each.where in (self._place, COMMAND)]
+        shared = [each for each in reading.unheeded if each.where in (self._label, COMMAND)]
         for each in reading.unheeded:
             if each not in shared and not each.replaced:
                 raise SettingsError(f"Family '{family}': {each.why}")
         return reading.settings, shared
 
     @property
-    def _place(self) -> str:
+    def _label(self) -> str:
         """What errors call the settings that all families share."""
         return f"suite '{self.name}'"
 

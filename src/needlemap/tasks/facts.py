@@ -103,9 +103,11 @@ class Facts(Task):
         evidence = [
             text for text, fact in zip(words, tale.behind, strict=True) if fact in tale.chain
         ]
-        return replace(self._asked(told, tale.chain, tuple(needles), evidence), prologue=prologue)
+        return replace(
+            self._question_item(told, tale.chain, tuple(needles), evidence), prologue=prologue
+        )
 
-    def _asked(
+    def _question_item(
         self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]
     ) -> Item:
         """The question about the first of a chain of facts, whose last says the place."""

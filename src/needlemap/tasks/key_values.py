@@ -124,7 +124,7 @@ class Magic(Task):
 
     def item(self, draw: Draw) -> Item:
         """The needles, that of the cell's depth first; all values of the asked keys are wanted."""
-        pairs, meant = self._hidden(draw), self._absence.asked(draw)
+        pairs, meant = self._hidden(draw), self._absence.draw_kind(draw)
         asked = list(dict.fromkeys(one.key for one in pairs))[: self.queries]
         draw.random(f"{self.name} order", self.fresh).shuffle(asked)
         named = (

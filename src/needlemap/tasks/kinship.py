@@ -111,7 +111,7 @@ class Kinship(Task):
         if self.haystack != "none":
             needles += [fact for each in lines for fact in each.facts]
             people = first + [one for each in lines for one in each.people]
-        question, answer = self._asked(own, [first[0], *lines[0].people])
+        question, answer = self._question_and_answer(own, [first[0], *lines[0].people])
         evidence = [begun[0], *(fact.text for fact in lines[0].facts)]
         return Item(
             tuple(needles),
@@ -130,30 +130,31 @@ class Kinship(Task):
             set[str](),
             self._size(draw),
         )
-        return [self._told(beside, size, taken, draw.holds) for _ in range(self._lines)]
+        return [self._make_line(beside, size, taken, draw.holds) for _ in range(self._lines)]
 
     def _dense(self, source: str) -> list[Line]:
         """The lines of a repeat that are its haystack."""
         random, taken = Random(f"kinship:{source}"), set[str]()
         return [
-            self._told(random, self._facts or _MOST, taken, holds_nothing)
+            self._make_line(random, self._facts or _MOST, taken, holds_nothing)
             for _ in range(self._lines)
         ]
 
-    def _told(
+    def _make_line(
         self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]
     ) -> Line:
         """A line of so many facts without its first person, and so without its first fact."""
         people = line(random, self.language, facts, taken, holds)
         texts = [
-            f"{link.said(random, self.language)}{self._end}" for link in links(people, up=self._up)
+            f"{link.sentence(random, self.language)}{self._end}"
+            for link in links(people, up=self._up)
         ]
         return Line(people, scattered(random, ordered(random, texts, self.order)))
 
     def _begun(self, random: Random, first: Person, rest: Line) -> str:
         """The fact that leads from a line's first person to the others."""
         (link,) = links([first, rest.people[0]], up=self._up)
-        return f"{link.said(random, self.language)}{self._end}"
+        return f"{link.sentence(random, self.language)}{self._end}"
 
     def _size(self, draw: Draw) -> int:
         """How many facts the line has: as given, or as fill most of the length, the rest being
@@ -171,7 +172,7 @@ class Kinship(Task):
             )
         return fitting
 
-    def _asked(self, random: Random, people: list[Person]) -> tuple[str, str]:
+    def _question_and_answer(self, random: Random, people: list[Person]) -> tuple[str, str]:
         """Question and answer about a line that starts from whom the question names."""
         most = len(people) - 1
         steps = most if self.ask == "eldest" else self.steps or random.randint(1, most)
@@ -206,7 +207,7 @@ class Link:
     child: Person
     parent: Person
 
-    def said(self, random: Random, language: Language) -> str:
+    def sentence(self, random: Random, language: Language) -> str:
         """In words."""
         words = lexicon("kinship", language)
         template: str = random.choice(words["sentences"])
@@ -262,7 +263,7 @@ class Families(Stream):
             found: list[str] = []
             while len(found) < _LINES:
                 people = line(random, self.language, self.facts + 1, taken, holds_nothing)
-                found += [link.said(random, self.language) for link in links(people, up=True)]
+                found += [link.sentence(random, self.language) for link in links(people, up=True)]
             random.shuffle(found)
             yield "".join(f"{text}\n" for text in found)
 
@@ -284,4 +285,4 @@ def sample_lines(language: Language) -> tuple[str, ...]:
     """Some lines as any family has them, to be measured."""
     random = Random(f"lineage:{language}")
     people = line(random, language, _LINES + 1, set(), holds_nothing)
-    return tuple(f"{link.said(random, language)}\n" for link in links(people, up=True))
+    return tuple(f"{link.sentence(random, language)}\n" for link in links(people, up=True))

@@ -83,7 +83,7 @@ class Latent(Task):
             hidden(texts, self._depths(draw)),
             self._absence.prefix(self._wording["begun"]),
         )
-        asked = self._absence.asked(draw)
+        asked = self._absence.draw_kind(draw)
         sought = fact if asked == "present" else self._missed(facts, draw, same=asked == "near")
         question = self._absence.question(sought.question + self._wording["alone"])
         if asked != "present":
@@ -235,7 +235,7 @@ class Absence:
                     f"Option '{name}' is a share in 0..1, got {given}. Give {name}=0.5"
                 )
 
-    def asked(self, draw: Draw) -> Asked:
+    def draw_kind(self, draw: Draw) -> Asked:
         """What the question of a trial asks for."""
         if not self.share:
             return "present"

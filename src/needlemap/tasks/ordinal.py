@@ -53,17 +53,19 @@ class Ordinal(Task):
     def background(self, repeat: int, seed: int) -> Background:
         """The conversation around the asked requests."""
         source = f"{seed}:{repeat}"
-        return Background(Transcript(_asked(repeat, seed), self.sentences, source), "paragraph")
+        return Background(
+            Transcript(_request_of(repeat, seed), self.sentences, source), "paragraph"
+        )
 
     def item(self, draw: Draw) -> Item:
         """The exchanges of the request; that of the cell's depth is asked for, whichever number it
         is."""
-        wanted, words = _asked(draw.repeat, draw.seed), wording("ordinal", self.language)
+        wanted, words = _request_of(draw.repeat, draw.seed), wording("ordinal", self.language)
         replies = self._replies(wanted, draw)
         ordered = sorted(replies, key=lambda one: one[0])
         number, text = 1 + ordered.index(replies[0]), replies[0][1]
         code = self._drawn_code(draw.random("ordinal code"), draw)
-        question = words["question"].format(request=said(wanted), number=number, code=code)
+        question = words["question"].format(request=request_words(wanted), number=number, code=code)
         texts = tuple(one for _, one in ordered)
         return Item(
             hidden((exchange(wanted, one) for _, one in replies), (depth for depth, _ in replies)),
@@ -106,7 +108,7 @@ def _written(wanted: Request, sentences: int, number: int) -> str:
     return reply(wanted, sentences, Random(number))
 
 
-def _asked(repeat: int, seed: int) -> Request:
+def _request_of(repeat: int, seed: int) -> Request:
     """The request of a repeat."""
     return request(Random(f"ordinal:{seed}:{repeat}"))
 
@@ -136,10 +138,10 @@ def request(random: Random) -> Request:
     return random.choice(formats), random.choice(styles), random.choice(topics)
 
 
-def said(wanted: Request) -> str:
+def request_words(wanted: Request) -> str:
     """A request in words.
 
-    >>> said(("letter", "gloomy", "the sea"))
+    >>> request_words(("letter", "gloomy", "the sea"))
     'Write a gloomy letter about the sea.'
     """
     kind, style, topic = wanted
@@ -148,7 +150,7 @@ def said(wanted: Request) -> str:
 
 def exchange(wanted: Request, reply: str) -> str:
     """A request with its reply."""
-    return f"User: {said(wanted)}\nAssistant: {reply}\n\n"
+    return f"User: {request_words(wanted)}\nAssistant: {reply}\n\n"
 
 
 def reply(wanted: Request, sentences: int, random: Random) -> str:

@@ -49,7 +49,7 @@ def named(said: str, wanted: str) -> bool:
     >>> named("it is 12, not 3124", "12"), named("it is 3124", "12"), named("密码是12号", "12")
     (True, False, True)
     """
-    return place(said, wanted) >= 0
+    return index_of(said, wanted) >= 0
 
 
 def held(said: str, wanted: str) -> bool:
@@ -58,14 +58,14 @@ def held(said: str, wanted: str) -> bool:
     >>> held("two sandwiches", "sandwich"), held("it is 3124", "12"), held("it is 12.5", "12")
     (True, False, False)
     """
-    return place(said, wanted, _whole_number) >= 0
+    return index_of(said, wanted, _whole_number) >= 0
 
 
-def place(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
+def index_of(said: str, wanted: str, whole: Callable[[str, int, int], bool] | None = None) -> int:
     """Where a plain text names another, -1 where it does not. whole: whether a part of a text
     stands apart.
 
-    >>> place("a red fox", "red-fox"), place("no red foxes", "red-fox")
+    >>> index_of("a red fox", "red-fox"), index_of("no red foxes", "red-fox")
     (2, -1)
     """
     wanted, closed = _prepared(wanted)
@@ -115,7 +115,7 @@ def _prepared(wanted: str) -> tuple[str, bool]:
 def _closed(text: str) -> str:
     """A text with one space for what parts its words, and none beside scripts that have none.
 
-    >>> _closed("a **red**\\n kite, 旧 灯塔"), place("a **red**\\n kite", "red kite")
+    >>> _closed("a **red**\\n kite, 旧 灯塔"), index_of("a **red**\\n kite", "red kite")
     ('a red kite,旧灯塔', 2)
     """
     return _FREE_GAP.sub("", _GAP.sub(" ", text))

@@ -42,7 +42,9 @@ class Keys:
     ids: bool = False
     drawn: bool = False
 
-    def asked(self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False) -> str:
+    def asked_hash(
+        self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False
+    ) -> str:
         """Hash of what the model is asked, all that can change its answer. second: for the second
         time."""
         said = [prompt.sha256, prompt.answer_prefix, prompt.ids_sha256 if self.ids else ""]
@@ -86,7 +88,7 @@ class Trial:
     @classmethod
     def of(cls, keys: Keys, cell: Cell, repeat: int, item: Item, prompt: Prompt) -> Trial:
         """A trial with its key."""
-        asked = keys.asked(prompt, cell.length_tokens, repeat)
+        asked = keys.asked_hash(prompt, cell.length_tokens, repeat)
         return cls(keys.key(asked, item.reference), asked, cell, repeat, item, prompt)
 
     @property
@@ -96,7 +98,7 @@ class Trial:
 
     def once_more(self, keys: Keys) -> Trial:
         """The same prompt, asked a second time."""
-        asked = keys.asked(self.prompt, self.cell.length_tokens, self.repeat, second=True)
+        asked = keys.asked_hash(self.prompt, self.cell.length_tokens, self.repeat, second=True)
         return replace(self, asked=asked, key=keys.key(asked, self.item.reference), second=True)
 
 
@@ -120,17 +122,18 @@ def ask_twice(trials: Sequence[Trial], count: int, keys: Keys) -> list[Trial]:
     ]
 
 
-def place(backend: str, base_url: str | None) -> str:
-    """Whose an address is: '' the provider's own, a host's name, or 'own server' for any of one's
-    own.
+def provider_host(backend: str, base_url: str | None) -> str:
+    """The host that answers: '' at the provider's own address, a host's name, or 'own server' for
+    an address of this machine or network.
 
     The same model on another port or node is the same model; at another provider it may be another
     one.
 
-    >>> place("openai", "http://127.0.0.1:8000/v1") == place("openai", "http://node7:30000/v1")
+    >>> hosts = ("127.0.0.1:8000", "node7:30000")
+    >>> len({provider_host("openai", f"http://{host}/v1") for host in hosts}) == 1
     True
-    >>> place("openai", "https://openrouter.ai/api/v1"), place("openai", "https://api.openai.com/v1")
-    ('openrouter.ai', '')
+    >>> [provider_host("openai", f"https://{host}") for host in ("openrouter.ai", "api.openai.com")]
+    ['openrouter.ai', '']
     """
     host = (urlsplit(base_url).hostname or "").rstrip(".") if base_url else ""
     if not host or host == backend_or_default(backend).host:
@@ -141,7 +144,7 @@ def place(backend: str, base_url: str | None) -> str:
 def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
     """Hash of what all trials of a run share, but the scorer."""
     shared = {name: getattr(settings, name) for name in with_role("asked")}
-    shared["base_url"] = place(settings.backend, settings.base_url)
+    shared["base_url"] = provider_host(settings.backend, settings.base_url)
     return _hash([shared, tokenizer, weights])
 
 
@@ -153,7 +156,7 @@ def run_hash(settings: Settings) -> str:
     named = settings.model_dump(
         mode="json", exclude_defaults=True, exclude={*with_role("grid", "free", "scored")}
     )
-    return _hash({**named, "base_url": place(settings.backend, settings.base_url)})[:16]
+    return _hash({**named, "base_url": provider_host(settings.backend, settings.base_url)})[:16]
 
 
 def _is_own(host: str) -> bool:

@@ -60,7 +60,7 @@ class Experiment(Resolved):
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
         trials = share_prompts(trials)
         trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
-        said = (*notes, *beyond(resolved, trials), *_asked(resolved, trials))
+        said = (*notes, *beyond(resolved, trials), *_early_notes(resolved, trials))
         return cls(**{**known, "trials": tuple(trials), "notes": said, **more})
 
     @property
@@ -229,7 +229,7 @@ def _refuse_unheard(experiment: Experiment) -> None:
         refuse_unheard((trial.item for trial in experiment.trials), words)
 
 
-def _asked(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+def _early_notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
     """What is known of how a model will be asked, before it is loaded."""
     traits, most = resolved.traits, resolved.settings.most_tokens
     foreign = foreign_vocabulary(resolved.settings, traits, resolved.tokenizer)

@@ -114,7 +114,7 @@ class LLMNeedleHaystackTester(ContextMethods):
     async def get_response_from_model(self, prompt: Any) -> str:
         """The model's answer to messages, or to one text. After a passing failure it is called
         again."""
-        return (await self._asked(prompt)).text
+        return (await self._call_model(prompt)).text
 
     def evaluate_response(self, response: str) -> Any:
         """The score: 1 to 10 by the judge, or 0 and 1 by words. In an async method it is to be
@@ -312,7 +312,7 @@ class LLMNeedleHaystackTester(ContextMethods):
     async def _response(self, prompt: Any) -> tuple[str, float]:
         """What the model said, and the seconds of the request alone."""
         if not self.defines("get_response_from_model"):
-            answer = await self._asked(prompt)
+            answer = await self._call_model(prompt)
             return answer.text, answer.latency_s
         start = perf_counter()
         response = await called(self.get_response_from_model, prompt)
@@ -323,7 +323,7 @@ class LLMNeedleHaystackTester(ContextMethods):
             )
         return response, perf_counter() - start
 
-    async def _asked(self, prompt: Messages) -> Answer:
+    async def _call_model(self, prompt: Messages) -> Answer:
         model = self._opened[0] if self._opened else None
         if model is None:
             raise NeedlemapError("The model is asked while a test runs. Call start_test().")

@@ -164,7 +164,7 @@ class Wording:
             )
         return cls(**template)
 
-    def asked(self, question: str) -> str:
+    def with_guide(self, question: str) -> str:
         """The question with the guide before the marker, up to a second marker. Raises
         SettingsError."""
         if not self.guide:
@@ -221,7 +221,7 @@ def load(
     """
     check_depth(depth)
     hidden, expected = _hidden(needle, needles, diff, answer, keyword)
-    question, wording = _asked(retrieval_question, template, language, guide)
+    question, wording = _guided_question(retrieval_question, template, language, guide)
     tokenizer = load_tokenizer(tokenizer_model)
     texts = [tokenizer.index(whole_characters(text).encode()) for text in hidden]
     sizes = [len(text) for text in texts]
@@ -257,10 +257,10 @@ def _hidden(
     return needles or (), f"{answer}*{keyword}"
 
 
-def _asked(
+def _guided_question(
     question: str | None, template: Mapping[str, str] | None, language: str, guide: bool
 ) -> tuple[str, Wording]:
     if question is None:
         raise SettingsError("'retrieval_question' is missing.")
     wording = Wording.of(template, language)
-    return (wording.asked(question) if guide else question), wording
+    return (wording.with_guide(question) if guide else question), wording

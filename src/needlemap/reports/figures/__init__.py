@@ -161,7 +161,7 @@ def rect(
     """A rectangle. tip: what a browser says of it. more: further attributes, with _ for -."""
     size = f'width="{number(width)}" height="{number(height)}"'
     begin = f'<rect x="{number(x)}" y="{number(y)}" {size} fill="{fill}"{_attributes(more)}'
-    return f"{begin}><title>{_told(tip)}</title></rect>" if tip else f"{begin}/>"
+    return f"{begin}><title>{_escaped(tip)}</title></rect>" if tip else f"{begin}/>"
 
 
 def line(points: Iterable[Point], stroke: str = INK, width: float = 0.6, **more: object) -> str:
@@ -205,7 +205,7 @@ def text(
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += ' font-weight="bold"' if bold else ""
     more += f' transform="rotate({number(turned)} {number(x)} {number(y)})"' if turned else ""
-    return f"<text {place}{more}>{_told(words)}</text>"
+    return f"<text {place}{more}>{_escaped(words)}</text>"
 
 
 def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
@@ -280,7 +280,7 @@ def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
     return parts
 
 
-def _told(words: str) -> str:
+def _escaped(words: str) -> str:
     """A text, which may be a stranger's, without control codes: one of them ends the process that
     draws."""
     return escape(printable(words), quote=False)

@@ -30,7 +30,7 @@ class Axis:
     edges: tuple[tuple[float, float], ...]
     centres: tuple[float, ...]
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """The share of the axis at which a value lies. On an even axis: one of its values."""
         if self.kind == "even":
             return self.centres[self.values.index(value)]
@@ -113,13 +113,13 @@ def _ticks(
     rounds: Sequence[Mapping[float, str]],
 ) -> Ticks:
     """The first choice of labels that has room, first and last value always among them."""
-    own = [(axis.place(value), labels[value]) for value in axis.values]
+    own = [(axis.position(value), labels[value]) for value in axis.values]
     if not own:
         return []
     ends = [own[0], own[-1]] if len(own) > 1 else own
     choices = [own] if len(own) <= MOST_TICKS else []
     for marks in rounds:
-        inner = [(axis.place(at), label) for at, label in marks.items() if _inside(axis, at)]
+        inner = [(axis.position(at), label) for at, label in marks.items() if _inside(axis, at)]
         choices.append(_with_ends(inner, ends, room))
     choices += [_with_ends(own[::step], ends, room) for step in range(2, len(own))]
     fits = (each for each in choices if len(each) <= MOST_TICKS and _apart(each, room))

@@ -243,7 +243,9 @@ def _plot(
 
 
 def _means(curve: Curve, axis: Axis) -> list[DrawnMean]:
-    return [DrawnMean.of(axis.place(length), curve.means[length]) for length in sorted(curve.means)]
+    return [
+        DrawnMean.of(axis.position(length), curve.means[length]) for length in sorted(curve.means)
+    ]
 
 
 def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
@@ -254,7 +256,7 @@ def _effective(curve: Curve, axis: Axis, plane: Plane) -> list[str]:
         return []
     if axis.kind == "even":
         return []
-    place = axis.place(found.value)
+    place = axis.position(found.value)
     x, base = plane.at(place, 0)
     hair = line(
         [plane.at(place, _at(curve, axis, place)), (x, base)],

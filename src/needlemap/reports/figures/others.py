@@ -121,7 +121,7 @@ def draw_older(
     return parts, end + 5
 
 
-def _place(map: Map, cell: CellScore, box: Box) -> Box:
+def _cell_box(map: Map, cell: CellScore, box: Box) -> Box:
     """Where a cell lies: all are as wide and as high as one another."""
     wide_, high = box.width / len(map.lengths), box.height / len(map.depths)
     column, row = map.lengths.index(cell.length_tokens), map.depths.index(cell.depth)
@@ -132,7 +132,7 @@ def _cells(map: Map, scale: Scale, box: Box) -> list[str]:
     found = []
     for cell in map.cells:
         fill = HATCHED if cell.score is None else scale.colour(100 * cell.score)
-        x, y, width, height = _place(map, cell, box)
+        x, y, width, height = _cell_box(map, cell, box)
         right, bottom = (
             box.x + box.width,
             box.y + box.height,
@@ -262,7 +262,7 @@ def _plot(found: Sought, box: Box) -> list[str]:
         *draw_bands(_curve(found, axis), plane, CURVE, joined=True),
         line([plane.at(mean.place, mean.value or 0.0) for mean in _curve(found, axis)], SOFT, 0.8),
         line(level, SOFT, 0.5, stroke_dasharray="3 2"),
-        *_asked(found, axis, plane),
+        *_draw_lengths(found, axis, plane),
         rect(*box, "none", stroke=FAINT, stroke_width=0.5),
         *length_axis(axis, box),
     ]
@@ -270,20 +270,20 @@ def _plot(found: Sought, box: Box) -> list[str]:
 
 def _end(axis: Axis, tokens: float) -> float:
     """Of an end; beyond the axis its edge."""
-    return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.place(tokens)
+    return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.position(tokens)
 
 
 def _curve(found: Sought, axis: Axis) -> list[DrawnMean]:
     ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
-    return [DrawnMean(axis.place(length), *map(percent_of, three)) for length, three in ends]
+    return [DrawnMean(axis.position(length), *map(percent_of, three)) for length, three in ends]
 
 
-def _asked(found: Sought, axis: Axis, plane: Plane) -> list[str]:
+def _draw_lengths(found: Sought, axis: Axis, plane: Plane) -> list[str]:
     """A circle a length, its interval as of the trials over the design effect."""
     drawn, rows = list[str](), asked_by_length(found)
     most = max(asks for _, asks, _, _ in rows)
     for length, asks, trials, hits in rows:
-        place, score = axis.place(length), hits / trials
+        place, score = axis.position(length), hits / trials
         ends = effective_wilson(score, trials, found.effect, 1)
         drawn.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
         size = 1.2 + 1.8 * sqrt(asks / most)

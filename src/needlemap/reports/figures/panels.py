@@ -79,7 +79,8 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         row_labels(map, depths.values),
         tuple(_cell(map, cell, bands, bins) for cell in map.cells),
         tuple(
-            DrawnMean.of(lengths.place(length), map.margins.get(length)) for length in map.lengths
+            DrawnMean.of(lengths.position(length), map.margins.get(length))
+            for length in map.lengths
         ),
         tuple(_depth_means(map, depths)),
         scale,
@@ -128,7 +129,7 @@ def _depth_means(map: Map, depths: Axis) -> list[DrawnMean]:
     if map.ragged:
         return [DrawnMean.of((row.depth + row.end) / 2, row.mean) for row in map.by_depth]
     known = {row.depth: row.mean for row in map.by_depth}
-    return [DrawnMean.of(depths.place(depth), known.get(depth)) for depth in map.depths if known]
+    return [DrawnMean.of(depths.position(depth), known.get(depth)) for depth in map.depths if known]
 
 
 def one_of(found: set[str]) -> str:
@@ -201,7 +202,7 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         row_labels(map, depths.values),
         tuple(cells),
         tuple(
-            _change(lengths.place(length), found.get(length), comparison.counted)
+            _change(lengths.position(length), found.get(length), comparison.counted)
             for length in map.lengths
         ),
         (),
