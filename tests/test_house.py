@@ -97,7 +97,7 @@ FINDINGS = ("check", "asking", "maps.arms", "maps.comparison", "maps.judging", "
 RENDERERS = "needlemap.reports.renderers."
 OF_MAPS = {  # draw runs, which are no reports yet
     *("needlemap.reports.terminal", "needlemap.reports.live", "needlemap.reports.page"),
-    "needlemap.reports.figures",
+    "needlemap.reports.figures.shapes",
 }
 
 

@@ -30,7 +30,7 @@ from typing import Any, Literal
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.interop.opencompass.prompts import TokenLines, Wording, chain, context, load, read
-from needlemap.scorers.edit import edit_score, stripped
+from needlemap.interop.opencompass.scoring import score
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, TokenText, join
 from needlemap.tokenizers import load as load_tokenizer
@@ -39,7 +39,6 @@ __all__ = ["depth_percents", "generate", "load", "score", "script_depth_percents
 
 LAYOUTS = ("folders", "processed")
 Row = dict[str, Any]
-NEAR_MISS = 0.2  # what an answer without its keyword keeps of its edit-distance score
 
 
 def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
@@ -209,46 +208,3 @@ def _write(file: Path, rows: Iterator[Row]) -> None:
     with beside.open("w", encoding="utf-8", newline="\n") as sink:
         sink.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     beside.replace(file)
-
-
-def score(
-    predictions: Sequence[str],
-    references: Sequence[str],
-    keyword: str | Sequence[str] | None = None,
-    trim: bool = False,
-) -> dict[str, Any]:
-    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0 for
-    none.
-
-    keyword None: the single needle's evaluator; references are taken as they are, asterisks
-    included. keyword given, one for all or one per reference: the multi needle's. 100 where the
-    prediction without its whitespace holds it, else a fifth of the edit-distance score; a reference
-    that ends in '*' + keyword is unpacked. trim: cut predictions to about the reference's length
-    (the keyword is sought in the whole). Different lengths give {"error": ...}, as in the original.
-    """
-    if len(predictions) != len(references):
-        return {"error": "predictions and references have different lengths"}
-    keywords = _keywords(keyword, len(references))
-    details = [_detail(*row, trim) for row in zip(predictions, references, keywords, strict=True)]
-    total = 0.0
-    for detail in details:
-        total += detail["score"]
-    return {"score": total / len(details) if details else 0, "details": details}
-
-
-def _keywords(keyword: str | Sequence[str] | None, count: int) -> Sequence[str | None]:
-    if keyword is None or isinstance(keyword, str):
-        return [keyword] * count
-    if len(keyword) != count:
-        raise SettingsError(
-            f"{len(keyword)} keywords for {count} references. Give one, or one per reference."
-        )
-    return keyword
-
-
-def _detail(prediction: str, reference: str, keyword: str | None, trim: bool) -> dict[str, Any]:
-    answer = reference if keyword is None else reference.removesuffix(f"*{keyword}")
-    said, wanted, distance, native = edit_score(prediction, answer, trim)
-    if keyword is not None:
-        native = 100.0 if keyword in stripped(prediction) else NEAR_MISS * native
-    return {"pred": said, "answer": wanted, "edit_distance": distance, "score": native}

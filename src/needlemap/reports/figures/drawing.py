@@ -1,0 +1,111 @@
+"""A picture as SVG, PNG and PDF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import compress, crc32, decompress
+
+from needlemap.errors import SettingsError
+from needlemap.files import write_report
+from needlemap.reports.figures.shapes import (
+    FONT,
+    HATCH,
+    ON_SCREEN,
+    PRINT_PPI,
+    SCREEN_PPI,
+    number,
+    rect,
+)
+
+FIGURES = (".png", ".svg", ".pdf")
+KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture. parts: its elements; width, height: in the points that these are in. printed:
+    whether a point is 1/72 inch; on a screen it is `ON_SCREEN` pixels."""
+
+    parts: tuple[str, ...]
+    width: float
+    height: float
+    printed: bool = False
+
+    @property
+    def svg(self) -> str:
+        """As a file: plain numbers in it are pixels, 96 to the inch."""
+        return self._svg("pt", 1.0) if self.printed else self._svg("", ON_SCREEN)
+
+    @property
+    def png(self) -> bytes:
+        """As a file, which says how many dots to the inch it has."""
+        import vl_convert  # late: it is large
+
+        times, ppi = (1.0, PRINT_PPI) if self.printed else (ON_SCREEN, SCREEN_PPI)
+        return packed(bytes(vl_convert.svg_to_png(self._svg("", 1.0), scale=times, ppi=ppi)))
+
+    @property
+    def pdf(self) -> bytes:
+        """As a file, its fonts in it."""
+        import vl_convert
+
+        return bytes(vl_convert.svg_to_pdf(self._svg("", 1.0 if self.printed else ON_SCREEN)))
+
+    def _svg(self, unit: str, times: float) -> str:
+        """The converter takes plain numbers for points."""
+        wide, high = number(self.width), number(self.height)
+        size = f'width="{number(self.width * times)}{unit}" height="{number(self.height * times)}{unit}"'  # noqa: E501
+        begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}"'
+        ground = rect(0, 0, self.width, self.height, "white")
+        return "\n".join([f'{begin} font-family="{FONT}">', HATCH, ground, *self.parts, "</svg>"])
+
+    def as_file(self, suffix: str) -> bytes:
+        """A file's content. Raises SettingsError for an unknown suffix."""
+        kind = suffix.lower()
+        if kind not in FIGURES:
+            raise SettingsError(
+                f"Cannot write a map as '{suffix}'. Give a name that ends in {', '.join(KINDS)}."
+            )
+        if kind == ".svg":
+            return self.svg.encode()
+        return self.png if kind == ".png" else self.pdf
+
+    def save(self, path: Path | str) -> Path:
+        """Write it in the format that the suffix names; folders are made. Raises SettingsError."""
+        return write_report(Path(path), self.as_file(Path(path).suffix))
+
+    def with_text(self, words: str) -> tuple[dict[str, object], dict[str, object]]:
+        """What a notebook shows, and a plain console: a picture that needs no network, and
+        words."""
+        times = 96 / 72 if self.printed else ON_SCREEN
+        size = {"width": round(self.width * times), "height": round(self.height * times)}
+        return {"image/svg+xml": self.svg, "image/png": self.png, "text/plain": words}, {
+            "image/png": size
+        }
+
+    def __repr__(self) -> str:
+        return f"Drawing({self.width:g} x {self.height:g} points)"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        return self.with_text(repr(self))
+
+
+def packed(png: bytes) -> bytes:
+    """The same picture in a quarter of the bytes: the converter hardly packs."""
+    begin, pixels = 8, b""
+    parts: list[tuple[bytes, bytes]] = []
+    while begin < len(png):
+        length = int.from_bytes(png[begin : begin + 4], "big")
+        name, data = png[begin + 4 : begin + 8], png[begin + 8 : begin + 8 + length]
+        pixels, parts = (
+            (pixels + data, parts) if name == b"IDAT" else (pixels, [*parts, (name, data)])
+        )
+        begin += 12 + length
+    parts.insert(-1, (b"IDAT", compress(decompress(pixels), 7)))
+    chunks = (
+        len(data).to_bytes(4, "big") + name + data + crc32(name + data).to_bytes(4, "big")
+        for name, data in parts
+    )
+    return png[:8] + b"".join(chunks)
