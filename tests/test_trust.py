@@ -243,3 +243,34 @@ def test_a_golden_reads_the_texts_of_its_repository(typed, tmp_path_factory, mon
     monkeypatch.chdir(typed.folder)
     run = api.run(prompts_of="r", model="baseline/bm25", out="out", trust_run="prompts", quiet=True)
     assert run.records()
+
+
+@pytest.mark.parametrize(
+    "typed_too",
+    [
+        ("--model", "openai/of-nobody", "--model-options", "key_env=OTHER_API_KEY"),
+        ("--model", "openai/of-nobody", "--model-options", "key_env=NO_API_KEY"),
+        ("--model", "anthropic/of-nobody"),
+    ],
+    ids=["another key", "no key", "another provider"],
+)
+def test_a_server_gets_the_key_of_its_model_and_of_no_other_provider(typed, overheard, typed_too):
+    """It was asked for its models and its tokens with $OPENAI_API_KEY and $OPENAI_CUSTOM_HEADERS,
+    whatever the model."""
+    url, asked = overheard
+    keys = {
+        "OPENAI_API_KEY": "planted-key-0123456789",
+        "OPENAI_CUSTOM_HEADERS": "" if "openai" in typed_too[1] else "authorization: planted-x",
+        "OTHER_API_KEY": "other-key-0123456789",
+        "NO_API_KEY": "none",
+        "ANTHROPIC_API_KEY": "claude-key-0123456789",
+    }
+    named = *typed_too, "--base-url", f"{url}/v1"
+    for command in ("run", "prompts"):
+        for tokenizer in ("auto", "server"):
+            environment = {**os.environ, **keys}
+            last = "--tokenizer", tokenizer, "--no-save" if command == "run" else "--quiet"
+            typed(command, *named, *GRID, *last, code=None, environment=environment)
+    assert any("/tokenize" in each for each in asked)
+    assert any("/models" in each for each in asked)
+    assert [each for each in asked if "planted" in each or "Bearer none" in each] == []

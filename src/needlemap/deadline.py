@@ -117,7 +117,7 @@ def call_within(
     done = Future[_Result]()
     Thread(target=_settle, args=(done, call), daemon=True).start()
     try:
-        return done.result(left_s)
+        return done.result(None if left_s == inf else left_s)
     except TimeoutError:
         if not done.done() and left_s < seconds:  # a command's own limit has words of its own
             raise _time_up(what, do) from None

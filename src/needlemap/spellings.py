@@ -33,11 +33,12 @@ _MIX, _ALSO = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F  # odd numbers, as Fibonacc
 _ESCAPES = (
     (b"%u", 4, 16, b""),
     (b"%", 2, 16, b""),
+    (b"\\u{", 2, 16, b"}"),
+    (b"\\u0000", 4, 16, b""),
     (b"\\u", 4, 16, b""),
     (b"\\x", 2, 16, b""),
-    (b"&#x", 2, 16, b";"),
-    (b"&#", 2, 10, b";"),
-    (b"&#", 3, 10, b";"),
+    *((b"&#x", digits, 16, b";") for digits in range(2, 7)),
+    *((b"&#", digits, 10, b";") for digits in range(2, 8)),
 )
 _BEGIN = sorted({escape[0][:1] for escape in _ESCAPES})
 _BACKSLASH = 0x5C
@@ -209,8 +210,11 @@ class _Shown:
             if b"\\\\" in shown.data.tobytes():  # of several in a row the last escapes something
                 slashes = shown.data == _BACKSLASH
                 shown = shown._only(~(slashes & np.append(slashes[1:], False)))
+            known, small = shown, shown.data.tobytes().lower()
             for escape in _ESCAPES:
-                if escape[0] in shown.data.tobytes():
+                if shown is not known:
+                    known, small = shown, shown.data.tobytes().lower()
+                if escape[0] in small:
                     shown = shown._undone(*escape)
             if len(shown.data) == before:
                 break
@@ -227,8 +231,13 @@ class _Shown:
 
         data, size = self.data, len(before) + digits + len(behind)
         found = np.flatnonzero(data[: max(0, len(data) - size + 1)] == before[0])
-        for place, letter in (*enumerate(before), *enumerate(behind, len(before) + digits)):
+        for place, letter in enumerate(before):
             found = found[data[found + place] | (32 * (letter > 96)) == letter]
+        found = found[_digits()[data[found + len(before)]] < base]
+        for place, letter in enumerate(behind, len(before) + digits):
+            found = found[data[found + place] == letter]
+        if not len(found):
+            return self
         value = np.zeros(len(found), np.int64)
         for place in range(len(before), len(before) + digits):
             digit = _digits()[data[found + place]]

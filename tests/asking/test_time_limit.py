@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -267,3 +269,27 @@ def test_lines_that_a_judge_has_no_time_for_say_so(needlemap, wires):
         "score", "a.jsonl", "--scorer", "judge", *options, "--limit-time", "1", code=3
     )
     assert "skipped by budget" in ended.stdout
+
+
+@pytest.mark.parametrize("says", ["nothing", "no HTTP"])
+def test_a_hub_that_never_answers_or_talks_nonsense_ends_in_time_and_in_words(needlemap, says):
+    """A hub's silence outlasted --limit-time, and what its client cannot read was a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        url = f"http://127.0.0.1:{hub.getsockname()[1]}"
+        if says == "no HTTP":
+            Thread(target=_talk_nonsense, args=(hub,), daemon=True).start()
+        needlemap.environment |= {"HF_ENDPOINT": url, "HF_HOME": str(needlemap.folder / "hf")}
+        typed = "--model", "openai/m", "--base-url", f"{url}/v1", "--tokenizer", "some/model"
+        plan = "plan", *typed, *GRID, "--limit-time", "3s" if says == "nothing" else "60s"
+        ended = needlemap.process(*plan, code=3 if says == "nothing" else 2)
+    words = "fetched from the hub" if says == "nothing" else "No tokenizer for 'some/model'"
+    assert words in ended.stderr
+
+
+def _talk_nonsense(hub: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            asked, _ = hub.accept()
+            with asked:
+                asked.recv(65536)
+                asked.sendall(b"{} no HTTP at all\r\n\r\n")

@@ -14,6 +14,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import duration_s
+from needlemap.http import Sent
 from needlemap.http.compatible import ADDRESS, KEY, served
 from needlemap.http.served import list_models
 from needlemap.settings.suites import given_in, is_demo
@@ -56,18 +57,23 @@ def with_model(
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
     """The name of the only model that a server lists, and its address, with the /v1 that may have
     lacked. Says so. flags: `wait`, `quiet` and the key's variable. Raises NeedlemapError."""
-    options = flags.get("model_options")
-    key_env = options.get("key_env") if isinstance(options, Mapping) else None
     listed = list_models(
         address,
+        sent_with(flags),
         wait_s=seconds_of(flags.get("wait", 0.0)),
-        key_env=str(key_env or KEY),
         say=lambda words: tell(f"note: {words}"),
     )
     name = listed.only()
     if not flags.get("quiet"):
         tell(f"note: {listed.base_url} serves {name}: --model {served(name)}")
     return name, listed.base_url
+
+
+def sent_with(flags: Mapping[str, Any]) -> Sent:
+    """The secrets that go to a server of a compatible API. flags: those of a command."""
+    options = flags.get("model_options")
+    key_env = options.get("key_env") if isinstance(options, Mapping) else None
+    return Sent(str(key_env or KEY))
 
 
 def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:

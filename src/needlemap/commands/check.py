@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.discovery import seconds_of
+from needlemap.asking.discovery import seconds_of, sent_with
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
@@ -87,8 +87,9 @@ def _with_context(asked: CheckOptions) -> CheckOptions:
     address = str(asked.flags.get("base_url") or os.environ.get(ADDRESS, ""))
     if backend != BACKEND or not address:
         return asked
-    wait_for(address, seconds_of(asked.flags.get("wait", 0.0)))
-    if (context := context_of(address, name)) is None:
+    sent = sent_with(asked.flags)
+    wait_for(address, seconds_of(asked.flags.get("wait", 0.0)), sent)
+    if (context := context_of(address, name, sent)) is None:
         return asked
     options = asked.options
     if context < options.max_length and not options.promised:

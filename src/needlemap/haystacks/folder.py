@@ -12,10 +12,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from needlemap.deadline import TimeUp
 from needlemap.errors import HaystackError
 from needlemap.files import read_json
 from needlemap.haystacks import Document, Source
@@ -38,6 +40,7 @@ from needlemap.haystacks.walk import (
     find_files,
     some,
 )
+from needlemap.hub import fetch
 from needlemap.text import whole_characters
 
 
@@ -287,14 +290,20 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
         ) from error
     patterns = list(file_list) or ["*.jsonl"]
     try:
-        found = hub.snapshot_download(
+        return fetch(
+            partial(
+                hub.snapshot_download,
+                repository,
+                repo_type="dataset",
+                revision=revision,
+                allow_patterns=patterns,
+                etag_timeout=10,
+            ),
             repository,
-            repo_type="dataset",
-            revision=revision,
-            allow_patterns=patterns,
-            etag_timeout=10,
         )
-    except Exception as error:  # the library raises its own, requests', httpx's and OSError
+    except TimeUp:
+        raise
+    except Exception as error:  # the library raises its own, its client's, and OSError
         raise HaystackError(
             f"Could not get data set '{repository}' from the hub ({type(error).__name__}), nor is "
             f"it in the "
@@ -303,4 +312,3 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
             f"{', '.join(patterns)} into a folder, and give --haystack jsonl --haystack-path "
             f"FOLDER."
         ) from error
-    return Path(found)

@@ -23,7 +23,7 @@ from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.http.compatible import KEY
+from needlemap.http.compatible import HEADERS, KEY
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -106,7 +106,7 @@ def from_environment(variable: str) -> str:
 def bearer(variable: str) -> dict[str, str]:
     """The header with a key, where the environment has one."""
     key = from_environment(variable)
-    return {"authorization": f"Bearer {key}"} if key else {}
+    return {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
 
 
 def _key_words(variable: str) -> str:
@@ -137,6 +137,20 @@ def custom_headers(variable: str) -> dict[str, str]:
             )
         found[name.lower()] = value
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The secrets that a server gets when it is asked what it serves: the environment's variables
+    of a key and of further headers. They are those of the model that is asked there, never another
+    provider's."""
+
+    key_env: str = KEY
+    headers_env: str = HEADERS
+
+    def headers(self) -> dict[str, str]:
+        """The headers. Raises SettingsError for what no header holds."""
+        return bearer(self.key_env) | custom_headers(self.headers_env)
 
 
 def at_home(base_url: str, host: str) -> bool:
@@ -369,7 +383,7 @@ class WaitingDoor(_Door):
                             break
                 return read.reply()
 
-        with _limits(self.base_url, timeout_s) as limits:
+        with _limits(self.base_url, timeout_s, f" from {hidden(url)}") as limits:
             try:
                 what = f"before {hidden(url)} answered"
                 return call_within(timeout_s, asked, what, do)
@@ -410,8 +424,8 @@ class _Body:
 
 
 @contextmanager
-def _limits(server: str, timeout_s: float) -> Iterator[Any]:
-    """An attempt's limits in time; whatever a connection fails by, as Unmeasured."""
+def _limits(server: str, timeout_s: float, by: str = " (setting: timeout_s)") -> Iterator[Any]:
+    """An attempt's limits in time, by whom; whatever a connection fails by, as Unmeasured."""
     import httpx
 
     connect_s = min(
@@ -422,7 +436,7 @@ def _limits(server: str, timeout_s: float) -> Iterator[Any]:
     except (httpx.ConnectTimeout, httpx.PoolTimeout):
         raise faults.unanswered(server, connect_s) from None
     except (TimeoutError, httpx.TimeoutException):
-        raise faults.timed_out(timeout_s) from None
+        raise faults.timed_out(timeout_s, by) from None
     except (
         httpx.ConnectError,
         httpx.ProxyError,

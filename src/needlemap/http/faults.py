@@ -108,9 +108,9 @@ def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasure
     )
 
 
-def timed_out(timeout_s: float) -> Unmeasured:
+def timed_out(timeout_s: float, by: str = " (setting: timeout_s)") -> Unmeasured:
     """No answer within the time allowed for one attempt."""
-    words = f"No answer within {round(timeout_s, 1):g} s (setting: timeout_s)."
+    words = f"No answer within {round(timeout_s, 1):g} s{by}."
     return _sent(Unmeasured(Failure.TIMED_OUT, words, transient=True))
 
 

@@ -14,16 +14,14 @@ from time import monotonic
 from typing import Any
 
 from needlemap.deadline import pause
-from needlemap.errors import NeedlemapError, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.http import (
-    NO_KEY,
     VERSIONED,
+    Sent,
     WaitingDoor,
     check_address,
-    custom_headers,
-    from_environment,
 )
-from needlemap.http.compatible import HEADERS, KEY, served
+from needlemap.http.compatible import served
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
 
@@ -71,7 +69,7 @@ class ServedModels:
 
 
 def list_models(
-    base_url: str, *, wait_s: float = 0.0, key_env: str = KEY, say: Callable[[str], object] = str
+    base_url: str, sent: Sent, *, wait_s: float = 0.0, say: Callable[[str], object] = str
 ) -> ServedModels:
     """What a server lists; no names where it lists none that can be read.
 
@@ -82,13 +80,14 @@ def list_models(
     until_s, said = monotonic() + wait_s, False
     while True:
         try:
-            return _listed(base_url.rstrip("/"), key_env)
+            return _listed(base_url.rstrip("/"), sent)
         except Unmeasured as failure:
             waited = failure.unreached or failure.status == _LOADING
             left_s = until_s - monotonic()
             if not waited or left_s <= 0:
                 loading = f"{str(failure).rstrip('.')}. To wait for it, add --wait 5m"
                 words = unreached_words(failure) if failure.unreached else str(failure)
+                words += f" Give {_DO}." if failure.failure is Failure.TIMED_OUT else ""
                 raise NeedlemapError(words if failure.status != _LOADING else loading) from None
             if not said:
                 say(f"{str(failure).rstrip('.')}; waiting for it")
@@ -96,12 +95,12 @@ def list_models(
             pause(min(_LOOK_S, left_s), f"before {base_url} answered")
 
 
-def _listed(base_url: str, key_env: str) -> ServedModels:
+def _listed(base_url: str, sent: Sent) -> ServedModels:
     """The same, asked once. Raises Unmeasured where nobody answers, for 401, 403 and 503."""
-    status, found = get(base_url, "/models", key_env)
+    status, found = get(base_url, "/models", sent)
     if status == 404 and not VERSIONED.search(base_url):
         other = f"{base_url}/v1"
-        versioned = get(other, "/models", key_env)
+        versioned = get(other, "/models", sent)
         if versioned[0] == 200:
             base_url, found = other, versioned[1]
     rows = {name: row for row in rows_of(found) if (name := _name(row))}
@@ -109,12 +108,10 @@ def _listed(base_url: str, key_env: str) -> ServedModels:
     return ServedModels(base_url, tuple(rows), contexts)
 
 
-def get(base_url: str, path: str, key_env: str = KEY) -> tuple[int, dict[str, Any]]:
+def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
     """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured where
     nobody answers, for 401, 403 and 503."""
-    key = from_environment(key_env)
-    headers = {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
-    door = WaitingDoor(base_url, headers | custom_headers(HEADERS), key_env)
+    door = WaitingDoor(base_url, sent.headers(), sent.key_env)
     try:
         reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):
@@ -130,15 +127,17 @@ def get(base_url: str, path: str, key_env: str = KEY) -> tuple[int, dict[str, An
         door.close()
 
 
-def context_of(base_url: str, model: str, listed: ServedModels | None = None) -> int | None:
+def context_of(
+    base_url: str, model: str, sent: Sent, listed: ServedModels | None = None
+) -> int | None:
     """Tokens of prompt and answer that a server says a model takes: in its list (vLLM, SGLang, most
     providers), or of itself (llama.cpp); None where it says nothing."""
     try:
-        listed = listed or _listed(base_url.rstrip("/"), KEY)
+        listed = listed or _listed(base_url.rstrip("/"), sent)
         if found := listed.contexts.get(model):
             return found
         root = VERSIONED.sub("", listed.base_url)
-        itself = get(root, "/props")[1].get("default_generation_settings")
+        itself = get(root, "/props", sent)[1].get("default_generation_settings")
     except Unmeasured:
         return None
     return _size(itself.get("n_ctx")) if isinstance(itself, dict) else None
@@ -168,13 +167,13 @@ def _size(value: object) -> int | None:
     return value if whole and 0 < value <= _MOST_CONTEXT else None  # type: ignore[operator,return-value]
 
 
-def wait_for(base_url: str, wait_s: float) -> None:
+def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
     """Return when a server answers anything. Raises NeedlemapError where no connection can be made
     for so long."""
     until_s = monotonic() + wait_s
     while True:
         try:
-            get(base_url.rstrip("/"), "/models")
+            get(base_url.rstrip("/"), "/models", sent)
             return
         except Unmeasured as failure:
             left_s = until_s - monotonic()

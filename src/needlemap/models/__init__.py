@@ -335,8 +335,9 @@ class Model(metaclass=Checked):
 
     Of one behind an address, whose constructor takes `base_url`: host: the provider's own, which
     stands in no key. base_url_variable, key_variable: the environment's, which hold the address and
-    the key where none is typed. renders: whether its server makes tokens of chat messages by the
-    model's own template, so that the model's files, where they are here, tell which.
+    the key where none is typed; headers_variable: the one that holds more headers. renders: whether
+    its server makes tokens of chat messages by the model's own template, so that the model's files,
+    where they are here, tell which.
 
     vocabulary: a sentence on a vocabulary that is not public. longer: the option that lets it take
     longer prompts, with {} for their tokens, '' for none.
@@ -347,7 +348,8 @@ class Model(metaclass=Checked):
 
     unread: tuple[str, ...] = ()
     free = renders = False
-    vendor = host = base_url_variable = key_variable = vocabulary = longer = ""
+    vendor = host = base_url_variable = key_variable = ""
+    headers_variable = vocabulary = longer = ""
     notes: Sequence[str] = ()
     replicas: int = 1
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, did_you_mean
 from needlemap.files import read_json, read_regular
+from needlemap.hub import fetch
 from needlemap.models.weights import refuse_partial
 from needlemap.secrets import scrub
 
@@ -135,15 +137,20 @@ class ModelFiles:
                 f"Run: pip install 'needlemap[hf]'"
             ) from None
         try:
-            return Path(
-                hub.hf_hub_download(self.name, file, revision=self.revision, etag_timeout=10)
+            return fetch(
+                partial(
+                    hub.hf_hub_download, self.name, file, revision=self.revision, etag_timeout=10
+                ),
+                self.name,
             )
+        except NeedlemapError:
+            raise
         except hub.errors.LocalEntryNotFoundError as error:
             reason = str(error.__cause__ or error).splitlines()[0]
         except hub.errors.EntryNotFoundError:
             return None
-        except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # the library raises its own, its client's, and OSError
+            reason = scrub(str(error) or type(error).__name__)
         at = f" at revision '{self.revision}'" if self.revision else ""
         raise SettingsError(
             f"'{self.name}'{at} is neither a folder here nor to be had from the hub: {reason} "

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.http import Door, at_home, base_url_of, faults, from_environment
+from needlemap.http import Door, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
 from needlemap.models.decoding import told_apart
@@ -151,7 +151,7 @@ class OpenAIModel(ServedModel):
             return
         if self._listed is None:
             with suppress(NeedlemapError):
-                ask = partial(list_models, self.base_url, key_env=self._key_env)
+                ask = partial(list_models, self.base_url, Sent(self._key_env))
                 self._listed = await asyncio.to_thread(ask)
         if self._listed and self._listed.names and self.name not in self._listed.names:
             said = str(refused).rstrip(".")

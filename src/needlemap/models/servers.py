@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.http import Door, custom_headers, faults, key_of
+from needlemap.http import Door, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get
 from needlemap.models import Answer, Model, tokens
 
@@ -28,11 +28,10 @@ class ServedModel(Model):
     """A model behind a provider's API, or behind a server that speaks as it does. Replies are not
     streamed.
 
-    headers_variable: the environment's, which holds more headers. plain_headers: those that hold no
+    plain_headers: those that hold no
     secret. limit_headers: those that say what the server still takes (`LIMIT_HEADERS`).
     """
 
-    headers_variable = ""
     plain_headers: tuple[str, ...] = ()
     limit_headers: tuple[str, ...] = LIMIT_HEADERS
 
@@ -121,8 +120,8 @@ def check_request(request: Mapping[str, Any]) -> None:
 
 def is_up(url: str) -> bool:
     """Whether a server lists its models, and is healthy where it says anything of that."""
-    root = url.removesuffix("/v1")
+    root, sent = url.removesuffix("/v1"), Sent()
     try:
-        return get(url, "/models")[0] == 200 and get(root, "/health")[0] in (200, 404)
+        return get(url, "/models", sent)[0] == 200 and get(root, "/health", sent)[0] in (200, 404)
     except Unmeasured:
         return False

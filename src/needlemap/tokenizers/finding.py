@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from needlemap.errors import VocabularyMissing, did_you_mean
+from needlemap.errors import NeedlemapError, VocabularyMissing, did_you_mean
+from needlemap.hub import fetch
 from needlemap.registry import find, installed
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers.bundled import BUNDLED
@@ -122,9 +123,13 @@ def _from_hub(name: str) -> Tokenizer:
     reasons = []
     for file in _FILES:
         try:
-            return _from_path(Path(hub.hf_hub_download(name, file, etag_timeout=10)), name)
-        except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
+            path = fetch(partial(hub.hf_hub_download, name, file, etag_timeout=10), name)
+        except NeedlemapError:
+            raise
+        except Exception as error:  # the library raises its own, its client's, and OSError
             reasons.append(f"{file}: {type(error).__name__}")
+        else:
+            return _from_path(path, name)
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
     raise VocabularyMissing(
         f"No tokenizer for '{name}'. {_looked_at(Path(name))} Also in {home}/hub and on the hub "

@@ -19,8 +19,7 @@ from weakref import finalize
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured, VocabularyMissing
-from needlemap.http import LARGEST_BYTES, WaitingDoor, bearer, check_address
-from needlemap.http.compatible import KEY
+from needlemap.http import LARGEST_BYTES, Sent, WaitingDoor, check_address
 from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 
@@ -45,21 +44,22 @@ _DIALECTS = (
     ("content", {"add_special": False, "parse_special": True, "with_pieces": True}),  # llama.cpp
     ("prompt", {"add_special_tokens": False, "return_token_strs": True}),  # vLLM
 )
+_COMPATIBLE = Sent()
 
 
 class Server(Tokenizer):
-    """`server:http://HOST:PORT`: the server's address, with or without /v1. $OPENAI_API_KEY is sent
-    if set.
+    """`server:http://HOST:PORT`: the server's address, with or without /v1. sent: the secrets that
+    go there; of one that was typed $OPENAI_API_KEY, if set.
 
     Raises VocabularyMissing for servers that have no such end point, or do not show their tokens'
     bytes, and SettingsError for what is no address.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, sent: Sent = _COMPATIBLE) -> None:
         check_address(address)
         where = urlsplit(address.rstrip("/").removesuffix("/v1"))
         self.name = f"server:{where.geturl()}"
-        self._door = WaitingDoor(f"{where.scheme}://{where.netloc}", bearer(KEY))
+        self._door = WaitingDoor(f"{where.scheme}://{where.netloc}", sent.headers())
         finalize(self, self._door.close)
         self._path = f"{where.path}/tokenize"
         self._field, self._options, probe = self._dialect()
@@ -124,7 +124,9 @@ class Server(Tokenizer):
                 if failure.failure is Failure.CONNECTION and not last:
                     continue
                 up = " Is it up?" if failure.failure is Failure.CONNECTION else f" {_INSTEAD}"
-                raise VocabularyMissing(f"{self.name}: {failure}.{up}") from failure
+                raise VocabularyMissing(
+                    f"{self.name}: {str(failure).rstrip('.')}.{up}"
+                ) from failure
         raise AssertionError("the second attempt returns or raises")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
+from needlemap.http import Sent
 from needlemap.http.compatible import served
 from needlemap.http.served import wait_for
 from needlemap.models import MARK, Traits, backend_or_default, find_backend
@@ -252,10 +253,12 @@ def foreign_vocabulary(settings: Settings, traits: Traits, tokenizer: Tokenizer)
 def _server_tokenizer(settings: Settings) -> Tokenizer:
     if not settings.base_url:
         raise SettingsError("--tokenizer server needs the server's address: give --base-url.")
-    wait_for(settings.base_url, settings.wait)
-    made: Tokenizer = find("tokenizers", "server")(
-        settings.base_url
-    )  # not kept: servers change their model
+    backend = backend_or_default(settings.backend)
+    key_env = settings.model_options.get("key_env") or backend.key_variable
+    sent = Sent(str(key_env), backend.headers_variable)
+    wait_for(settings.base_url, settings.wait, sent)
+    # Not kept: servers change their model.
+    made: Tokenizer = find("tokenizers", "server")(settings.base_url, sent)
     return made
 
 
