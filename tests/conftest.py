@@ -222,7 +222,7 @@ class Command:
         found = {}
         for process in Path("/proc").glob("[0-9]*"):
             try:
-                command = (process / "cmdline").read_bytes().decode().split("\0")
+                command = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 state = (process / "stat").read_text().rpartition(")")[2].split()[0]
                 log = Path(os.readlink(process / "fd/1"))
             except OSError:

@@ -173,3 +173,33 @@ def test_the_key_of_workers_is_gone_after_a_kill(needlemap):
     while list((needlemap.folder / "r" / "replicas").glob("connect-*.json")):
         assert time.monotonic() < until + 60
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "typed_too",
+    [
+        ("run", "--label", "a\udcff"),
+        ("run", "--needle", "The sky is \udcff.", "--question", "The sky?"),
+        ("run", "--haystack", "folder", "--haystack-path", "h\udcff"),
+        ("run", "--task-options", "x\udcff=1"),
+        ("run", "s.yaml"),
+        (
+            "check",
+            "--base-url",
+            "http://127.0.0.1:9/\udcff",
+            "--model",
+            "openai/m",
+            "--max-length",
+            "2k",
+        ),
+    ],
+    ids=lambda words: " ".join(words).encode("ascii", "replace").decode(),
+)
+def test_bytes_that_are_no_text_are_refused_in_words(needlemap, typed_too):
+    """A word in the bytes of another locale, or half a character in a file, was a traceback."""
+    (needlemap.folder / "s.yaml").write_text('label: "\\ud800"\nmodel: baseline/bm25\n')
+    (needlemap.folder / "h\udcff").mkdir()
+    (needlemap.folder / "h\udcff" / "t.txt").write_text("It is a sentence. " * 900)
+    grid = ("--lengths", "500", "--depths", "50") if typed_too[0] == "run" else ()
+    ended = needlemap.process(*typed_too, *grid, code=2)
+    assert "no UTF-8" in ended.stderr or "is no base URL" in ended.stderr

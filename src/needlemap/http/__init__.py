@@ -66,7 +66,7 @@ def check_address(url: str, variable: str = KEY) -> None:
     messages would keep it."""
     shown = hidden(url)
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url.encode().decode())  # not what a terminal gave that is no text
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         host = parts.hostname or ""
         host.encode("idna")

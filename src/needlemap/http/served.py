@@ -169,7 +169,8 @@ def _size(value: object) -> int | None:
 
 def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
     """Return when a server answers anything. Raises NeedlemapError where no connection can be made
-    for so long."""
+    for so long, and for what is no address."""
+    check_address(base_url)
     until_s = monotonic() + wait_s
     while True:
         try:

@@ -16,7 +16,7 @@ from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
 from needlemap.http.compatible import KEY, served
 from needlemap.models import backend_or_default
-from needlemap.secrets import check_key_names, refuse_keys
+from needlemap.secrets import check_key_names, parts_of, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 
@@ -242,10 +242,26 @@ def addressed(settings: Settings) -> Settings:
 def checked(raw: Mapping[str, Any], where: str) -> Settings:
     """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got
     and what it takes."""
+    if odd := {name: _NO_TEXT for name, value in raw.items() if not _is_text((name, value))}:
+        raise _refused({name.encode("utf-8", "replace").decode(): odd[name] for name in odd}, where)
     try:
         return Settings.model_validate(dict(raw))
     except ValidationError:
         raise _refused(_wrong(raw), where) from None
+
+
+_NO_TEXT = "holds bytes that are no UTF-8, which no record can keep. Type it anew, or rename it."
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all texts in a value can be written. A word of the command line that is no UTF-8, and
+    half a character in a file, cannot."""
+    try:
+        for name, part in parts_of(value):
+            f"{name}{part if isinstance(part, str) else ''}".encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refused(problems: Mapping[str, str], where: str) -> SettingsError:
