@@ -178,7 +178,7 @@ class Settings(BaseModel):
     """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
     haystack_path: Annotated[str | None, _HAYSTACK("built", "opened", "check", read="path")] = None
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[list[str], _HAYSTACK("built", "opened", read="files")] = []
+    file_list: Annotated[list[str], _HAYSTACK("built", "opened", read="one file")] = []
     """Which files of a folder of JSON Lines, in this order."""
     order: Annotated[
         Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")

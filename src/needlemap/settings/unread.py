@@ -1,8 +1,9 @@
 """Settings that nothing would read: refused where they are given, with what to type instead.
 
-Each rule is one reason, which a setting names where it is defined (`read=`). A setting is unread
-where what it asks for would not happen; where it happens anyway, as `--no-canary` with a model that
-gets no canary, it is left alone. Reads no documents and reaches no model.
+A setting is read where the constructor of a chosen part names it. What no constructor tells is a
+rule of its own, which a setting names where it is defined (`read=`). A setting is unread where what
+it asks for would not happen; where it happens anyway, as `--no-canary` with a model that gets no
+canary, it is left alone. Reads no documents and reaches no model.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, Literal
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.http.compatible import served
@@ -34,8 +35,8 @@ class Unread:
 
 
 class ChosenParts:
-    """What settings come to, as far as rules ask: None for what is unknown, which is told
-    elsewhere.
+    """What settings choose, as far as rules ask. None for an unknown or broken part, which is an
+    error when it is made.
 
     own_item: whether the user says what is hidden; else the default item is, in the setting's
     language.
@@ -46,24 +47,24 @@ class ChosenParts:
 
     @cached_property
     def backend(self) -> Any:
-        """The back end's class; a plug-in's that is none is told when it is made."""
-        found = _known("models", self.settings.backend)
+        """The back end's class."""
+        found = _find("models", self.settings.backend)
         return found if isinstance(found, type) and issubclass(found, Model) else None
 
     @cached_property
     def task(self) -> Any:
         """The task's class."""
-        return _known("tasks", self.settings.task)
+        return _find("tasks", self.settings.task)
 
     @cached_property
     def source(self) -> Any:
         """The haystack's class."""
-        return _known("haystacks", self.settings.haystack)
+        return _find("haystacks", self.settings.haystack)
 
     @cached_property
     def scorer(self) -> Any:
         """The scorer's class; None where the task chooses it."""
-        return _known("scorers", self.settings.scorer)
+        return _find("scorers", self.settings.scorer)
 
     @property
     def ready(self) -> bool:
@@ -81,8 +82,9 @@ class ChosenParts:
             )
         return None
 
-    def takes(self, extension: Any, name: str) -> bool:
-        """Whether an extension has an option of that name; an unknown one may have any."""
+    def names(self, part: Literal["backend", "task", "source"], name: str) -> bool:
+        """Whether a part's constructor names a setting; an unknown part may name any."""
+        extension = getattr(self, part)
         return extension is None or name in option_names(extension)
 
     def heeds(self, name: str) -> bool:
@@ -95,31 +97,86 @@ class ChosenParts:
         """Whether the haystack never ends."""
         return bool(getattr(self.source, "endless", False))
 
+    @property
+    def undrawn(self) -> str | None:
+        """The first name in `draw` that no text holds in braces."""
+        used = _placeholders(self.settings)
+        return next((key for key in self.settings.draw if key not in used), None)
 
-Why = tuple[str, str]  # before and behind 'leave --NAME out'
-Rule = Callable[[ChosenParts, str], Why | None]
+    @property
+    def one_file(self) -> bool:
+        """Whether the haystack is one file of JSON lines."""
+        path = self.settings.haystack_path
+        return (
+            self.settings.haystack == "jsonl"
+            and path is not None
+            and Path(path).expanduser().is_file()
+        )
+
+    @property
+    def task_options(self) -> str:
+        """What the task takes."""
+        return ", ".join(option_names(self.task)) or "none"
+
+    @property
+    def served(self) -> str:
+        """The model's name, as a server's."""
+        return served(self.settings.model_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A setting by its name, beside the parts that all settings choose."""
+
+    p: ChosenParts
+    name: str
+
+    @property
+    def s(self) -> Settings:
+        """All settings."""
+        return self.p.settings
+
+
+Test = Callable[[Case], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Where a setting is unread, and why. why, hint: before and behind 'leave --NAME out', with
+    `s` for the settings and `p` for the chosen parts. by: the settings that decide it. behind: the
+    rule that is asked before: what that one refuses, this one is not asked."""
+
+    is_unread: Test
+    why: str
+    hint: str = ""
+    by: tuple[str, ...] = ()
+    behind: str = ""
 
 
 def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
     """The settings that differ from their defaults and that nothing would read, in their order."""
-    facts, found = ChosenParts(settings, own_item), []
+    parts, found = ChosenParts(settings, own_item), []
     for name, field in Settings.model_fields.items():
         reason = KNOWN[name].read
         if reason is None or getattr(settings, name) == field.default:
             continue
         rules = _chain(reason)
-        if why := next((why for rule, _ in rules if (why := rule(facts, name))), None):
+        rule = next((rule for rule in rules if rule.is_unread(Case(parts, name))), None)
+        if rule is not None:
             flag = f"--{name.replace('_', '-')}"
-            left = "it" if flag in why[0] else flag
-            by = tuple(decider for _, deciders in rules for decider in deciders)
-            found.append(Unread(name, f"{why[0]}: leave {left} out{why[1]}.", by))
+            why, hint = (
+                text.format(s=settings, p=parts, flag=flag) for text in (rule.why, rule.hint)
+            )
+            by = tuple(decider for each in rules for decider in each.by)
+            left = "it" if flag in why else flag
+            found.append(Unread(name, f"{why}: leave {left} out{hint}.", by))
     return found
 
 
-def _chain(reason: str) -> list[tuple[Rule, tuple[str, ...]]]:
+def _chain(reason: str) -> list[Rule]:
     """A reason's rule, and before it those that it stands behind."""
-    rule, by, behind = RULES[reason]
-    return [*(_chain(behind) if behind else []), (rule, by)]
+    rule = RULES[reason]
+    return [*(_chain(rule.behind) if rule.behind else []), rule]
 
 
 def what_stays(settings: Settings, name: str) -> Any:
@@ -131,9 +188,8 @@ def what_stays(settings: Settings, name: str) -> Any:
     return {key: value for key, value in settings.draw.items() if key in used}
 
 
-def _known(kind: str, name: str) -> Any:
-    """An extension by its name; None for one that is unknown or broken, which is told when it is
-    made."""
+def _find(kind: str, name: str) -> Any:
+    """An extension by its name; None for one that is unknown or broken."""
     if name not in installed(kind):
         return None
     with suppress(SettingsError):
@@ -141,233 +197,178 @@ def _known(kind: str, name: str) -> Any:
     return None
 
 
-def _address(facts: ChosenParts, name: str) -> Why | None:
-    settings = facts.settings
-    if facts.takes(facts.backend, name) or settings.tokenizer == "server":
-        return None
-    return (
-        f"'{settings.model}' has no address",
-        f", or name a server's model, as {served(settings.model_name)}",
-    )
-
-
-def _own_code(facts: ChosenParts, name: str) -> Why | None:
-    if facts.takes(facts.backend, name):
-        return None
-    model = facts.settings.model
-    return (
-        f"'{model}' runs no code that comes with a model (a server is told when it is started)",
-        "",
-    )
-
-
-def _model(facts: ChosenParts, name: str) -> Why | None:
-    return (
-        None
-        if facts.heeds(name)
-        else (f"'{facts.settings.model}' takes no --{name.replace('_', '-')}", "")
-    )
-
-
-def _sampled(facts: ChosenParts, name: str) -> Why | None:
-    settings = facts.settings
-    if getattr(settings, name) is None or not getattr(facts.scorer, "weighs", False):
-        return None
-    return f"Scorer '{settings.scorer}' weighs a given answer and asks for none", ""
-
-
-def _side_by_side(facts: ChosenParts, name: str) -> Why | None:
-    settings = facts.settings
-    if facts.heeds(name) or settings.concurrency == 1 or getattr(facts.scorer, "asks", False):
-        return None
-    return f"'{settings.model}' answers one prompt after another", ""
-
-
-def _task(facts: ChosenParts, name: str) -> Why | None:
-    if facts.takes(facts.task, name):
-        return None
-    known = ", ".join(option_names(facts.task)) or "none"
-    return (
-        f"Task '{facts.settings.task}' takes no --{name.replace('_', '-')}",
-        f". Its options: {known}",
-    )
-
-
-def _several(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.task != "multi" or len(facts.settings.needles) != 1:
-        return None
-    return "One needle is not spread", ", or repeat --needles"
-
-
-def _chained(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.spread != "even":
-        return None
-    return "--spread even is given by depth and number of needles", ", or give --spread chain"
-
-
-def _drawn(facts: ChosenParts, _name: str) -> Why | None:
-    used = _placeholders(facts.settings)
-    unused = next((key for key in facts.settings.draw if key not in used), None)
-    if unused is None:
-        return None
-    return (
-        f"No needle, question, answer or key word holds {{{unused}}}",
-        f", or write {{{unused}}} there",
-    )
-
-
 def _placeholders(settings: Settings) -> set[str]:
-    """The names in braces in what is hidden, asked and wanted; broken braces are told elsewhere."""
-    texts = [
-        settings.needle,
-        *settings.needles,
-        settings.question,
-        settings.answer or "",
-        *settings.keywords,
-    ]
+    """The names in braces in what is hidden, asked and wanted; broken braces are refused where
+    they are read."""
+    texts = [settings.needle, *settings.needles, settings.question]
     found: set[str] = set()
-    for text in texts:
+    for text in [*texts, settings.answer or "", *settings.keywords]:
         with suppress(ValueError):
             found |= {name for _, name, _, _ in Formatter().parse(text) if name is not None}
     return found
 
 
-def _language(facts: ChosenParts, name: str) -> Why | None:
-    settings = facts.settings
-    if not facts.own_item or facts.task is None or name in option_names(facts.task):
-        return None
-    if settings.template == "auto" or (
-        settings.haystack == "generated" and facts.background is None
-    ):
-        return None
-    return (
-        f"Template '{settings.template}' and haystack '{settings.haystack}' have their own "
-        f"language",
-        "",
-    )
+def _unnamed(part: Literal["backend", "task", "source"]) -> Test:
+    """The rule of most settings: no constructor names it."""
+    return lambda case: not case.p.names(part, case.name)
 
 
-def _built(facts: ChosenParts, _name: str) -> Why | None:
-    if not facts.ready:
-        return None
-    asked = f"Task '{facts.settings.task}' asks each prompt once and as it is"
-    return asked, ". Fewer prompts: --task-options limit=N"
+def _is_in_turn(case: Case) -> bool:
+    """Whether one prompt is answered after another, and no judge is asked meanwhile."""
+    judged = getattr(case.p.scorer, "asks", False)
+    return not (case.p.heeds(case.name) or case.s.concurrency == 1 or judged)
 
 
-def _haystack(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.background is None:
-        return None
-    return (
-        f"Task '{facts.settings.task}' brings its own haystack, '{facts.background.source.name}'",
-        "",
-    )
+def _has_languages(case: Case) -> bool:
+    """Whether template and haystack have languages of their own, so that none is to choose."""
+    if not case.p.own_item or case.p.names("task", case.name) or case.s.template == "auto":
+        return False
+    return case.s.haystack != "generated" or case.p.background is not None
 
 
-def _path(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.haystack != "generated":
-        return None
-    return "Haystack 'generated' is made up and reads no path", ", or --haystack"
-
-
-def _files(facts: ChosenParts, name: str) -> Why | None:
-    settings, path = facts.settings, facts.settings.haystack_path
-    if not facts.takes(facts.source, name):
-        return (
-            f"Haystack '{settings.haystack}' chooses no files by name",
-            ", or give --haystack jsonl",
-        )
-    if settings.haystack == "jsonl" and path is not None and Path(path).expanduser().is_file():
-        return f"'{path}' is one file", ", or give its folder as --haystack-path"
-    return None
-
-
-def _ending(facts: ChosenParts, _name: str) -> Why | None:
-    if not facts.endless:
-        return None
-    return f"Haystack '{facts.settings.haystack}' never ends, so nothing is repeated", ""
-
-
-def _ordered(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.order != "cumulative" or not facts.endless:
-        return None
-    never = (
-        f"Haystack '{facts.settings.haystack}' never ends, so its order before cannot be shuffled "
-        f"again"
-    )
-    return never, ", or give --order shuffled"
-
-
-def _placed(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.background is None or facts.background.unit == "sentence":
-        return None
-    return (
-        f"Task '{facts.settings.task}' places its needles between two {facts.background.unit}s",
-        "",
-    )
-
-
-def _sigmoid(facts: ChosenParts, _name: str) -> Why | None:
-    depths = facts.settings.depths
+def _is_straight(case: Case) -> bool:
+    """Whether the depths are on no sigmoid curve."""
+    depths = case.s.depths
     scale = depths.get("scale") if isinstance(depths, dict) else str(depths).rpartition(":")[2]
-    if scale == "sigmoid":
-        return None
-    return "--depths are on no sigmoid curve", ", or give --depths min:max:count:sigmoid"
+    return scale != "sigmoid"
 
 
-def _bins(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.mode == "bins":
-        return None
-    return f"Mode '{facts.settings.mode}' asks every cell at its own depth", ", or give --mode bins"
-
-
-def _framing(facts: ChosenParts, _name: str) -> Why | None:
-    if facts.settings.counts == "prompt":
-        return None
-    return (
+RULES: dict[str, Rule] = {
+    "address": Rule(
+        lambda c: not c.p.names("backend", c.name) and c.s.tokenizer != "server",
+        "'{s.model}' has no address",
+        ", or name a server's model, as {p.served}",
+        ("model", "tokenizer"),
+    ),
+    "own code": Rule(
+        _unnamed("backend"),
+        "'{s.model}' runs no code that comes with a model (a server is told when it is started)",
+        by=("model",),
+    ),
+    "model": Rule(lambda c: not c.p.heeds(c.name), "'{s.model}' takes no {flag}", by=("model",)),
+    "sampled": Rule(
+        lambda c: getattr(c.s, c.name) is not None and getattr(c.p.scorer, "weighs", False),
+        "Scorer '{s.scorer}' weighs a given answer and asks for none",
+        by=("scorer",),
+        behind="model",
+    ),
+    "side by side": Rule(
+        _is_in_turn, "'{s.model}' answers one prompt after another", by=("model", "scorer")
+    ),
+    "task": Rule(
+        _unnamed("task"),
+        "Task '{s.task}' takes no {flag}",
+        ". Its options: {p.task_options}",
+        ("task",),
+    ),
+    "several": Rule(
+        lambda c: c.s.task == "multi" and len(c.s.needles) == 1,
+        "One needle is not spread",
+        ", or repeat --needles",
+        ("needles",),
+        "task",
+    ),
+    "chained": Rule(
+        lambda c: c.s.spread == "even",
+        "--spread even is given by depth and number of needles",
+        ", or give --spread chain",
+        ("spread",),
+        "several",
+    ),
+    "drawn": Rule(
+        lambda c: c.p.undrawn is not None,
+        "No needle, question, answer or key word holds {{{p.undrawn}}}",
+        ", or write {{{p.undrawn}}} there",
+        ("needle", "needles", "question", "answer", "keywords"),
+        "task",
+    ),
+    "built": Rule(
+        lambda c: c.p.ready,
+        "Task '{s.task}' asks each prompt once and as it is",
+        ". Fewer prompts: --task-options limit=N",
+        ("task",),
+    ),
+    "language": Rule(
+        _has_languages,
+        "Template '{s.template}' and haystack '{s.haystack}' have their own language",
+        by=("template", "haystack", "needle", "question"),
+        behind="built",
+    ),
+    "haystack": Rule(
+        lambda c: c.p.background is not None,
+        "Task '{s.task}' brings its own haystack, '{p.background.source.name}'",
+        by=("task_options",),
+        behind="built",
+    ),
+    "path": Rule(
+        lambda c: c.s.haystack == "generated",
+        "Haystack 'generated' is made up and reads no path",
+        ", or --haystack",
+        ("haystack",),
+        "haystack",
+    ),
+    "files": Rule(
+        _unnamed("source"),
+        "Haystack '{s.haystack}' chooses no files by name",
+        ", or give --haystack jsonl",
+        ("haystack_path",),
+        "path",
+    ),
+    "one file": Rule(
+        lambda c: c.p.one_file,
+        "'{s.haystack_path}' is one file",
+        ", or give its folder as --haystack-path",
+        behind="files",
+    ),
+    "ending": Rule(
+        lambda c: c.p.endless,
+        "Haystack '{s.haystack}' never ends, so nothing is repeated",
+        by=("haystack",),
+        behind="haystack",
+    ),
+    "ordered": Rule(
+        lambda c: c.s.order == "cumulative" and c.p.endless,
+        "Haystack '{s.haystack}' never ends, so its order before cannot be shuffled again",
+        ", or give --order shuffled",
+        ("haystack",),
+        "haystack",
+    ),
+    "placed": Rule(
+        lambda c: c.p.background is not None and c.p.background.unit != "sentence",
+        "Task '{s.task}' places its needles between two {p.background.unit}s",
+        by=("task_options",),
+        behind="built",
+    ),
+    "sigmoid": Rule(
+        _is_straight,
+        "--depths are on no sigmoid curve",
+        ", or give --depths min:max:count:sigmoid",
+        ("depths",),
+        "built",
+    ),
+    "bins": Rule(
+        lambda c: c.s.mode != "bins",
+        "Mode '{s.mode}' asks every cell at its own depth",
+        ", or give --mode bins",
+        ("mode",),
+    ),
+    "framing": Rule(
+        lambda c: c.s.counts != "prompt",
         "With --counts context a length leaves the chat template out",
         ", or give --counts prompt",
-    )
-
-
-def _repeats(facts: ChosenParts, _name: str) -> Why | None:
-    return (
-        None if facts.settings.seek is None else ("--seek asks as many haystacks as it takes", "")
-    )
-
-
-def _seek(facts: ChosenParts, _name: str) -> Why | None:
-    return None if facts.settings.seek is not None else ("Nothing is sought", ", or give --seek 85")
-
-
-def _until(facts: ChosenParts, _name: str) -> Why | None:
-    goal = ", or give --until no-worse-than RUN:2"
-    return None if facts.settings.until else ("No verdict is asked for", goal)
-
-
-# By the name that settings give as `read`: the rule, the settings that decide it, and the rule that
-# it stands behind: what that one refuses, this one is not asked.
-RULES: dict[str, tuple[Rule, tuple[str, ...], str]] = {
-    "address": (_address, ("model", "tokenizer"), ""),
-    "own code": (_own_code, ("model",), ""),
-    "model": (_model, ("model",), ""),
-    "sampled": (_sampled, ("scorer",), "model"),
-    "side by side": (_side_by_side, ("model", "scorer"), ""),
-    "task": (_task, ("task",), ""),
-    "several": (_several, ("needles",), "task"),
-    "chained": (_chained, ("spread",), "several"),
-    "drawn": (_drawn, ("needle", "needles", "question", "answer", "keywords"), "task"),
-    "built": (_built, ("task",), ""),
-    "language": (_language, ("template", "haystack", "needle", "question"), "built"),
-    "haystack": (_haystack, ("task_options",), "built"),
-    "path": (_path, ("haystack",), "haystack"),
-    "files": (_files, ("haystack_path",), "path"),
-    "ending": (_ending, ("haystack",), "haystack"),
-    "ordered": (_ordered, ("haystack",), "haystack"),
-    "placed": (_placed, ("task_options",), "built"),
-    "sigmoid": (_sigmoid, ("depths",), "built"),
-    "bins": (_bins, ("mode",), "built"),
-    "framing": (_framing, ("counts",), ""),
-    "repeats": (_repeats, ("seek",), "built"),
-    "seek": (_seek, ("seek",), ""),
-    "until": (_until, ("until",), ""),
+        ("counts",),
+    ),
+    "repeats": Rule(
+        lambda c: c.s.seek is not None,
+        "--seek asks as many haystacks as it takes",
+        by=("seek",),
+        behind="built",
+    ),
+    "seek": Rule(lambda c: c.s.seek is None, "Nothing is sought", ", or give --seek 85", ("seek",)),
+    "until": Rule(
+        lambda c: not c.s.until,
+        "No verdict is asked for",
+        ", or give --until no-worse-than RUN:2",
+        ("until",),
+    ),
 }
