@@ -6,6 +6,7 @@ import json
 import shlex
 import socket
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,41 @@ def test_an_arm_that_does_not_answer_does_not_pass_and_its_end_is_told(needlemap
     last = ended.stdout.splitlines()[-1]
     assert "new did not answer 4 prompts that ref answered" in last
     assert last.endswith("Exit code 5")
+
+
+FLAKY = """
+import re
+from collections import Counter
+
+times = Counter()
+
+def answer(messages, failures):
+    said = messages[-1]["content"]
+    times[said] += 1
+    if list(times).index(said) % 5 == 1 and times[said] <= failures:
+        raise RuntimeError("timed out")
+    return re.search(r"Write it down: (\\d+)", said)[1]
+
+def once(messages):
+    return answer(messages, 1)
+
+def never(messages):
+    return answer(messages, 99)
+"""
+
+
+@pytest.mark.parametrize(("kind", "tries", "scored"), [("once", 2, True), ("never", 4, False)])
+def test_what_an_arm_lost_is_asked_again_three_times(ab, needlemap, kind, tries, scored):
+    """Time-outs of one engine in a hundred made two equal engines differ; what answers when it is
+    asked again is a pair like all others, and what never does is not asked for ever."""
+    (needlemap.folder / "flaky.py").write_text(FLAKY)
+    flags = ("--until", "20", "--margin", "60", "--retries", "0")
+    found = ab("baseline/bm25", f"python/flaky:{kind}", *flags, code=0)
+    assert (found["verdict"], found["lost"]) == ("no worse", 0 if scored else 4)
+    kept = Counter(each["key"] for each in needlemap.records("ab/new-passkey"))
+    assert sorted(kept.values()) == [1] * 16 + [tries] * 4
+    last = {each["key"]: each for each in needlemap.records("ab/new-passkey")}
+    assert [each["score"] is not None for each in last.values()].count(False) == 4 * (not scored)
 
 
 def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire, dead):

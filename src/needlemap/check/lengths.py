@@ -19,7 +19,7 @@ LEAST_FOUND = 0.5  # below it nothing is shown about the server
 SUSPICIOUS = 0.05  # a p below it keeps a row from passing
 HELD = 0.01  # of its facts that the gauge may miss; fewer were, up to its length
 BEYOND = 0.25  # misses, beside other answers of that size, that a pass excludes
-RESIDUES = (2, 4, 8, 16, 32, 64)
+RESIDUES = (2, 3, 4, 8, 16, 32, 64)
 
 
 class Length(Probe):
