@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from needlemap.asking import pacer_of as pacer
+
 GRID = ("--lengths", "200,300", "--depths", "0,50,100")
 
 
@@ -84,3 +86,11 @@ def test_a_question_that_no_text_answers_is_not_asked_without_one(needlemap):
     answered = [row["scorer"]["why"]["present"] for row in needlemap.records()]
     assert 0 < answered.count(True) < len(answered) == 11
     assert f"closed book: 0/{answered.count(True)} right without a haystack" in ended.stderr
+
+
+def test_it_keeps_to_the_limits_of_the_trials(needlemap, wire, monkeypatch):
+    """It had requests a minute of its own, so that both together asked twice as often."""
+    made = []
+    monkeypatch.setattr("needlemap.asking.pacer_of", lambda *given: made.append(1) or pacer(*given))
+    needlemap.run(wire, *GRID, "--closed-book", "--requests-per-minute", "6000")
+    assert made == [1]

@@ -183,6 +183,12 @@ class Runner:
             if self.settings.pause_s and tried:
                 await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
 
+    def beside(self, keeper: Keeper, already: int, answers: Mapping[str, Record]) -> Runner:
+        """One that asks other trials under the same limits, and keeps them elsewhere; nothing
+        watches it."""
+        shared = self.model, self.scorer, self.settings, self.budget
+        return Runner(*shared, keeper, Watcher(), already, answers, pacer=self._pacer)
+
     async def first(self, trial: Trial) -> Record | None:
         """Ask one trial before all others, and keep its record; None when a limit lets nothing be
         asked.

@@ -19,13 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from needlemap.asking import Outcome, Runner, Watcher
-from needlemap.asking.budget import Budget
+from needlemap.asking import Outcome, Runner
 from needlemap.asking.resume import to_be_scored
 from needlemap.errors import Failure
 from needlemap.files import open_inside
 from needlemap.grid import Cell, percent
-from needlemap.models import Model
 from needlemap.plan import make_lanes
 from needlemap.plan.cover import ALONE
 from needlemap.prompts import TEXT, Message, Prompt
@@ -215,25 +213,14 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
     return [trial for trial in questions(experiment) if trial.key not in done]
 
 
-async def ask(
-    experiment: Experiment, folder: RunFolder, model: Model | None, budget: Budget
-) -> None:
-    """Ask what is still to be asked. Raises as `Runner.run` does."""
+async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None:
+    """Ask what is still to be asked, under the limits of the run's own trials. Raises as
+    `Runner.run` does."""
     trials = unasked(experiment, folder)
-    keeper = _Keeper(folder.path / CLOSED_BOOK)
     answers = to_be_scored(closed_book_records(folder))
-    runner = Runner(
-        model,
-        experiment.scorer,
-        experiment.settings,
-        budget,
-        keeper,
-        Watcher(),
-        len(trials),
-        answers,
-    )
+    alone = runner.beside(_Keeper(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
-    await runner.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
+    await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
 class _Keeper:

@@ -157,7 +157,7 @@ class Session:
                 sent = await send(runner, unknown, self.folder.records())
                 walk = [trial for trial in walk if trial.key not in sent]
             if not runner.outcome.over:
-                await ask(self.experiment, self.folder, model, self.budget)
+                await ask(self.experiment, self.folder, runner)
                 side = getattr(
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
