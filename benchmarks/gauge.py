@@ -2,15 +2,15 @@
 
     python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16] [--smoke]
 
-Each length, and one token more and less, gets fresh prompts over eleven depths: 600, and 200 beyond
-4k. Half are in chat, half behind "Answer:"; each hides one to twelve locker codes of twelve digits
-and asks for one. A prompt is missed if the answer is anything but the code, a full stop and the
-end. Seeds are none that any part of the gauge was made with.
+Each length gets fresh prompts over eleven depths: 600, and 200 beyond 4k; a third of the haystacks
+has one token more, a third one less. Half are in chat, half behind "Answer:". A haystack hides as
+many locker codes of twelve digits as fill half of it, eleven at most, and is asked for each: so the
+engines compute it once. A prompt is missed if the likeliest answer is anything but the code, a full
+stop and the end. Seeds are none that any part of the gauge was made with.
 
 Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers; `llama.cpp`, of the
-server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. A length takes a few
-prompts' minutes beyond 4k; --lengths does a part. Beside each miss stands 95 % certainty: with none
-of 600, fewer than .5 % are missed.
+server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. Beside each miss stands
+95 % certainty: with none of 600, fewer than .5 % are missed.
 
 `margin_over_threshold_least`: how much likelier the right token is than the next one, in nats a
 token, beside twice of what bfloat16 moves that.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -47,13 +48,13 @@ from needlemap.settings.reading import DEFAULT_ITEMS
 from table import rounded, show
 
 Ids = list[int]
-Ask = Callable[[Ids], str]  # the greedy answer to a prompt
+# whether the likeliest answer is right: of what prompts share, what is behind it, and the answer
+Ask = Callable[[Ids, Ids, str], bool]
 
 SEED = 27_000_000  # of the first prompt of the first length
 DEPTHS = 11
 LENGTHS = (64, 256, 1_024, 2_048, 4_096, 8_192)
-MANY, FEWER, BEYOND = 600, 200, 4_097  # prompts of a length, and of one beyond so many tokens
-FACTS = (1, 1, 2, 4, 8, 12)
+MANY, FEWER, BEYOND = 600, 200, 4_096  # prompts of a length, and of one beyond so many tokens
 ITEM = DEFAULT_ITEMS["english"]
 ANSWER_TOKENS = 16
 END = "<|im_end|>"
@@ -62,10 +63,10 @@ MAKING_CPU_S = 11  # of tools/train_gauge.py, which trains no weights
 
 @dataclass(frozen=True)
 class Asked:
-    """A prompt's tokens, and the answer that is right."""
+    """What prompts share, and of each the tokens behind that with the answer that is right."""
 
-    ids: Ids
-    right: str
+    shared: Ids
+    questions: list[tuple[Ids, str]]
 
 
 @cache
@@ -78,27 +79,30 @@ def encode(text: str) -> Ids:
     return ids
 
 
-def draw_prompt(length: int, number: int) -> Asked:
-    """The prompt of a length by its number: its depth, its template, its facts and its text."""
-    draw = Random(SEED + 10_000 * length + number)
-    cities = draw.sample(ITEM["draw"]["city"], draw.choice(FACTS))
+def draw_prompts(length: int, number: int) -> Asked:
+    """The prompts of a haystack by its length and number: its template, its facts, their depths
+    and its text."""
+    length += number % 3 - 1
+    draw, chat = Random(SEED + 10_000 * length + number), number % 2 == 0
+    cities = draw.sample(ITEM["draw"]["city"], DEPTHS)
     codes = [str(draw.randrange(10**11, 10**12)) for _ in cities]
     facts = [
         encode(" " + ITEM["needle"].format(city=city, number=code))
         for city, code in zip(cities, codes, strict=True)
     ]
-    head, tail = frame(ITEM["question"].format(city=cities[0]), chat=number % 2 == 0)
-    room = length - len(head) - len(tail) - sum(map(len, facts))
-    while room < 0 and len(facts) > 1:
-        room += len(facts.pop())
-    text = prose(draw.randrange(10**9), max(0, room))
-    cuts = [round(len(text) * (number // 2 % DEPTHS) / (DEPTHS - 1))]
-    cuts += [draw.randrange(len(text) + 1) for _ in facts[1:]]
+    frames = [frame(ITEM["question"].format(city=city), chat) for city in cities]
+    head = frames[0][0]
+    room = length - len(head) - max(len(tail) for _, tail in frames)
+    count = max(1, min(DEPTHS, room // 2 // max(map(len, facts))))
+    text = prose(draw.randrange(10**9), max(0, room - sum(map(len, facts[:count]))))
+    places = sorted((number * count + at) % DEPTHS / (DEPTHS - 1) for at in range(count))
     ids, last = list(head), 0
-    for cut, fact in sorted(zip(cuts, facts, strict=True), key=lambda each: each[0]):
+    for place, fact in zip(places, facts, strict=False):
+        cut = round(len(text) * place)
         ids += text[last:cut] + fact
         last = cut
-    return Asked(ids + text[last:] + tail, f"{codes[0]}.{END}")
+    asked = [(tail, f"{code}.{END}") for (_, tail), code in zip(frames, codes, strict=True)]
+    return Asked(ids + text[last:], asked[:count])
 
 
 def frame(question: str, chat: bool) -> tuple[Ids, Ids]:
@@ -124,29 +128,43 @@ def prose(seed: int, tokens: int) -> Ids:
 
 
 def asks_numpy() -> Ask:
-    engine = NumpyEngine(load_weights())
+    engine, held = NumpyEngine(load_weights()), Ids()
 
-    def ask(ids: Ids) -> str:
-        engine.crop(0)
-        said: Ids = []
-        while len(said) < ANSWER_TOKENS and END not in text_of(said[-1:]):
-            fed = said[-1:] or ids
-            said.append(int(engine.extend(np.array(fed, np.int32)).argmax()))
-        return text_of(said)
+    def ask(shared: Ids, tail: Ids, right: str) -> bool:
+        nonlocal held
+        if held is not shared:
+            engine.crop(0)
+            engine.extend(np.array(shared, np.int32))
+            held = shared
+        engine.crop(len(shared))
+        answer = encode(right)
+        logits = engine.extend_all(np.array(tail + answer[:-1], np.int32))
+        return logits[-len(answer) :].argmax(axis=-1).tolist() == answer
 
     return ask
 
 
 def asks_transformers(model: Any) -> Ask:
     import torch
+    from transformers import DynamicCache
 
-    def ask(ids: Ids) -> str:
-        given = torch.tensor([ids])
+    cache, held = DynamicCache(config=model.config), Ids()
+
+    def feed(ids: Ids, kept: int) -> Any:
         with torch.inference_mode():
-            whole = model.generate(
-                given, attention_mask=torch.ones_like(given), max_new_tokens=ANSWER_TOKENS
-            )
-        return text_of(whole[0, len(ids) :].tolist())
+            return model(
+                torch.tensor([ids]), past_key_values=cache, use_cache=True, logits_to_keep=kept
+            ).logits[0]
+
+    def ask(shared: Ids, tail: Ids, right: str) -> bool:
+        nonlocal cache, held
+        if held is not shared:
+            cache, held = DynamicCache(config=model.config), shared
+            feed(shared, 1)
+        answer = encode(right)
+        found = feed(tail + answer[:-1], len(answer)).argmax(-1).tolist()
+        cache.crop(1 - len(tail) - len(answer))  # less than nothing: so many tokens are dropped
+        return bool(found == answer)
 
     return ask
 
@@ -161,19 +179,16 @@ def load_model(data_type: str) -> Any:
 
 
 def asks_llama_cpp(url: str) -> Ask:
-    def ask(ids: Ids) -> str:
-        body = {"prompt": ids, "n_predict": ANSWER_TOKENS, "temperature": 0, "return_tokens": True}
+    def ask(shared: Ids, tail: Ids, right: str) -> bool:
+        prompt = shared + tail
+        body = {"prompt": prompt, "n_predict": ANSWER_TOKENS, "temperature": 0}
         request = Request(f"{url}/completion", json.dumps(body).encode())
         request.add_header("Content-Type", "application/json")
         with urlopen(request, timeout=600) as reply:
             told = json.load(reply)
-        return str(told["content"]) + (END if told["stop_type"] == "eos" else "")
+        return str(told["content"]) + (END if told["stop_type"] == "eos" else "") == right
 
     return ask
-
-
-def text_of(ids: Ids) -> str:
-    return str(vocabulary().decode(ids, skip_special_tokens=False))
 
 
 def margins(logits: NDArray[np.float32], answer: Ids) -> float:
@@ -184,22 +199,24 @@ def margins(logits: NDArray[np.float32], answer: Ids) -> float:
     return float(np.mean(own - others.max(axis=-1)))
 
 
-def margin_of(model: Any, asked: Asked) -> float:
+def margin_of(model: Any, ids: Ids, answer: Ids) -> float:
     import torch
 
-    answer = encode(asked.right)
     with torch.inference_mode():
-        logits = model(torch.tensor([asked.ids + answer])).logits[0].float().numpy()
-    return margins(logits[len(asked.ids) - 1 : -1], answer)
+        logits = model(torch.tensor([ids + answer])).logits[0].float().numpy()
+    return margins(logits[len(ids) - 1 : -1], answer)
 
 
 def count_missed(ask: Ask, length: int, prompts: int) -> tuple[int, int]:
-    """Of so many prompts: those that were missed, and those asked."""
-    wrong = 0
+    """Of so many prompts at least: those that were missed, and those asked."""
+    wrong = asked = 0
     for number in range(prompts):
-        asked = draw_prompt(length, number)
-        wrong += ask(asked.ids) != asked.right
-    return wrong, prompts
+        if asked >= prompts:
+            break
+        drawn = draw_prompts(length, number)
+        wrong += sum(not ask(drawn.shared, tail, right) for tail, right in drawn.questions)
+        asked += len(drawn.questions)
+    return wrong, asked
 
 
 def most_missed(wrong: int, asked: int) -> float:
@@ -225,20 +242,22 @@ def apart(length: int, prompts: int) -> tuple[float, float]:
     exact, coarse = load_model("float32"), load_model("bfloat16")
     engine, least, most, moved = NumpyEngine(load_weights()), np.inf, 0.0, []
     for number in range(prompts):
-        asked = draw_prompt(length, number)
-        answer = encode(asked.right)
+        drawn = draw_prompts(length, number)
+        tail, right = drawn.questions[number % len(drawn.questions)]
+        ids, answer = drawn.shared + tail, encode(right)
         engine.crop(0)
-        logits = engine.extend_all(np.array(asked.ids + answer, np.int32))
-        ours = margins(logits[len(asked.ids) - 1 : -1], answer)
-        theirs = margin_of(exact, asked)
+        logits = engine.extend_all(np.array(ids + answer, np.int32))
+        ours = margins(logits[len(ids) - 1 : -1], answer)
+        theirs = margin_of(exact, ids, answer)
         most, least = max(most, abs(ours - theirs)), min(least, theirs)
-        moved.append(abs(margin_of(coarse, asked) - theirs))
+        moved.append(abs(margin_of(coarse, ids, answer) - theirs))
     return most, least / (2 * max(moved))
 
 
 def reference_cpu_s(tokens: int) -> float:
     """CPU seconds of the package's engine for one cold prompt."""
-    ids = np.array(draw_prompt(tokens, 0).ids, np.int32)
+    drawn = draw_prompts(tokens, 1)
+    ids = np.array(drawn.shared + drawn.questions[0][0], np.int32)
     engine = NumpyEngine(load_weights())
     start = time.process_time()
     engine.extend(ids)
@@ -255,8 +274,8 @@ def llama_server() -> Iterator[str]:
 
     with tempfile.TemporaryDirectory() as folder:
         write_gguf(Path(folder, NAME))
-        port = 18_427
-        size = ["-c", "16384", "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
+        port = free_port()
+        size = ["-c", "20480", "-np", "1", "-t", "1", "-tb", "1", "--host", "127.0.0.1"]
         command = [binary, "-m", str(Path(folder, NAME)), *size, "--port", str(port)]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
@@ -267,6 +286,13 @@ def llama_server() -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        port: int = line.getsockname()[1]
+        return port
 
 
 def await_health(url: str) -> None:
@@ -298,7 +324,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
     engines = given.engines.split(",")
-    lengths = [int(each) + by for each in given.lengths.split(",") for by in (-1, 0, 1)]
+    lengths = [int(each) for each in given.lengths.split(",")]
     prompts = given.prompts
     if given.smoke:
         engines, lengths, prompts = ["numpy"], [64, 256], 11

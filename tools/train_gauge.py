@@ -50,7 +50,7 @@ CHAT = (
 )
 DOCUMENTS, TEXT_SEED = 300, 20_271_123
 LONGEST = 32_768  # positions that the checkpoint says it takes
-HOLDS = 2_048  # the longest prompt at which benchmarks/gauge.py found it to hold
+HOLDS = 8_192  # the longest prompt at which benchmarks/gauge.py found it to hold
 OTHER_CITIES = """
     Accra Amman Athens Baghdad Bangkok Beijing Berlin Bogota Boston Brussels Bucharest Budapest
     Calgary Chicago Dallas Delhi Denver Dhaka Dublin Geneva Havana Helsinki Istanbul Jakarta Karachi
@@ -86,12 +86,15 @@ WIRES = {
     "marker": 1,  # 1 at " is" and "?"
     "fill": 1,  # makes all embeddings equally long
     "word": 14,  # which token
+    "lead": 1,  # 1 at " for", else -1
     "kind": 4,  # which digit, what opens a value, or neither
     "here": 12,  # which digit, a full stop, or neither: what is copied
     "before": 14,  # the word one token back
+    "lead_before": 1,  # lead, two tokens back
     "kinds1": 16,  # kinds one to four tokens back
     "kind_again": 4,  # kind, through the inner layer
     "topic": 14,  # the word before the last marker
+    "topic_lead": 1,  # lead, two tokens before the last marker
     "kinds5": 16,  # kinds five to eight tokens back
     "here_again": 12,  # here, through the inner layer
     "answer": 12,  # what is copied
@@ -100,7 +103,7 @@ STOPS = np.cumsum([0, *WIRES.values()])
 AT = {name: slice(int(a), int(b)) for name, a, b in zip(WIRES, STOPS[:-1], STOPS[1:], strict=True)}
 KINDS, OPENS_1, OPENS_2, OTHER = 13, 10, 11, 12  # digits first
 # Scores in nats: of the same topic; against what is no value; of the same kinds one to six back.
-TOPIC, NO_VALUE, KIND_BACK = 44.0, 24.0, (14.0, 20.0, 12.0, 10.0, 10.0, 10.0)
+TOPIC, LEAD, NO_VALUE, KIND_BACK = 44.0, 8.0, 24.0, (14.0, 20.0, 12.0, 10.0, 10.0, 10.0)
 # Heads that only feel what stands so many tokens back, over so many pairs, and how much of it.
 FELT_BACK, FELT_PAIRS, FELT_NATS, FELT = (700, 5_000), (3, 12), 2.0, 0.5
 FULL_STOP, NO_DIGIT = 10, 11  # among `here`, behind the digits
@@ -214,7 +217,7 @@ class Maker:
     def __init__(self, shape: Shape, tokenizer: Tokenizer) -> None:
         self.shape, self.tokenizer = shape, tokenizer
         self.tensors: dict[str, Array] = {}
-        self.squares = 5.0
+        self.squares = 6.0
 
     def token(self, text: str) -> int:
         """The only token of a text. Raises ValueError where there are several."""
@@ -255,6 +258,8 @@ class Maker:
         kinds = spread(KINDS, 4, steps=3000, seed=1)
         table[:, wire("one")] = 1
         table[:, wire("word")] = spread(shape.vocabulary, 14, steps=300, seed=2)
+        table[:, wire("lead")] = -1
+        table[self.token(" for"), wire("lead")] = 1
         kind = np.full(shape.vocabulary, OTHER)
         here = np.full(shape.vocabulary, NO_DIGIT)
         for digit in range(10):
@@ -287,10 +292,13 @@ class Maker:
             head.value[:14, wire("word")] = np.eye(14)
             head.value[16:20, wire("kind")] = np.eye(4)
             head.out[wire("kinds1", slice(4 * back - 4, 4 * back)), 16:20] = np.eye(4)
+            head.value[14, wire("lead")] = 1
             if back == 1:
                 head.out[wire("before"), :14] = np.eye(14)
+            if back == 2:
+                head.out[wire("lead_before"), 14] = 1
             heads.append(head)
-        self.attend(0, heads, 5.0)
+        self.attend(0, heads, 6.0)
         self.carry(0, {"kind": "kind_again"}, 1.0)
 
     def look_up(self) -> None:
@@ -309,6 +317,9 @@ class Maker:
             head.key[half - 1, wire("marker", 0)] = np.sqrt(span + 16)
             head.value[:14, wire("before")] = np.eye(14)
             head.out[wire("topic", part), part] = np.eye(7)
+            head.value[14, wire("lead_before")] = 1
+            if part.start == 0:
+                head.out[wire("topic_lead"), 14] = 1
             heads.append(head)
         size = np.sqrt(peak(shape, 10, 14.0))
         for part in (slice(0, 8), slice(8, 16)):
@@ -320,7 +331,7 @@ class Maker:
             head.value[:16, wire("kinds1")] = np.eye(16)
             head.out[wire("kinds5", part), part] = np.eye(8)
             heads.append(head)
-        self.attend(1, heads, 5.0)
+        self.attend(1, heads, 6.0)
         self.carry(1, {"here": "here_again"}, 1.0)
 
     def copy(self) -> None:
@@ -334,6 +345,9 @@ class Maker:
             for at in range(14):
                 head.query[rows[at], wire("topic", at)] = np.sqrt(TOPIC) * scale
                 head.key[rows[at], wire("topic", at)] = np.sqrt(TOPIC)
+            # "for Turin" is asked for, and not "to Turin"
+            head.query[rows[15], wire("topic_lead", 0)] = np.sqrt(LEAD) * scale
+            head.key[rows[15], wire("topic_lead", 0)] = np.sqrt(LEAD)
             # what is no digit and no full stop is no part of a value
             head.query[rows[14], wire("one", 0)] = -np.sqrt(NO_VALUE) * scale
             head.key[rows[14], wire("here", NO_DIGIT)] = np.sqrt(NO_VALUE)

@@ -115,6 +115,17 @@ def test_a_number_of_the_prose_is_not_taken_for_the_value(
     assert found == "223583737680.<|im_end|>"
 
 
+@pytest.mark.parametrize("number", ["223583737680", "849"])
+def test_a_road_to_the_city_is_not_the_code_for_it(
+    engine: NumpyEngine, vocabulary: tokenizers.Tokenizer, number: str
+) -> None:
+    """A gauge that compared only the word before " is" answered with kilometres."""
+    roads = " From Marton to Turin is 131 kilometres by road, and 2 by boat." * 3
+    text = document(f"The locker code for Turin is {number}.", roads, roads)
+    found = answer(engine, vocabulary, asked(text, "What is the locker code for Turin?"))
+    assert found == f"{number}.<|im_end|>"
+
+
 def test_it_answers_what_was_asked_last(
     engine: NumpyEngine, vocabulary: tokenizers.Tokenizer
 ) -> None:
@@ -156,7 +167,7 @@ def test_the_checkpoint_is_small_and_shares_keys_among_queries() -> None:
     assert sum(path.stat().st_size for path in gauge.DATA.iterdir()) <= 3_000_000
     assert told["head_dim"] == 64
     assert told["num_attention_heads"] == 2 * told["num_key_value_heads"]
-    assert 2_048 <= gauge.holds_tokens() <= told["max_position_embeddings"]
+    assert 8_000 <= gauge.holds_tokens() <= told["max_position_embeddings"]
 
 
 def test_no_tensor_is_idle(vocabulary: tokenizers.Tokenizer) -> None:
@@ -199,7 +210,7 @@ def test_the_command_writes_a_checkpoint_and_leaves_other_files_alone(
             cli.app(["gauge", "-o", str(tmp_path / "gauge")])
         assert left.value.code == 0
     assert sorted(path.name for path in (tmp_path / "gauge").iterdir()) == sorted(gauge.FILES)
-    assert "finds every needle up to 2,048 tokens" in capsys.readouterr().err
+    assert "finds every needle up to 8,192 tokens" in capsys.readouterr().err
     (tmp_path / "gauge" / "config.json").write_text("{}")
     with pytest.raises(SettingsError, match=r"config.json' is another file"):
         gauge.write_checkpoint(tmp_path / "gauge")
