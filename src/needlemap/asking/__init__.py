@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 class Watcher:
     """Is told what happens in a run. This one does nothing with it."""
 
-    def asked(self, trial: Trial) -> None:
+    def trial_begins(self, trial: Trial) -> None:
         """A request goes out."""
 
     def recorded(self, record: Record) -> None:
         """A trial ended; its record is already kept."""
 
-    def said(self, event: str) -> None:
+    def show_event(self, event: str) -> None:
         """Something else that people want to know, such as a long wait."""
 
-    def told(self, standing: str) -> None:
+    def show_standing(self, standing: str) -> None:
         """How the model's replicas stand, each time it is looked at."""
 
 
@@ -142,7 +142,7 @@ class Runner:
         self.outcome = Outcome()
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         at_a_time = settings.concurrency * (model.replicas if model else 1)
-        self._pacer = self.pacer or pacer_of(settings, budget, at_a_time, self.watcher.said)
+        self._pacer = self.pacer or pacer_of(settings, budget, at_a_time, self.watcher.show_event)
         # A judge's server has limits of its own.
         self._scoring = Pacer(left_s=budget.left_s) if scorer.asks else Pacer()
 
@@ -220,7 +220,7 @@ class Runner:
         reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
-        self.watcher.asked(trial)
+        self.watcher.trial_begins(trial)
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         given = trial.item.reference.answer if self.scorer.weighs else None
         attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens)
@@ -260,7 +260,7 @@ class Runner:
     def _spend(self, trial: Trial, answer: Answer) -> None:
         """Count what an answer took, and pass on its note."""
         if answer.note:
-            self.watcher.said(answer.note)
+            self.watcher.show_event(answer.note)
         counted = answer.prompt_tokens
         prompt_tokens = trial.prompt.asked_tokens if counted is None else counted
         self.budget.spend(prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0)

@@ -221,7 +221,7 @@ class Campaign:
             self._budget = self._budget or spent_in(settings, folders)
             budget, model = self._budget, self._model(step.model, settings)
             if step.model not in self._pacers:
-                say = Watcher().said
+                say = Watcher().show_event
                 self._pacers[step.model] = pacer_of(settings, budget, batch.at_a_time, say)
             pacer = self._pacers[step.model]
             self._open[step.family] = OpenFamily.of(step, model, budget, pacer, batch.scored)

@@ -145,7 +145,7 @@ class Session:
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
             if isinstance(model, Replicas):
                 with self.budget.waiting():
-                    await model.open(len(left), watcher.told, watcher.said)
+                    await model.open(len(left), watcher.show_standing, watcher.show_event)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = to_be_scored(self.folder.every_record())

@@ -133,7 +133,7 @@ class NeedleServer:
         """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these
         of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
-        head = f"{compared.said} (beside {golden})"
+        head = f"{compared.sentence} (beside {golden})"
         _settle(compared.code, on_undecided, lambda: _failure_text(head, run, compared))
 
     def assert_same_answers(

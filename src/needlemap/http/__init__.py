@@ -372,7 +372,7 @@ class WaitingDoor(_Door):
         self._client = client = self._client or self._opened(httpx.Client)
         url = self.base_url + path
 
-        def asked() -> HttpReply:
+        def stream_reply() -> HttpReply:
             """In a thread of its own: a client that waits does not look at a clock while a head
             drips."""
             with client.stream(method, url, content=body, timeout=limits) as response:
@@ -386,7 +386,7 @@ class WaitingDoor(_Door):
         with _limits(self.base_url, timeout_s, f" from {hidden(url)}") as limits:
             try:
                 what = f"before {hidden(url)} answered"
-                return call_within(timeout_s, asked, what, do)
+                return call_within(timeout_s, stream_reply, what, do)
             except (TimeoutError, TimeUp):
                 self.close()
                 raise

@@ -121,7 +121,7 @@ class SavingContexts(Watcher):
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "contexts"
 
-    def asked(self, trial: Trial) -> None:
+    def trial_begins(self, trial: Trial) -> None:
         """Write the context."""
         make_inside(self._folder)
         for repeat, cell in trial.places:
@@ -139,25 +139,25 @@ class Together(Watcher):
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = watchers
 
-    def asked(self, trial: Trial) -> None:
+    def trial_begins(self, trial: Trial) -> None:
         """Tell each."""
         for watcher in self._watchers:
-            watcher.asked(trial)
+            watcher.trial_begins(trial)
 
     def recorded(self, record: Record) -> None:
         """Tell each."""
         for watcher in self._watchers:
             watcher.recorded(record)
 
-    def said(self, event: str) -> None:
+    def show_event(self, event: str) -> None:
         """Tell each."""
         for watcher in self._watchers:
-            watcher.said(event)
+            watcher.show_event(event)
 
-    def told(self, standing: str) -> None:
+    def show_standing(self, standing: str) -> None:
         """Tell each."""
         for watcher in self._watchers:
-            watcher.told(standing)
+            watcher.show_standing(standing)
 
 
 class TallyView(LiveView):
@@ -178,13 +178,13 @@ class TallyView(LiveView):
             self._drawn = time.monotonic()
             self.draw()
 
-    def told(self, standing: str) -> None:
+    def show_standing(self, standing: str) -> None:
         """Show it when it changes."""
         if standing != self.standing:
             self.standing = standing
             self.stands()
 
-    def said(self, event: str) -> None:
+    def show_event(self, event: str) -> None:
         """Print at once."""
         show(event, file=sys.stderr, flush=True)
 
@@ -209,15 +209,15 @@ class ProgressLines(TallyView):
         """Print it if it is new."""
         if kind not in self._seen:
             self._seen.add(kind)
-            self.said(why)
+            self.show_event(why)
 
     def stands(self) -> None:
         """Print it."""
-        self.said(self.standing)
+        self.show_event(self.standing)
 
     def draw(self) -> None:
         """Print the tally."""
-        self.said(self.tally.line())
+        self.show_event(self.tally.line())
 
 
 def in_notebook() -> bool:
@@ -292,7 +292,7 @@ class LiveMap(MapView):
         """Redraw."""
         self.draw()
 
-    def said(self, event: str) -> None:
+    def show_event(self, event: str) -> None:
         """Print above the map."""
         self._live.console.print(Text(event), soft_wrap=True)
 

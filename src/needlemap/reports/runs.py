@@ -272,9 +272,11 @@ class Compared:
         return self.comparison.verdict.code
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """The verdict in a sentence: for what it holds, and why."""
         return verdict_sentence(self.comparison.verdict)
+
+    said = sentence  # its older name, for one version
 
     @property
     def warning(self) -> str:
