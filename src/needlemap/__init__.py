@@ -11,11 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from needlemap.version import SCHEMA, __version__
-
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.runs import Compared, Run
+    from needlemap.version import SCHEMA, __version__
 
 __all__ = [
     "SCHEMA",
@@ -32,6 +31,7 @@ __all__ = [
 
 _LATE = {
     **dict.fromkeys(("arun", "compare", "curves", "load", "make_plan", "run"), "needlemap.api"),
+    **dict.fromkeys(("SCHEMA", "__version__"), "needlemap.version"),
     "Compared": "needlemap.reports.runs",
     "Run": "needlemap.reports.runs",
 }
