@@ -141,7 +141,7 @@ Test = Callable[[Case], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class UnreadRule:
     """Where a setting is unread, and why. why, hint: before and behind 'leave --NAME out', with
     `s` for the settings and `p` for the chosen parts. by: the settings that decide it. behind: the
     rule that is asked before: what that one refuses, this one is not asked."""
@@ -173,7 +173,7 @@ def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
     return found
 
 
-def _chain(reason: str) -> list[Rule]:
+def _chain(reason: str) -> list[UnreadRule]:
     """A reason's rule, and before it those that it stands behind."""
     rule = RULES[reason]
     return [*(_chain(rule.behind) if rule.behind else []), rule]
@@ -233,139 +233,143 @@ def _is_straight(case: Case) -> bool:
     return scale != "sigmoid"
 
 
-RULES: dict[str, Rule] = {
-    "address": Rule(
+RULES: dict[str, UnreadRule] = {
+    "address": UnreadRule(
         lambda c: not c.p.names("backend", c.name) and c.s.tokenizer != "server",
         "'{s.model}' has no address",
         ", or name a server's model, as {p.served}",
         ("model", "tokenizer"),
     ),
-    "own code": Rule(
+    "own code": UnreadRule(
         _unnamed("backend"),
         "'{s.model}' runs no code that comes with a model (a server is told when it is started)",
         by=("model",),
     ),
-    "model": Rule(lambda c: not c.p.heeds(c.name), "'{s.model}' takes no {flag}", by=("model",)),
-    "sampled": Rule(
+    "model": UnreadRule(
+        lambda c: not c.p.heeds(c.name), "'{s.model}' takes no {flag}", by=("model",)
+    ),
+    "sampled": UnreadRule(
         lambda c: getattr(c.s, c.name) is not None and getattr(c.p.scorer, "weighs", False),
         "Scorer '{s.scorer}' weighs a given answer and asks for none",
         by=("scorer",),
         behind="model",
     ),
-    "side by side": Rule(
+    "side by side": UnreadRule(
         _is_in_turn, "'{s.model}' answers one prompt after another", by=("model", "scorer")
     ),
-    "task": Rule(
+    "task": UnreadRule(
         _unnamed("task"),
         "Task '{s.task}' takes no {flag}",
         ". Its options: {p.task_options}",
         ("task",),
     ),
-    "several": Rule(
+    "several": UnreadRule(
         lambda c: c.s.task == "multi" and len(c.s.needles) == 1,
         "One needle is not spread",
         ", or repeat --needles",
         ("needles",),
         "task",
     ),
-    "chained": Rule(
+    "chained": UnreadRule(
         lambda c: c.s.spread == "even",
         "--spread even is given by depth and number of needles",
         ", or give --spread chain",
         ("spread",),
         "several",
     ),
-    "drawn": Rule(
+    "drawn": UnreadRule(
         lambda c: c.p.undrawn is not None,
         "No needle, question, answer or key word holds {{{p.undrawn}}}",
         ", or write {{{p.undrawn}}} there",
         ("needle", "needles", "question", "answer", "keywords"),
         "task",
     ),
-    "built": Rule(
+    "built": UnreadRule(
         lambda c: c.p.ready,
         "Task '{s.task}' asks each prompt once and as it is",
         ". Fewer prompts: --task-options limit=N",
         ("task",),
     ),
-    "language": Rule(
+    "language": UnreadRule(
         _has_languages,
         "Template '{s.template}' and haystack '{s.haystack}' have their own language",
         by=("template", "haystack", "needle", "question"),
         behind="built",
     ),
-    "haystack": Rule(
+    "haystack": UnreadRule(
         lambda c: c.p.background is not None,
         "Task '{s.task}' brings its own haystack, '{p.background.source.name}'",
         by=("task_options",),
         behind="built",
     ),
-    "path": Rule(
+    "path": UnreadRule(
         lambda c: c.s.haystack == "generated",
         "Haystack 'generated' is made up and reads no path",
         ", or --haystack",
         ("haystack",),
         "haystack",
     ),
-    "files": Rule(
+    "files": UnreadRule(
         _unnamed("source"),
         "Haystack '{s.haystack}' chooses no files by name",
         ", or give --haystack jsonl",
         ("haystack_path",),
         "path",
     ),
-    "one file": Rule(
+    "one file": UnreadRule(
         lambda c: c.p.one_file,
         "'{s.haystack_path}' is one file",
         ", or give its folder as --haystack-path",
         behind="files",
     ),
-    "ending": Rule(
+    "ending": UnreadRule(
         lambda c: c.p.endless,
         "Haystack '{s.haystack}' never ends, so nothing is repeated",
         by=("haystack",),
         behind="haystack",
     ),
-    "ordered": Rule(
+    "ordered": UnreadRule(
         lambda c: c.s.order == "cumulative" and c.p.endless,
         "Haystack '{s.haystack}' never ends, so its order before cannot be shuffled again",
         ", or give --order shuffled",
         ("haystack",),
         "haystack",
     ),
-    "placed": Rule(
+    "placed": UnreadRule(
         lambda c: c.p.background is not None and c.p.background.unit != "sentence",
         "Task '{s.task}' places its needles between two {p.background.unit}s",
         by=("task_options",),
         behind="built",
     ),
-    "sigmoid": Rule(
+    "sigmoid": UnreadRule(
         _is_straight,
         "--depths are on no sigmoid curve",
         ", or give --depths min:max:count:sigmoid",
         ("depths",),
         "built",
     ),
-    "bins": Rule(
+    "bins": UnreadRule(
         lambda c: c.s.mode != "bins",
         "Mode '{s.mode}' asks every cell at its own depth",
         ", or give --mode bins",
         ("mode",),
     ),
-    "framing": Rule(
+    "framing": UnreadRule(
         lambda c: c.s.counts != "prompt",
         "With --counts context a length leaves the chat template out",
         ", or give --counts prompt",
         ("counts",),
     ),
-    "repeats": Rule(
+    "repeats": UnreadRule(
         lambda c: c.s.seek is not None,
         "--seek asks as many haystacks as it takes",
         by=("seek",),
         behind="built",
     ),
-    "seek": Rule(lambda c: c.s.seek is None, "Nothing is sought", ", or give --seek 85", ("seek",)),
-    "until": Rule(
+    "seek": UnreadRule(
+        lambda c: c.s.seek is None, "Nothing is sought", ", or give --seek 85", ("seek",)
+    ),
+    "until": UnreadRule(
         lambda c: not c.s.until,
         "No verdict is asked for",
         ", or give --until no-worse-than RUN:2",
