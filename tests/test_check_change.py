@@ -72,3 +72,11 @@ def test_one_length_in_four_is_blamed_on_lengths_alone():
     for rest in range(4):
         verdict = judge(*asked(lambda ask, rest=rest: ask.size > 8_000 and ask.length % 4 == rest))
         assert {each.probe for each in verdict.findings if each.state == "fail"} == {"comb"}, rest
+
+
+def test_where_nothing_is_found_only_the_lengths_look_like_a_fault():
+    """A server that lost everything was told of a leak between users, with no leak seen."""
+    verdict = judge(*asked(lambda ask: True))
+    shown = {each.probe: each.known for each in verdict.findings if each.state == "undecided"}
+    assert {"mates", "same", "comb", "edges"} <= set(shown)
+    assert [probe for probe, known in shown.items() if known] == ["length"]

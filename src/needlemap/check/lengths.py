@@ -153,8 +153,10 @@ class Residues(Probe):
         beyond = rates_apart(len(missed), len(rows), wrong, len(others))
         more = beyond is not None and beyond.high >= BEYOND
         passes = able and p > SUSPICIOUS and not more
+        worst = None if passes or lost else smallest(missed)  # where most are, no place is special
         said = f"{len(missed)} of {len(rows)} missed"
         if p <= SUSPICIOUS:
+            worst = smallest(marked)
             of = sum(self.number(reply) % by == rest for reply in rows)
             said += f", {len(marked)} of {of} where {self.noun} % {by} = {rest}"
         return AtSize(
@@ -168,7 +170,7 @@ class Residues(Probe):
             self._upper(rows),
             p,
             said,
-            smallest(marked or missed) if not passes else None,
+            worst,
         )
 
     def _upper(self, rows: Sequence[Reply]) -> float:

@@ -115,6 +115,7 @@ class Probe:
         )
         shown = failed or [row for row in counted if row.worst] or [rows[0]]
         points = any(row.points for row in counted if row.state != "pass")
+        worst = next((row.worst for row in shown if row.worst), None)
         held = [r.upper for r in counted if r.state == "pass" and r.upper is not None]
         return Finding(
             self.name,
@@ -124,8 +125,8 @@ class Probe:
             self.in_words(rows),
             shown[0].effect or next((row.effect for row in rows if row.effect), None),
             shown[0].p,
-            next((row.worst for row in shown if row.worst), None),
-            self.known if state == "fail" or points else (),
+            worst,
+            self.known if state == "fail" or (points and worst) else (),
             tuple(rows),
             passed,
             self.excluded(max(held)) if passed is not None and held else "",
