@@ -76,7 +76,7 @@ def test_one_length_in_four_is_blamed_on_lengths_alone():
 
 def test_where_nothing_is_found_only_the_lengths_look_like_a_fault():
     """A server that lost everything was told of a leak between users, with no leak seen."""
-    verdict = judge(*asked(lambda ask: True))
+    verdict = judge(*asked(lambda _: True))
     shown = {each.probe: each.known for each in verdict.findings if each.state == "undecided"}
     assert {"mates", "same", "comb", "edges"} <= set(shown)
     assert [probe for probe, known in shown.items() if known] == ["length"]
