@@ -44,16 +44,18 @@ class Same(Probe):
         return haystack.warm, *haystack.questions, *haystack.again
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size beside the shortest prompts."""
+        """Each size beside the shortest prompts. These excuse nothing where they, or all repeats,
+        change more often than a server that samples may: behind a balancer with a dead back end
+        the shortest change each time."""
         level = self.level(look, len(layout.sizes))
         short = answers.same_prompt(layout.short, "short", "short-again")
         base = changes_of(short), len(short)
         every = [pair for size in layout.sizes for pair in repeats_of(answers, size)] + short
-        beyond = upper_tail(changes_of(every), len(every), RESTLESS)
-        return self.whole([self._at(answers, size, base, beyond, level) for size in layout.sizes])
+        restless = min(upper_tail(changes_of(each), len(each), RESTLESS) for each in (every, short))
+        return self.whole([self._at(answers, size, base, restless, level) for size in layout.sizes])
 
     def _at(
-        self, answers: Answers, size: int, base: tuple[int, int], beyond: float, level: float
+        self, answers: Answers, size: int, base: tuple[int, int], restless: float, level: float
     ) -> AtSize:
         pairs = repeats_of(answers, size)
         if not pairs:
@@ -64,7 +66,8 @@ class Same(Probe):
         effect = rate(count, n)
         assert effect is not None  # there are some
         more = more_often(count, n, *base) if base[1] else 1.0
-        p = min(1.0, 2 * min(more, beyond if count > RESTLESS * n else 1.0))
+        often = max(count / n, base[0] / base[1] if base[1] else 0.0) > RESTLESS
+        p = min(1.0, 3 * min(more, restless if often else 1.0))
         fails = p <= level and count > 0
         able = n >= LEAST and 2 * found >= n
         passes = able and effect.high < CHANGED and more > SUSPICIOUS
