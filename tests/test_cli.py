@@ -73,7 +73,7 @@ WRONG = {
     "depth": (["run", "--depths", "0,101"], "depths: 101 is outside 0..100"),
     "number": (
         ["run", "--concurrency", "0"],
-        "Setting 'concurrency' in demo or the command line: must be greater",
+        "Setting 'concurrency' in the command line: must be greater",
     ),
     "choice": (["run", "--mode", "hot"], "Setting 'mode' in the command line: must be 'exact'"),
     "no folder": (

@@ -166,9 +166,8 @@ def validator_words(said: str, got: object) -> str:
         r", unable to (parse|interpret).*", "", said.removeprefix("Value error, ").rstrip(".")
     )
     said = re.sub(r"^Input should be (a )?(valid )?", "must be ", said)
-    said = re.sub(
-        r"^must be (?=(number|integer|string|boolean|list|dictionary)\b)", "must be a ", said
-    )
+    said = re.sub(r"^must be (?=(number|string|boolean|list|dictionary)\b)", "must be a ", said)
+    said = re.sub(r"^must be (?=integer\b)", "must be an ", said)
     shown = _brief(got)
     return f"{said}." if shown in said else f"{said}, got {shown}."
 

@@ -336,3 +336,17 @@ def test_modes_that_choose_their_places_are_counted_as_far_as_is_known(typed, su
         "suite mine: 3 families, 18 trials, 18 already"
         in typed("run", suite, "-o", "b", "--mode", "bins").stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("families: {b: {task: passkey, seed: x}}", "family 'b' of suite 's'"),
+        ("settings: {seed: x}\nfamilies: {b: {task: passkey}}", "suite 's'"),
+    ],
+)
+def test_a_wrong_value_is_said_to_stand_where_it_stands(typed, text, where):
+    """It was said to stand in the command line."""
+    (typed.folder / "s.yaml").write_text(text)
+    ended = typed("run", "suite:s.yaml", "--model", "baseline/bm25", "-o", "r", code=2)
+    assert f"Setting 'seed' in {where}: must be an integer, got 'x'." in ended.stderr

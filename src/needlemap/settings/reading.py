@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -127,7 +128,8 @@ def read_settings(
     if older and older.rules:
         layers = [SettingsLayer(f"{older.tool}'s rules", older.rules, ours=True), *layers]
         settled, givers = _settle(layers)
-    sources = ([named] if named else []) + ([COMMAND] if given or not named else [])
+    files = [*([named] if named else []), *(between or {})]
+    sources = files + ([COMMAND] if given or not files else [])
     settings, unheeded = _heeded(settled, givers, layers, " or ".join(sources))
     return Reading(addressed(settings), unheeded, older)
 
@@ -201,7 +203,8 @@ def _heeded(
 
     unheeded: list[Unheeded] = []
     while True:
-        settings = checked(_with_item(settled), where)
+        places = {name: layers[number].where for name, number in givers.items()}
+        settings = checked(_with_item(settled), where, places)
         found = [
             each for each in find_unread(settings, _says_what(settled)) if each.name in settled
         ]
@@ -239,15 +242,18 @@ def addressed(settings: Settings) -> Settings:
     return settings.model_copy(update={"base_url": address}) if address else settings
 
 
-def checked(raw: Mapping[str, Any], where: str) -> Settings:
+def checked(
+    raw: Mapping[str, Any], where: str, places: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
     """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got
-    and what it takes."""
+    and what it takes. places: where single settings stand, if that is known."""
     if odd := {name: _NO_TEXT for name, value in raw.items() if not _is_text((name, value))}:
-        raise _refused({name.encode("utf-8", "replace").decode(): odd[name] for name in odd}, where)
+        shown = {name.encode("utf-8", "replace").decode(): odd[name] for name in odd}
+        raise _refused(shown, where, places)
     try:
         return Settings.model_validate(dict(raw))
     except ValidationError:
-        raise _refused(_wrong(raw), where) from None
+        raise _refused(_wrong(raw), where, places) from None
 
 
 _NO_TEXT = "holds bytes that are no UTF-8, which no record can keep. Type it anew, or rename it."
@@ -264,11 +270,11 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def _refused(problems: Mapping[str, str], where: str) -> SettingsError:
+def _refused(problems: Mapping[str, str], where: str, places: Mapping[str, str]) -> SettingsError:
     """All that is wrong with some settings, by name, as one error."""
     if len(problems) == 1:
         ((name, problem),) = problems.items()
-        return SettingsError(f"Setting '{name}' in {where}: {problem}")
+        return SettingsError(f"Setting '{name}' in {places.get(name, where)}: {problem}")
     lines = "".join(f"\n  {name}: {problem}" for name, problem in problems.items())
     return SettingsError(f"{len(problems)} settings in {where} are wrong:{lines}")
 
@@ -340,7 +346,8 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
         if len(unknown) + len(wrong) == 1:
             ((name, hint),) = unknown.items()
             raise SettingsError(f"Unknown setting '{name}' in {where}. {hint}")
-        raise _refused({name: f"unknown. {hint}" for name, hint in unknown.items()} | wrong, where)
+        problems = {name: f"unknown. {hint}" for name, hint in unknown.items()} | wrong
+        raise _refused(problems, where, {})
     if where != COMMAND:
         check_key_names(
             raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME"
