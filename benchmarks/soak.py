@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import machine
+from needlemap.asking import Watcher
 from needlemap.asking.session import Session, make_model
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
 from needlemap.sync import run_coroutine
-from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 from table import rounded, show
 
@@ -42,23 +42,17 @@ class Look:
     descriptors: int
 
 
-class Watch:
+class Watch(Watcher):
     """Looks at its own process every so many trials."""
 
     def __init__(self, every: int) -> None:
         self.every, self.ended, self.looks = every, 0, list[Look]()
-
-    def asked(self, trial: Trial) -> None:
-        """A request goes out."""
 
     def recorded(self, record: Record) -> None:
         """A trial ended."""
         self.ended += 1
         if self.ended % self.every == 0:
             self.looks.append(look(self.ended))
-
-    def said(self, event: str) -> None:
-        """A long wait."""
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from needlemap.check import asking, schedule
+from needlemap.check import asking, haystack, schedule
 
-SHORTEST, MIDDLE, LONGEST = 171, 262, 400
+SHORTEST, MIDDLE, LONGEST = 175, 265, 400
 SMALL = {  # a check of a quarter of the prompts: still enough for each probe to pass
     "HAYSTACKS": (12, 12, 16),
     "MORE": (4, 4, 4),
@@ -24,7 +24,7 @@ SMALL = {  # a check of a quarter of the prompts: still enough for each probe to
     "AGAIN": (2, 2, 2),
 }
 OWN = ("--vocabulary", "cl100k_base")  # servers that count as the lengths do
-FORGETFUL = ("--forgets", "0.5", "--forgets-from", "220")  # words, of about 270 tokens
+FORGETFUL = ("--forgets", "0.4", "--forgets-from", "220")  # words, of about 270 tokens
 BLIND = ("--forgets", "1", "--forgets-from", "220")
 TO = ("--max-length", str(LONGEST))
 FEW = (
@@ -39,7 +39,7 @@ Check = Callable[..., Any]
 def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
-            patch.setattr(schedule, name, value)
+            patch.setattr(schedule if name == "MORE" else haystack, name, value)
         patch.setattr(asking, "randbits", lambda _: 7)  # the same prompts each time
         yield
 
