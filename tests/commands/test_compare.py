@@ -81,7 +81,7 @@ def test_it_shows_difference_interval_lengths_and_verdict(compare):
     assert lines[-1].startswith(
         "verdict: undecided at a margin of 2 points, on these prompts: a loss of 11.1 [-1.0, "
     )
-    assert lines[-1].endswith("Exit code 0 (--fail-if-worse 2 makes it 4)")
+    assert lines[-1].endswith("Exit code 0 (--fail-if-worse 2 makes it 5)")
 
 
 def test_the_exit_code_is_that_of_the_verdict_only_when_asked(runs, compare):
@@ -171,7 +171,7 @@ def test_json_holds_the_same(compare):
         None,
         None,
     )
-    assert (found["code"], found["exit_code"], found["scope"]) == (4, 0, "on these prompts")
+    assert (found["code"], found["exit_code"], found["scope"]) == (5, 0, "on these prompts")
     assert found["loss"]["value"] == pytest.approx(100 / 9, abs=1e-5)
     assert found["overall"]["difference"] == pytest.approx(-100 / 9, abs=1e-5)
     assert [(row["length_tokens"], row["n"], row["lost"]) for row in found["lengths"]] == [

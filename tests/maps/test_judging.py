@@ -211,3 +211,14 @@ def test_the_last_line_says_when_it_was_measured_and_the_exit_code():
         "verdict: no worse than 2 points, on these prompts: a loss of 0.0 [-2.6, 1.9]. "
         "Measured 2026-11-23 07:10 to 07:45 UTC. Exit code 0"
     )
+
+
+def test_an_interval_that_holds_a_loss_only_points_to_one():
+    """Eleven of 54 pairs were lost and none was gained: the code was 4, which may be passed."""
+    losses = np.zeros((6, 9))
+    for stack, lost in enumerate((2, 1, 3, 2, 3, 0)):
+        losses[stack, :lost] = 1
+    found = judge(rows(losses), 0.02)
+    assert (found.word, found.code) == ("undecided", 5)
+    assert "likely but not sure from 6 haystacks" in verdict_sentence(found)
+    assert judge(rows(np.zeros((6, 9))), 0.02).code == 4

@@ -96,7 +96,8 @@ def _loss_label(found: Judgement) -> str:
     low, high = sorted((sign * loss.low, sign * loss.high))
     amount = f"a {kind} of {_points(sign * loss.value)} [{_points(low)}, {_points(high)}]"
     if loss.low <= 0 and found.suspect and found.lost > found.gained and found.haystacks > 1:
-        few = "" if found.lengths or found.missing else ", most of it in few haystacks"
+        told = found.lengths or found.missing
+        few = "" if told else f", likely but not sure from {found.haystacks} haystacks"
         return f"{amount}{few}"
     if loss.low <= 0:
         return amount
