@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from needlemap.errors import Failure
 from needlemap.text import held, plain
@@ -23,6 +23,8 @@ _NUMBER = re.compile(r"\d+")
 _DIGITS = re.compile(r"\d[\d ,.\-]{10,}\d")
 
 State = Literal["cold", "warm", "loaded"]
+Key: TypeAlias = tuple[str, int, int, float, int]
+Haystack: TypeAlias = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Ask:
     round: int = 1
 
     @cached_property
-    def key(self) -> tuple[str, int, int, float, int]:
+    def key(self) -> Key:
         """What no other ask of a check has."""
         return self.way, self.size, self.length, round(self.depth, 8), self.repeat
 
@@ -58,12 +60,12 @@ class Ask:
         return f"{self.way}-{self.size}"
 
     @cached_property
-    def haystack(self) -> tuple[int, int, str]:
+    def haystack(self) -> Haystack:
         """Equal for asks that begin with the same tokens."""
         return self.size, self.repeat, self.salt
 
     @property
-    def begin(self) -> tuple[int, int, str]:
+    def begin(self) -> Haystack:
         """The same, as a cache that is keyed on a prompt's beginning has it."""
         return self.haystack
 
@@ -163,9 +165,10 @@ class Answers:
     """All replies so far, the last of each ask. look: which look at them this is, from 1 on."""
 
     def __init__(self, replies: Iterable[Reply] = ()) -> None:
-        self.by_key: dict[tuple[str, int, int, float, int], Reply] = {}
-        self.tried: set[tuple[str, int, int, float, int]] = set()
+        self.by_key: dict[Key, Reply] = {}
+        self.tried: set[Key] = set()
         self._ways: dict[tuple[str, int], dict[Hashable, Reply]] = defaultdict(dict)
+        self._about: dict[Haystack, dict[Hashable, Ask]] = defaultdict(dict)
         for reply in replies:
             self.add(reply)
 
@@ -175,16 +178,17 @@ class Answers:
         self.tried.add(key)
         if reply.measured or key not in self.by_key:
             self.by_key[key] = reply
+            self._about[reply.ask.haystack][key] = reply.ask
         if reply.measured:
             self._ways[key[0], key[1]][key] = reply
 
     def __len__(self) -> int:
         return len(self.by_key)
 
-    def about(self, haystack: tuple[int, int, str]) -> list[Ask]:
+    def about(self, haystack: Haystack) -> list[Ask]:
         """What the server was asked about one haystack, in the order in which it was."""
-        asks = (reply.ask for reply in self.by_key.values())
-        return [ask for ask in asks if ask.haystack == haystack and not ask.way.startswith(BESIDE)]
+        asks = self._about.get(haystack, {}).values()
+        return [ask for ask in asks if not ask.way.startswith(BESIDE)]
 
     def of(self, size: int, *ways: str) -> list[Reply]:
         """The answers of some ways at one size."""
@@ -200,7 +204,7 @@ class Answers:
             for reply in found.values()
         ]
 
-    def unanswered(self, size: int) -> tuple[int, int, str]:
+    def unanswered(self, size: int) -> Haystack:
         """Asks at one size that were tried and brought no answer, all that were tried, and why most
         of them did not."""
         rows = [each for each in self.by_key.values() if each.ask.size == size and each.attempts]

@@ -3,12 +3,12 @@ the same weights elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 from statistics import fmean, median
 
-from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Reply, framing_of
+from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Key, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
@@ -280,7 +280,9 @@ class Reference(Paired):
         """There, then here."""
         return answers.same_prompt(size, FIRST_BESIDE, FIRST)
 
-    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(
+        self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
+    ) -> Groups:
         """Here and there, behind a first line of its own; here beside others where it was."""
         there, here = self.pair_again(pair, number)
         crowd = crowd_of(layout, pair[1].ask, number) if here.state == "loaded" else []

@@ -3,10 +3,10 @@ later one, and one question's reply to another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
-from needlemap.check.ask import FIRST, Answers, Ask, Reply
+from needlemap.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.check.finding import AtSize, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import Groups, Pair, Paired, copy_of, crowd_of, lost_of
@@ -107,10 +107,12 @@ class Onset(ColdAndWarm):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
-    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(
+        self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
+    ) -> Groups:
         """What was reached in two steps is so again."""
         if pair[0].ask.way != "stepped":
-            return super().copies(layout, answers, pair, number)
+            return super().copies(layout, answers, pair, lost, number)
         stepped, cold = self.pair_again(pair, number)
         crowd = crowd_of(layout, pair[1].ask, number) if cold.state == "loaded" else []
         half = copy_of(layout.haystack(pair[1].ask).stepped[0], number)
@@ -320,8 +322,6 @@ class Replies(Paired):
 
     def taken(self, one: Reply, other: Reply) -> Pair:
         """Two answers, of which one is only wrong where it is the other one's reply."""
-        if not one.right and not other.right:
+        if one.right == other.right or one.answer == other.answer:
             return one, other
-        alike = one.answer == other.answer
-        first, second = one.right or not alike, other.right or not alike
-        return replace(one, right=first), replace(other, right=second)
+        return replace(one, right=True), replace(other, right=True)

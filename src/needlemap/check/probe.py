@@ -7,7 +7,7 @@ the entry point group `needlemap.probes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
@@ -20,7 +20,7 @@ from needlemap.errors import SettingsError
 from needlemap.registry import find_kind, installed
 
 if TYPE_CHECKING:
-    from needlemap.check.ask import Ask
+    from needlemap.check.ask import Ask, Key
     from needlemap.check.haystack import CheckHaystack, Geometry
 
 NOTHING = "nothing was asked"
@@ -208,23 +208,20 @@ class Paired(Probe):
         """The same for some of the pairs."""
         found = [pair for pair in pairs if pair[0].right or pair[1].right]
         left = least_to_matter(len({other.ask.repeat for _, other in found}))
+        anywhere = lost_by_any(layout, answers, {other.ask.size for _, other in found})
         for pair in lost_of(found):
-            groups = (self.copies(layout, answers, pair, at) for at in range(1, TIMES + 1))
+            groups = (
+                self.copies(layout, answers, pair, anywhere, at) for at in range(1, TIMES + 1)
+            )
             yield [group for each in groups for group in each]
             left -= not self.is_noise(answers, pair)
             if not left:
                 return
 
-    def copies(self, layout: Geometry, answers: Answers, pair: Pair, number: int) -> Groups:
+    def copies(
+        self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
+    ) -> Groups:
         """The pair's haystacks once more, as far as any probe lost something there."""
-        size = pair[1].ask.size
-        lost = [
-            reply.ask
-            for probe in layout.probes.values()
-            if isinstance(probe, Paired)
-            for each in lost_of(probe.pairs(answers, size))
-            for reply in each
-        ]
         return [
             group
             for haystack in dict.fromkeys(reply.ask.haystack for reply in pair)
@@ -319,16 +316,22 @@ def lost_of(pairs: Iterable[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair[0].right and not pair[1].right]
 
 
+def lost_by_any(layout: Geometry, answers: Answers, sizes: Iterable[int]) -> Set[Key]:
+    """Both prompts of every pair that any probe lost at some sizes."""
+    paired = [probe for probe in layout.probes.values() if isinstance(probe, Paired)]
+    found = (pair for size in sizes for probe in paired for pair in probe.pairs(answers, size))
+    return {reply.ask.key for pair in lost_of(found) for reply in pair}
+
+
 def once_more(
-    layout: Geometry, asks: Sequence[Ask], lost: Iterable[Ask], number: int
+    layout: Geometry, asks: Sequence[Ask], lost: Set[Key], number: int
 ) -> Iterable[Sequence[Ask]]:
     """Those asks about one haystack that were lost, once more behind a first line that no cache
     holds. The first prompt is computed again; each other stands behind the prompt that it stood
     behind; as many others, and fresh ones, are asked at the same time. What a server holds of a
     prompt, and how much it computes of it, is so the same."""
-    wanted = {ask.key for ask in lost}
     loaded = {ask.key for ask in asks if ask.way == "loaded"}
-    wanted |= loaded if loaded & wanted else set()
+    wanted = lost | loaded if loaded & lost else lost
     before = [ask.key in wanted for ask in asks[1:]] + [False]
     kept = [ask for at, ask in enumerate(asks) if not at or ask.key in wanted or before[at]]
     beside = "crowded" if any(ask.way == "crowded" for ask in asks) else "loaded"
