@@ -400,8 +400,10 @@ def _look(rows: Rows, margin: float, alpha: float) -> _Look:
         word = "worse" if any(each.sure for each in lengths) else "undecided"
     reaches = missing is not None and missing.reaches
     shown = pairs or _difference(against, alpha)
-    # An interval of 95 % without a zero points to a loss, though it makes none sure.
-    wide = _difference(rows, HIGH_ALPHA) if pairs is not None and word == "undecided" else pairs
+    wide = pairs
+    if pairs and word == "undecided" and pairs.value < 0 <= pairs.high:
+        # An interval of 95 % without a zero points to a loss, though it makes none sure.
+        wide = _difference(rows, HIGH_ALPHA)
     suspect = (wide is not None and wide.high < 0) or bool(lengths) or reaches
     return _Look(mean, word, suspect, loss, shown, lengths, missing)
 
