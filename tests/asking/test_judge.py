@@ -131,7 +131,8 @@ def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(
         assert record["answer"]
         assert (record["score"], record["failure"]) == (None, "judge unreadable")
         assert (
-            "asked 2 times and gave no whole number 1..10; it said: I would say" in record["error"]
+            "Asked 2 times. Judge 'openai/judge' gave no whole number 1..10; it said: I would say"
+            in record["error"]
         )
 
 

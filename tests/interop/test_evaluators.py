@@ -226,6 +226,24 @@ def test_a_refused_key_ends_the_test_at_once(wire: Any) -> None:
     assert len(wire.log()) == 1
 
 
+def test_a_server_that_refuses_all_is_not_asked_for_a_whole_grid(wire: Any) -> None:
+    """1,225 cells were sent to a server that took none, six times each where it was down."""
+    wire.schedule("400", cycle=True)
+    with pytest.raises(NeedlemapError, match=r"3 of 4 cells .* The others were not asked"):
+        built(wire).start_test()
+    assert len(wire.log()) == 3
+
+
+def test_a_verdict_that_cannot_be_read_is_asked_for_again(wire: Any, wires: Any) -> None:
+    judge = wires("--schedule", '["say:Hm.", "503", "say:7.5"]', "--answer", "Score: 7")
+    cell = {"context_lengths": [400], "document_depth_percents": [0]}
+    options = {"evaluation_method": "gpt4", "judge_base_url": judge.base_url}
+    test = built(wire, **options, **cell)
+    test.start_test()
+    assert [row["score"] for row in test.get_results()] == [7]
+    assert (len(wire.log()), len(judge.log())) == (1, 4)
+
+
 def test_the_judge_scores_from_one_to_ten(wire: Any, wires: Any) -> None:
     judge = wires("--answer", "Score: 7")
     for kind in (OpenAIEvaluator, AnthropicEvaluator):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from needlemap.asking.pacer import Pacer, Ticket
+from needlemap.asking.retry import Scoring
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models.judge import RUBRIC, Judge, question, verdict
 from needlemap.scorers import Score
@@ -25,9 +28,13 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def _score(judge: Judge, answer: str) -> Score:
+async def _score(judge: Judge, answer: str, pacer: Pacer | None = None) -> Score:
+    return await _closing(judge, Scoring(judge, answer, REFERENCE).score(0, pacer))
+
+
+async def _closing(judge: Judge, work: Coroutine[Any, Any, Score]) -> Score:
     try:
-        return await judge.score(answer, REFERENCE)
+        return await work
     finally:
         await judge.close()
 
@@ -91,17 +98,59 @@ def test_an_unreadable_verdict_is_asked_for_again(wire):
     assert len(wire.log()) == 3
 
 
+def test_each_verdict_waits_for_its_turn(wire):
+    """Those behind the first went out past the limits of the judge's server."""
+
+    class Counting(Pacer):
+        admitted = 0
+
+        async def admit(self, tokens: float = 0.0) -> Ticket | None:
+            self.admitted += 1
+            return await super().admit(tokens)
+
+    async def ask(pacer: Pacer) -> Score:
+        judge = Judge(model="openai/judge", judge_options={"base_url": wire.base_url})
+        return await _score(judge, "A sandwich.", pacer)
+
+    wire.schedule("say:Hm.", "say:7.5", "say:Score: 5")
+    pacer = Counting()
+    asyncio.run(ask(pacer))
+    assert pacer.admitted == 3
+
+
+def test_what_unreadable_verdicts_cost_before_one_was_cut_off_counts_with_it(wire, until):
+    """The first was paid for and forgotten."""
+    prices = {"input": 0, "output": 1_000_000}
+    options = {"base_url": wire.base_url}
+
+    async def cut() -> list[float | None]:
+        judge = Judge(model="openai/judge", judge_options=options, prices=prices)
+        scoring = Scoring(judge, "A sandwich.", REFERENCE)
+        work = asyncio.create_task(_closing(judge, scoring.score(0)))
+        await asyncio.to_thread(until, lambda: len(wire.log()) == 2)
+        work.cancel()
+        await asyncio.wait([work])
+        return scoring.paid
+
+    wire.schedule("say:I would rather not.", "slow:600")
+    first, second = asyncio.run(cut())
+    assert first is not None
+    assert 0 < first < 100
+    assert second == 300  # all that a verdict may say
+
+
 def test_after_the_last_attempt_it_is_unmeasured_never_a_zero(wire):
     wire.schedule("say:Hm.", "say:Well.", "say:Score: 5")
-    with pytest.raises(Unmeasured, match=r"asked 2 times .* it said: Well\.") as caught:
+    with pytest.raises(Unmeasured, match=r"Asked 2 times\. .* it said: Well\.") as caught:
         score(wire, attempts=2)
     assert (caught.value.failure, caught.value.transient) == (Failure.JUDGE, False)
 
 
 def test_a_failing_judge_passes_on_what_the_runner_needs_to_retry(wire):
     wire.schedule("429-after:3")
+    judge = Judge(model="openai/judge", judge_options={"base_url": wire.base_url})
     with pytest.raises(Unmeasured, match="Judge 'openai/judge'") as caught:
-        score(wire)
+        asyncio.run(_closing(judge, judge.score("A sandwich.", REFERENCE)))
     error = caught.value
     assert (error.failure, error.transient, error.retry_after_s) == (
         Failure.RATE_LIMITED,

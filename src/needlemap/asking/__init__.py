@@ -110,6 +110,25 @@ class Outcome:
             **{name: getattr(self, name) or getattr(other, name) for name in first},
         )
 
+    def fail(self, failure: Unmeasured, already: int = 0) -> None:
+        """Count what was not measured, and see whether every further request would fail so.
+        already: how many were scored before."""
+        self.failures[failure.failure] = self.failures.get(failure.failure, 0) + 1
+        if self._is_hopeless(failure, already):
+            self.hopeless = self.hopeless or str(failure)
+
+    def _is_hopeless(self, failure: Unmeasured, already: int) -> bool:
+        if (
+            failure.failure is Failure.RATE_LIMITED and failure.transient
+        ):  # a day's allowance is used up
+            return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
+        at_first = failure.failure in _HOPELESS_AT_FIRST and not (self.scored or already)
+        return (
+            failure.unreached
+            or failure.failure in _HOPELESS
+            or (at_first and self.failures[failure.failure] >= _FIRST)
+        )
+
     @property
     def over(self) -> bool:
         """Whether to ask nothing more."""
@@ -357,28 +376,12 @@ class Runner:
         if score.failure is Failure.REPLICA:
             where = f"depth {100 * record.depth:.4g} %, repeat {record.repeat}"
             outcome.aside.append(f"{record.length_tokens:,} tokens at {where}: {score}")
-        outcome.failures[score.failure] = outcome.failures.get(score.failure, 0) + 1
-        if self._hopeless(score):
-            outcome.hopeless = outcome.hopeless or str(score)
+        outcome.fail(score, self.already)
         if score.failure is Failure.TOO_LONG and record.answer is None and record.attempts:
             outcome.refused_from = min(
                 outcome.refused_from or record.length_tokens, record.length_tokens
             )
             outcome.refusal = str(score)
-
-    def _hopeless(self, failure: Unmeasured) -> bool:
-        """Whether every further request would fail in the same way."""
-        outcome = self.outcome
-        if (
-            failure.failure is Failure.RATE_LIMITED and failure.transient
-        ):  # a day's allowance is used up
-            return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
-        at_first = failure.failure in _HOPELESS_AT_FIRST and not (outcome.scored or self.already)
-        return (
-            failure.unreached
-            or failure.failure in _HOPELESS
-            or (at_first and outcome.failures[failure.failure] >= _FIRST)
-        )
 
 
 def _is_skipped(answered: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:

@@ -42,12 +42,15 @@ class Attempts:
 
     A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
     One that was never there gets none, unless it is waited for: see `Pacer.awaits`.
-    pacer: says when to send, default at once. tokens: what the request may take of a limit. number:
-    of the attempt, from 1 on.
+    pacer: says when to send, default at once. tokens: what the request may take of a limit.
+    verdicts: how many are asked for until one can be read. number: of the attempt, from 1 on.
     """
 
-    def __init__(self, retries: int, pacer: Pacer | None = None, tokens: float = 0.0) -> None:
+    def __init__(
+        self, retries: int, pacer: Pacer | None = None, tokens: float = 0.0, verdicts: int = 1
+    ) -> None:
         self._retries, self._pacer, self._tokens = retries, pacer or Pacer(), tokens
+        self._verdicts = verdicts
         self.number, self._failed, self._failed_s = 0, 0, inf
         self._ticket: Ticket | None = None
         self._answer: Answer | None = None
@@ -96,6 +99,9 @@ class Attempts:
 
     async def _rest(self, failure: Unmeasured) -> None:
         """Wait until it is worth asking again. Raises Unmeasured where it is not."""
+        if failure.failure is Failure.JUDGE and self._verdicts > 1:
+            self._verdicts -= 1
+            return
         if failure.failure is Failure.RATE_LIMITED or failure.unreached:
             if await self._is_waited_for(failure):
                 return
@@ -179,17 +185,22 @@ class Scoring:
     paid: list[float | None] = field(default_factory=list)
 
     async def score(self, retries: int, pacer: Pacer | None = None) -> Score:
-        """Raises the last Unmeasured, with what all attempts cost."""
+        """The score, with what all attempts cost; of a scorer that asks, why counts them. Raises
+        the last Unmeasured, which says so too."""
         most = JUDGED if self.scorer.asks else LONGEST
         said = bounded(self.said, max(most, _MUCH * len(self.reference.answer)))
+        attempts = Attempts(retries, pacer, verdicts=self.scorer.attempts)
         try:
-            async for attempt in Attempts(retries, pacer):
+            async for attempt in attempts:
                 with attempt, self._counting_paid():
                     score = await self.scorer.score(said, self.reference)
         except Unmeasured as failure:
             failure.usd = summed(self.paid)
+            if failure.failure is Failure.JUDGE and attempts.number > 1:
+                failure.args = (f"Asked {attempts.number} times. {failure}",)
             raise
-        return replace(score, usd=summed([*self.paid, score.usd])) if self.paid else score
+        why = {**score.why, "attempts": attempts.number} if self.scorer.asks else score.why
+        return replace(score, why=why, usd=summed([*self.paid, score.usd]))
 
     @contextmanager
     def _counting_paid(self) -> Iterator[None]:

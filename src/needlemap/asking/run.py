@@ -257,8 +257,8 @@ def _sampled(resolved: Resolved) -> Settings:
         "repeats": 1,
         "depth_rounding": "none",
         "mode": mode,
+        "seek": None,
     }
-    corners |= {"seek": None}
     return settings.model_copy(update=corners)
 
 

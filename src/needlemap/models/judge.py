@@ -15,7 +15,7 @@ tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from math import exp, fsum
 from typing import Any
@@ -27,7 +27,7 @@ from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import scrub
-from needlemap.settings.prices import Prices, summed
+from needlemap.settings.prices import Prices
 from needlemap.tasks import Reference
 
 LOWEST, HIGHEST = 1, 10
@@ -114,31 +114,19 @@ class Judge(Scorer):
         }
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises Unmeasured when no readable verdict comes, or when the judge's back end fails."""
-        prompt, costs = question(answer, reference), list[float | None]()
-        for attempt in range(1, self.attempts + 1):
-            said = await self._ask(prompt, costs)
-            counts = said.prompt_tokens, said.cached_tokens, said.completion_tokens
-            costs.append(self._usd(prompt, *counts))
-            native = verdict(said.text)
-            if native is not None:
-                why = {
-                    "said": said.text,
-                    "model": said.model or self.model,
-                    "attempts": attempt,
-                    "usage": said.usage,
-                }
-                return Score(
-                    (native - LOWEST) / (HIGHEST - LOWEST), float(native), why, summed(costs)
-                )
-        times = "once" if self.attempts == 1 else f"{self.attempts} times"
-        words = scrub(
-            f"Judge '{self.model}' was asked {times} and gave no whole number 1..10; it said: "
-            f"{said.text}"
-        )
-        unread = Unmeasured(Failure.JUDGE, words)
-        unread.usd = summed(costs)
-        raise unread
+        """The verdict of one request. Raises Unmeasured when it cannot be read, or when the judge's
+        back end fails."""
+        prompt = question(answer, reference)
+        said = await self._ask(prompt)
+        usd = self._usd(prompt, said.prompt_tokens, said.cached_tokens, said.completion_tokens)
+        native = verdict(said.text)
+        if native is None:
+            words = f"Judge '{self.model}' gave no whole number 1..10; it said: {said.text}"
+            unread = Unmeasured(Failure.JUDGE, scrub(words))
+            unread.usd = usd
+            raise unread
+        why = {"said": said.text, "model": said.model or self.model, "usage": said.usage}
+        return Score((native - LOWEST) / (HIGHEST - LOWEST), float(native), why, usd)
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
         """US dollars for one verdict, at most; None when no price is known."""
@@ -165,15 +153,15 @@ class Judge(Scorer):
             await self._judge.close()
             self._judge = None
 
-    async def _ask(self, prompt: Prompt, costs: Sequence[float | None]) -> Answer:
+    async def _ask(self, prompt: Prompt) -> Answer:
         self._judge = self._judge or build(self.model, self._options)
         try:
             return await call_model(self._judge, prompt, self.decoding)
         except Unmeasured as error:
             error.args = (f"Judge '{self.model}': {error}",)
             spent = error.spent  # of a request without a readable reply, which may be billed
-            lost = self._usd(prompt, spent.prompt_tokens, 0, spent.answer_tokens) if spent else 0.0
-            error.usd = summed([*costs, lost])
+            if spent:
+                error.usd = self._usd(prompt, spent.prompt_tokens, 0, spent.answer_tokens)
             error.status = error.spent = None  # the tested model's server has refused nothing
             raise
 

@@ -46,8 +46,9 @@ class Scorer(metaclass=Checked):
 
     name: its registered name. rule: its number, raised by whatever moves a score. scale: lowest and
     highest native score. options: as resolved, for the record. asks: whether it needs a connection,
-    as a judge does. weighs: whether it reads how likely the model finds the reference answer, and
-    is asked for no other.
+    as a judge does. attempts: how often it is asked for a verdict that can be read (it raises
+    Failure.JUDGE for others). weighs: whether it reads how likely the model finds the reference
+    answer, and is asked for no other.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Scorer(metaclass=Checked):
     scale: tuple[float, float] = (0.0, 1.0)
     options: Mapping[str, Any] = {}
     asks: bool = False
+    attempts: int = 1
     weighs: bool = False
 
     async def score(self, answer: str, reference: Reference) -> Score:

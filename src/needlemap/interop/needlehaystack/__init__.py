@@ -21,13 +21,16 @@ import json
 import math
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from needlemap.asking.retry import Attempts
+from needlemap.asking import Outcome
+from needlemap.asking.pacer import Pacer
+from needlemap.asking.retry import Attempts, Scoring
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured
 from needlemap.http import LENT
 from needlemap.interop.needlehaystack.contexts import context
@@ -70,6 +73,24 @@ Messages = Sequence[dict[str, str]] | str
 RETRIES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class BackEnds:
+    """What a test asks. model: None where the tester asks one in its own way. asking, scoring: when
+    their servers take requests. outcome: how the test went so far."""
+
+    model: Model | None
+    scorer: Scorer
+    asking: Pacer
+    scoring: Pacer = field(default_factory=Pacer)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    async def close(self) -> None:
+        """Release their connections."""
+        if self.model is not None:
+            await self.model.close()
+        await self.scorer.close()
+
+
 class LLMNeedleHaystackTester(ContextMethods):
     """A tester of one model, to derive one's own from. Override what differs, plain or async:
 
@@ -95,7 +116,7 @@ class LLMNeedleHaystackTester(ContextMethods):
         self.check()
         self.context_lengths, self.document_depth_percents = self.lengths, self.depths
         self.testing_results: list[Row] = []
-        self._opened: tuple[Model | None, Scorer | None] | None = None
+        self._opened: BackEnds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._back_ends()  # what they lack is said now, not after the first cell
 
@@ -224,11 +245,8 @@ class LLMNeedleHaystackTester(ContextMethods):
         try:
             yield
         finally:
-            model, scorer = self._opened
-            self._opened = self._loop = None
-            for opened in (model, scorer if isinstance(scorer, Judge) else None):
-                if opened is not None:
-                    await opened.close()
+            opened, self._opened, self._loop = self._opened, None, None
+            await opened.close()
 
     def _is_done(self, cell: Cell, found: Mapping[Cell, Row]) -> bool:
         if self.save_results and self.defines("result_exists"):
@@ -236,39 +254,40 @@ class LLMNeedleHaystackTester(ContextMethods):
         return cell in found
 
     async def _test(self, cells: list[Cell]) -> None:
-        """Ask all cells, so many at a time; a failure ends no other."""
+        """Ask all cells, so many at a time. A failure ends no other, unless all would fail so."""
         gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
         await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
         if failures:
             first, reason = next(iter(failures.items()))
+            hopeless = self._opened is not None and self._opened.outcome.hopeless is not None
+            end = "The others were not asked: they would fail so too. " if hopeless else ""
             raise NeedlemapError(
                 f"{len(failures)} of {len(cells)} cells could not be measured. The first, "
-                f"{first[0]} tokens at {first[1]:g} %: {reason} Call start_test() again for what "
-                f"is missing."
+                f"{first[0]} tokens at {first[1]:g} %: {reason} {end}Call start_test() again for "
+                f"what is missing."
             ) from reason.__cause__
 
     async def _try(
         self, cell: Cell, gate: asyncio.Semaphore, failures: dict[Cell, Unmeasured]
     ) -> None:
-        """Measure a cell, and pause before another takes its place. After a refused key none is
-        asked."""
-        if self.defines("bound_evaluate_and_log"):
-            try:
-                await called(self.bound_evaluate_and_log, gate, *cell)
-            except Unmeasured as failure:
-                failures[cell] = failure
-            return
-        async with gate:
-            if any(failure.failure is Failure.UNAUTHORISED for failure in failures.values()):
+        """Measure a cell, and pause before another takes its place."""
+        bound, opened = self.defines("bound_evaluate_and_log"), self._opened
+        assert opened is not None
+        async with nullcontext() if bound else gate:
+            if opened.outcome.over:
                 return
             try:
-                if self.defines("evaluate_and_log"):
+                if bound:
+                    await called(self.bound_evaluate_and_log, gate, *cell)
+                elif self.defines("evaluate_and_log"):
                     await called(self.evaluate_and_log, *cell)
                 else:
                     await self._measure(cell)
             except Unmeasured as failure:
                 failures[cell] = failure
-            await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
+                opened.outcome.fail(failure, already=len(self.testing_results))
+            if not bound:
+                await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
 
     def _found(self) -> dict[Cell, Row]:
         """Earlier results of these cells. Raises SettingsError if they belong to another needle."""
@@ -288,13 +307,11 @@ class LLMNeedleHaystackTester(ContextMethods):
         text = await self._context(cell)
         own = self.defines("generate_prompt", "get_prompt")
         prompt = await called(self.generate_prompt, text) if own else self.get_prompt(text)
-        async for attempt in Attempts(RETRIES):
+        assert self._opened is not None
+        async for attempt in Attempts(RETRIES, self._opened.asking):
             with attempt:
-                response, duration_s = await self._response(prompt)
-        async for attempt in Attempts(RETRIES):
-            with attempt:
-                score = await self._score(response)
-        self._keep(cell, text, response, score, duration_s)
+                response, duration_s = await self._response(prompt, attempt)
+        self._keep(cell, text, response, await self._score(response), duration_s)
 
     async def _context(self, cell: Cell) -> str:
         if self.own_tokens or self.defines(*PIECES):
@@ -309,10 +326,11 @@ class LLMNeedleHaystackTester(ContextMethods):
             self.haystack_dir, length, depth, self.needle, None, buffer, self.tokenizer_name
         )
 
-    async def _response(self, prompt: Any) -> tuple[str, float]:
+    async def _response(self, prompt: Any, attempt: Attempts) -> tuple[str, float]:
         """What the model said, and the seconds of the request alone."""
         if not self.defines("get_response_from_model"):
             answer = await self._call_model(prompt)
+            attempt.hear(answer)
             return answer.text, answer.latency_s
         start = perf_counter()
         response = await called(self.get_response_from_model, prompt)
@@ -324,7 +342,7 @@ class LLMNeedleHaystackTester(ContextMethods):
         return response, perf_counter() - start
 
     async def _call_model(self, prompt: Messages) -> Answer:
-        model = self._opened[0] if self._opened else None
+        model = self._opened.model if self._opened else None
         if model is None:
             raise NeedlemapError("The model is asked while a test runs. Call start_test().")
         said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
@@ -347,9 +365,9 @@ class LLMNeedleHaystackTester(ContextMethods):
         return score
 
     async def _judged(self, response: str) -> int:
-        scorer = self._opened[1] if self._opened else None
-        assert scorer is not None
-        return int((await scorer.score(response, self._reference())).native)
+        assert self._opened is not None
+        scoring = Scoring(self._opened.scorer, response, self._reference())
+        return int((await scoring.score(RETRIES, self._opened.scoring)).native)
 
     def _reference(self) -> Reference:
         return Reference(self.needle.strip(), needle=self.needle, question=self.retrieval_question)
@@ -377,10 +395,9 @@ class LLMNeedleHaystackTester(ContextMethods):
         if self.print_ongoing_status:
             show(summary(row), flush=True)
 
-    def _back_ends(self) -> tuple[Model | None, Scorer | None]:
-        """Model and scorer, those that the tester needs. Raises SettingsError if one cannot work
-        (no key)."""
-        return self._model(), self._scorer()
+    def _back_ends(self) -> BackEnds:
+        """Model and scorer. Raises SettingsError if one cannot work (no key)."""
+        return BackEnds(self._model(), self._scorer(), Pacer(self.num_concurrent_requests))
 
     def _model(self) -> Model | None:
         if self.defines("get_response_from_model") and not self.BACKEND:
@@ -393,7 +410,7 @@ class LLMNeedleHaystackTester(ContextMethods):
         with lent(self._key(self.BACKEND)) as key:
             return find_backend(self.BACKEND)(self.model_name, **_address(self.base_url), **key)
 
-    def _scorer(self) -> Scorer | None:
+    def _scorer(self) -> Scorer:
         if not self.judged:
             return Substring(words=tuple(self.substr_validation_words), anywhere=True)
         backend = self.judge_model.partition("/")[0]
