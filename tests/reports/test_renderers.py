@@ -17,6 +17,7 @@ from needlemap.reports.report import (
     COUNT,
     LENGTH,
     POINTS,
+    SCORE,
     SENTENCE,
     Claim,
     Column,
@@ -78,6 +79,15 @@ def test_text_holds_the_sentences_the_shown_rows_and_the_verdict_last() -> None:
         "",
         "verdict: worse, on these prompts. Exit code 1",
     ]
+
+
+def test_a_table_that_is_wider_than_the_console_is_printed_whole() -> None:
+    """Of 30 lengths the cells were cut to fit 80 columns: 50.0 was printed as 5."""
+    columns = [Column(str(at), f"{at + 1}k", SCORE) for at in range(30)]
+    rows = tuple(Row({str(at): at / 40 for at in range(30)}) for _ in range(2))
+    head, *shown = to_text(Report("suite", "s", (Table("", tuple(columns), rows),))).splitlines()
+    assert head.split() == [f"{at + 1}k" for at in range(30)]
+    assert {tuple(line.split()) for line in shown} == {tuple(f"{at * 2.5:.1f}" for at in range(30))}
 
 
 def test_a_line_that_leads_comes_first_and_the_exit_code_of_the_command_last() -> None:

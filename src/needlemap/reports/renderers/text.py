@@ -86,9 +86,12 @@ def _of_table(table: Table) -> Iterator[Block]:
 
 
 def _print(console: Console, grid: Grid) -> None:
-    """Print rows; the console scrolls where they are wider."""
-    wide = _wide(grid) if all(column.no_wrap for column in grid.columns) else 0
-    console.print(grid, width=max(console.width, wide), crop=False)
+    """Print rows; those that may not be broken whole, in a console of any width."""
+    width = console.width
+    if all(column.no_wrap for column in grid.columns):
+        console.width = max(width, _wide(grid))
+    console.print(grid)
+    console.width = width
 
 
 def _wide(grid: Grid) -> int:
