@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from needlemap.maps.effective import Mean
 from needlemap.reports.renderers.frame import to_pandas
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
@@ -22,6 +23,7 @@ from needlemap.reports.report import (
     Claim,
     Column,
     Fact,
+    Line,
     Parts,
     Report,
     Row,
@@ -60,6 +62,7 @@ REPORT = Report(
     ),
     VERDICT,
     (Claim("b against a", 1, "worse"), Claim("answers", 4, "too few", "too few: 3")),
+    (Line("far", {1000: Mean(0.5, None, None), 2000: None}),),
 )
 
 
@@ -109,20 +112,38 @@ def test_json_holds_every_key_in_the_unit_of_programs_and_all_rows() -> None:
 
 
 def test_a_sheet_of_the_page_has_readings_tables_that_lead_to_maps_and_lines() -> None:
-    sheet = to_sheet(REPORT, {"far": 4})
+    sheet = to_sheet(REPORT, {"far": ["run", 4]})
     assert sheet["says"] == "worse"
     assert sheet["readings"] == [["Verdict", "worse", "margin 2 points", "main"]]
     assert sheet["table"]["head"] == ["Length", "Pairs", "Points", "Seconds", "Found", "Twice"]
     first, second = sheet["table"]["rows"]
-    assert (first["to"], second["to"]) == (None, ["run", 4])
+    assert [(row["to"], row["line"]) for row in (first, second)] == [(None, None), (["run", 4], 0)]
+    assert first["cells"][1] == ["1,200", None]
     assert first["cells"][4] == ["<b>", None, "words"]
-    assert sheet["more"] == []
+    assert "more" not in sheet
+    (curve,) = sheet["curves"]
+    assert (curve["name"], curve["run"], curve["score"]) == ("far", 4, [0.5, None])
+    assert sheet["lengths"] == [[1000, "1k"], [2000, "2k"]]
     assert sheet["lines"] == [
         "verdict: worse, on these prompts",
         "the last third lost 1.3 points",
         "looks like: a fault · try: another",
         "prompt 3: lost",
     ]
+
+
+def test_a_score_on_the_page_has_the_share_that_colours_it_and_the_tab_a_word() -> None:
+    scores = Table("", (Column("name", "run"), Column("all", "all", SCORE)), (Row({"all": 0.925}),))
+    sheet = to_sheet(Report("runs", "two", (scores,), brief="2 runs"), {})
+    assert sheet["says"] == "2 runs"
+    assert sheet["table"]["rows"][0]["cells"][1] == ["92.5", 0.925]
+
+
+def test_what_costs_time_is_made_for_who_reads_it() -> None:
+    made = []
+    report = Report("suite", "s", (Fact("families", lambda: made.append(1) or {"one": 1}),))
+    assert (to_text(report), to_markdown(report), made) == ("", "suite, s\n", [])
+    assert to_json(report) == {"families": {"one": 1}}
 
 
 def test_markdown_means_nothing_else_whatever_a_model_said() -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.grid import percent
+from needlemap.maps.effective import Effective, Mean
+from needlemap.maps.intervals import ClusterMean
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 
 
@@ -62,9 +64,9 @@ NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 class Fact:
     """One thing that was found out.
 
-    key, value, unit: for programs. said: a sentence, or several lines, for people. warns: whether
-    it is a warning. head, note: its name and an addition where it is shown at a glance, with its
-    value.
+    key, value, unit: for programs. value: or what makes it, on demand. said: a sentence, or several
+    lines, for people. warns: whether it is a warning. head, note: its name and an addition where it
+    is shown at a glance, with its value.
     """
 
     key: str = ""
@@ -92,12 +94,16 @@ class Column:
     of: Callable[[Mapping[str, Any]], Any] | None = None
     wide: bool = False
 
+    def value(self, row: Row) -> Any:
+        """What people see of a row."""
+        return self.of(row.values) if self.of else row.values.get(self.key)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row of a table. values: by key; what no column names is for programs alone. details: what
-    more is to be said of it, each one or several lines. to: the family whose map shows more.
-    shown: whether people see it."""
+    more is to be said of it, each one or several lines. to: the family whose line and
+    map show more. shown: whether people see it."""
 
     values: Mapping[str, Any]
     details: tuple[str, ...] = ()
@@ -128,13 +134,9 @@ class Table:
 
     def labels(self, columns: Sequence[Column]) -> list[tuple[str, ...]]:
         """The rows as people see them, in some columns."""
-        across = []
-        for column in columns:
-            values = [
-                column.of(row.values) if column.of else row.values.get(column.key)
-                for row in self.shown
-            ]
-            across.append(column.unit.labels(values))
+        across = (
+            column.unit.labels([column.value(row) for row in self.shown]) for column in columns
+        )
         return list(zip(*across, strict=True))
 
     def plain(self) -> list[dict[str, Any]]:
@@ -152,6 +154,17 @@ class Parts:
 
     key: str
     reports: Mapping[str, Report]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Scores by length, under a name. effective: how far they hold. main: whether it is of all the
+    others."""
+
+    name: str
+    means: Mapping[int, ClusterMean | Mean | None]
+    effective: Effective | None = None
+    main: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +211,16 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command found. kind: the command. title: what was asked. parts: in the order in which
-    people read them. verdict: None where none was asked for."""
+    people read them. verdict: None where none was asked for. chart: its lines. brief: what a tab of
+    the page says without a verdict."""
 
     kind: str
     title: str
     parts: tuple[Fact | Table | Parts, ...] = ()
     verdict: Verdict | None = None
     claims: tuple[Claim, ...] = ()
+    chart: tuple[Line, ...] = ()
+    brief: str = ""
 
     @property
     def facts(self) -> list[Fact]:

@@ -1,5 +1,4 @@
-"""What runs came to: one JSON document for programs, one line each for people; of a seek also all
-lines.
+"""What runs came to: one JSON document for programs, one line each for people.
 
 Scores and depths are in percent, as in tables and in `compare --json`, lengths in tokens.
 """
@@ -28,14 +27,13 @@ from needlemap.reports.labels import (
     score_label,
 )
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.seek_report import asked_line, length_line, seek_report, seeks, sought_of
+from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import effective_by_rule, read_families, scores_of
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
 Read = Mapping[str, Loaded | None]
 _DEPTHS = ("depth_percent", "realised_depth_percent")
-_LENGTHS_SHOWN = 3  # of the lengths that a seek asked
 
 
 def results(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -171,39 +169,3 @@ def _state(read: Read, families: Families) -> str:
     parts += ["stopped by a limit"] if any(run.about.stopped for run in begun) else []
     going = any(map(is_held, (families.path, *families.folders)))
     return ", ".join((["running"] if going else []) + parts) or "complete"
-
-
-def families_sought(suite: str, read: Mapping[str, Loaded | None]) -> str:
-    """What each family of a suite that seeks knows; '' of another. No mean, as each is asked
-    unevenly."""
-    begun = [run for run in read.values() if run is not None]
-    if not begun or not seeks(begun[0]):
-        return ""
-    wide, lines = max(map(len, read)), [f"suite {suite} · {begun[0].map.model}"]
-    for name, run in read.items():
-        found = None if run is None else sought_of(run)
-        known = (
-            "nothing is scored yet"
-            if found is None
-            else f"{length_line(found)} · {asked_line(found)}"
-        )
-        lines.append(f"{name:<{wide}}  {known}")
-    return printable("\n".join(lines))
-
-
-def sought_sheet(read: Mapping[str, Loaded | None], places: Mapping[str, int]) -> dict[str, Any]:
-    """The same for a page: what stands in its sheet in place of means. places: of each begun
-    family."""
-    if not families_sought("", read):
-        return {}
-    rows = []
-    for name, run in read.items():
-        found, known = None if run is None else sought_of(run), ("nothing is scored yet", "")
-        if found is not None:
-            known = length_line(found).partition(": ")[2], asked_line(found).partition(",")[0]
-        begun = name in places
-        line, to = (list(places).index(name), ["run", places[name]]) if begun else (None, None)
-        rows.append({"to": to, "line": line, "cells": [name, *([text, None] for text in known)]})
-    said, head = f"{len(read)} families", ["Family", "Effective length", "Asked"]
-    readings = [["Sought", said, "no mean is made", "main"]]
-    return {"says": said, "readings": readings, "table": {"head": head, "rows": rows}, "lines": []}

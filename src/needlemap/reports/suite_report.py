@@ -2,48 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from needlemap.maps.effective import RULES, FamilyScores
+from needlemap.maps.effective import RULES, FamilyScores, parse_rule
+from needlemap.maps.seek import Sought
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import length_labels
+from needlemap.reports.labels import effective_label, length_labels, score_label
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.report import COUNT, FIGURES, SCORE, Column, Fact, Report, Row, Table, keyed
-from needlemap.reports.results import (
-    Read,
-    effective_fields,
-    families_sought,
-    mean_fields,
-    run_fields,
+from needlemap.reports.report import (
+    COUNT,
+    FIGURES,
+    SCORE,
+    Column,
+    Fact,
+    Line,
+    Report,
+    Row,
+    Table,
+    keyed,
 )
-from needlemap.reports.seek_report import seeks
+from needlemap.reports.results import Read, effective_fields, mean_fields, run_fields
+from needlemap.reports.seek_report import asked_line, length_line, seeks, sought_of
 from needlemap.reports.summary import (
     FAMILY_RULES,
     NO_MEAN,
     count_label,
     effective_by_rule,
     mean_length_lines,
-    mean_of,
     read_families,
     scores_of,
 )
 from needlemap.text import printable
 
+MEAN = "mean"
+SOUGHT = (Column("name", "family"), Column("found", "effective length"), Column("asked", "asked"))
+
 
 def suite_report(
-    families: Families, read: Read, rules: Sequence[str] = FAMILY_RULES, whole: bool = False
+    families: Families,
+    read: Read,
+    rules: Sequence[str] = FAMILY_RULES,
+    glance: str = RULES[0],
 ) -> Report:
-    """The report of a run with several families. rules: of effective length. whole: for programs,
-    with all that is known of each family. Raises SettingsError for an unknown rule."""
+    """The report of a run with several families. rules: of effective length. glance: of the one
+    that is seen at a glance. Raises SettingsError for an unknown rule."""
     begun = [run for run in read.values() if run is not None]
-    scores = FamilyScores([]) if any(map(seeks, begun)) else scores_of(read)
-    means, overall = scores.means(), scores.overall()
-    found = effective_by_rule(scores, rules)
+    sought = any(map(seeks, begun))
+    scores = FamilyScores([]) if sought else scores_of(read)
+    means, overall, found = scores.means(), scores.overall(), effective_by_rule(scores, rules)
+    mean = Line(MEAN, means, scores.effective(parse_rule(glance)), main=True)
     models = ", ".join(dict.fromkeys(run.map.model for run in begun))
+    title = printable(f"suite {families.suite} · {models}", line=True)
+    count = f"{len(read)} families"
     values = {
         "run": str(families.path),
         "suite": families.suite,
@@ -52,23 +66,70 @@ def suite_report(
         "missing": sum(run.map.missing for run in begun),
         "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
         "effective_lengths": effective_fields(found),
+        "families": lambda: {name: run and run_fields(run, rules) for name, run in read.items()},
     }
-    if whole:
-        values["families"] = {name: run and run_fields(run, rules) for name, run in read.items()}
-        return Report("suite", families.suite, tuple(keyed(values)))
-    title = f"suite {families.suite} · {models}"
-    parts: tuple[Fact | Table, ...]
-    if sought := families_sought(families.suite, read):
-        parts = (Fact(said=sought),)
-    elif not any(run.map.lengths for run in begun):
-        parts = (Fact(said=f"suite {families.suite}: nothing was asked yet"),)
-    else:
-        lines = mean_length_lines(means, found) if means else [NO_MEAN]
-        mean = _values("mean", {n: each.score for n, each in means.items()}, mean_of(means))
-        rows = [*(_family(name, run) for name, run in read.items()), mean]
-        table = _by_length("family", rows, Column("count", "n", FIGURES))
-        parts = (Fact(said=printable(title, line=True)), table, Fact(said="\n".join(lines)))
-    return Report("suite", title, (*keyed(values), *parts))
+    lines = mean_length_lines(means, found) if means else [NO_MEAN]
+    score = None if overall is None else overall.score
+    shown = _sought(title, read) if sought else _scored(families, read, title, mean, score, lines)
+    return Report(
+        "suite",
+        title,
+        (*keyed(values), *shown),
+        chart=(*family_lines(read), *(() if sought else (mean,))),
+        brief=count if sought else f"{count}, mean {score_label(score)}",
+    )
+
+
+def _scored(
+    families: Families,
+    read: Read,
+    title: str,
+    mean: Line,
+    overall: float | None,
+    lines: Sequence[str],
+) -> Iterator[Fact | Table]:
+    """The mean over families, then scores by length of each family and of the mean."""
+    waiting = [*read.values()].count(None)
+    score = "none yet" if overall is None else f"{score_label(overall)} %"
+    yield Fact(value=score, head="Mean over families", note="each family counts the same")
+    if mean.effective is not None:
+        held, rule = effective_label(mean.effective), mean.effective.rule.name
+        yield Fact(value=held, head="Effective length", note=f"{rule}, of the mean")
+    yield Fact(value=len(read), head="Families", note=f"{waiting} not begun" if waiting else "")
+    if not any(run.map.lengths for run in read.values() if run is not None):
+        yield Fact(said=f"suite {families.suite}: nothing was asked yet")
+        return
+    rows = [_family(name, run) for name, run in read.items()]
+    scores = {n: each.score for n, each in mean.means.items() if each is not None}
+    rows.append(_values(MEAN, scores, overall))
+    yield _by_length("family", rows, Column("count", "n", FIGURES), title=title)
+    yield Fact(said="\n".join(lines))
+
+
+def _sought(title: str, read: Read) -> Iterator[Fact | Table]:
+    """What each family of a suite that seeks knows. No mean, as each is asked unevenly."""
+    yield Fact(value=f"{len(read)} families", head="Sought", note="no mean is made")
+    rows = []
+    for name, run in read.items():
+        found = None if run is None else sought_of(run)
+        known = "nothing is scored yet" if found is None else _held(found)
+        asked = "" if found is None else asked_line(found)
+        rows.append(Row({"name": name, "found": known, "asked": asked}, to=name))
+    yield Table("", SOUGHT, tuple(rows), title)
+
+
+def _held(found: Sought) -> str:
+    """The effective length, without these two words."""
+    return length_line(found).removeprefix("effective length").lstrip(": ")
+
+
+def family_lines(read: Read) -> tuple[Line, ...]:
+    """Scores by length of each family that was begun; of all its lengths, scored or not."""
+    return tuple(
+        Line(name, {n: run.map.margins.get(n) for n in run.map.lengths})
+        for name, run in read.items()
+        if run is not None
+    )
 
 
 def models_report(paths: Sequence[Path]) -> Report:
@@ -85,16 +146,19 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
     read = read_families(families)
     if only := read.get(""):
         return run_fields(only, rules or RULES)
-    return to_json(suite_report(families, read, rules or FAMILY_RULES, whole=True))
+    return to_json(suite_report(families, read, rules or FAMILY_RULES))
 
 
-def _by_length(what: str, rows: Sequence[Mapping[str, Any]], *more: Column) -> Table:
+def _by_length(
+    what: str, rows: Sequence[Mapping[str, Any]], *more: Column, title: str = ""
+) -> Table:
     """A table with the lengths across, that of all behind them."""
     lengths = sorted({length for row in rows for length in row["scores"]})
     labels = length_labels(lengths)
     columns = (Column(str(n), labels[n], SCORE, partial(_score_at, n)) for n in lengths)
     every = Column("overall", "all", SCORE)
-    return Table("", (Column("name", what), *columns, every, *more), tuple(map(Row, rows)))
+    shown = tuple(Row(row, to=row["name"]) for row in rows)
+    return Table("", (Column("name", what), *columns, every, *more), shown, title)
 
 
 def _score_at(length: int, row: Mapping[str, Any]) -> float | None:

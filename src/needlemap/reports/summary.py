@@ -266,11 +266,6 @@ def effective_by_rule(scores: FamilyScores, rules: Sequence[str]) -> dict[str, E
     return {rule: scores.effective(parse_rule(rule)) for rule in rules}
 
 
-def mean_of(means: Mapping[int, Mean]) -> float | None:
-    """The mean over families and lengths; None without a length that all have."""
-    return sum(mean.score for mean in means.values()) / len(means) if means else None
-
-
 def _interval_line(means: dict[int, Mean]) -> str:
     """The mean's 95 % interval by length."""
     labels = length_labels(list(means))

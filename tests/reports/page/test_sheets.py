@@ -97,17 +97,19 @@ def test_a_suite_opens_with_its_table_and_its_families_are_not_held_against_each
     assert [run["name"] for run in found["runs"]] == ["one", "two"]
     (sheet,) = found["sheets"]
     assert sheet["first"] == "table"
-    assert [row["cells"][0] for row in sheet["table"]["rows"]] == ["mean", "one", "two"]
-    assert [curve["name"] for curve in sheet["curves"]] == ["mean", "one", "two"]
+    assert [row["cells"][0] for row in sheet["table"]["rows"]] == ["one", "two", "mean"]
+    assert [row["line"] for row in sheet["table"]["rows"]] == [0, 1, 2]
+    assert [curve["name"] for curve in sheet["curves"]] == ["one", "two", "mean"]
+    assert [curve.get("main") for curve in sheet["curves"]] == [None, None, True]
 
 
 def test_a_family_that_was_not_begun_has_a_row_and_no_mean_is_made_without_it(several):
     (sheet,) = shown(several("two"))["sheets"]
-    mean, one, two = sheet["table"]["rows"]
-    assert {text for text, _ in mean["cells"][1:]} == {"-", ""}
+    one, two, mean = sheet["table"]["rows"]
+    assert {text for text, _ in mean["cells"][1:]} == {"-"}
     assert one["cells"][-1] == ["not begun", None]
     assert (one["to"], one["line"]) == (None, None)
-    assert (two["to"], two["line"]) == (["run", 0], 1)
+    assert (two["to"], two["line"]) == (["run", 0], 0)
     assert sheet["readings"][-1] == ["Families", "2", "1 not begun", ""]
 
 

@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import Any
 
 from needlemap.errors import NeedlemapError
@@ -36,9 +35,10 @@ from needlemap.reports.labels import (
     length_labels,
     row_labels,
 )
-from needlemap.reports.page.trials import Columns, by_cell, mean_columns, share
+from needlemap.reports.page.trials import by_cell
 from needlemap.reports.paired import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.page import Columns, mean_columns, share, tokens_of
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.summary import summary_lines
 from needlemap.secrets import hidden
@@ -214,13 +214,6 @@ def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:
         **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
         "p": [share(cell.p) if comparison.counted else None for cell in cells],
     }
-
-
-def tokens_of(effective: Effective) -> int | None:
-    """An effective length, where it is a length that was tested."""
-    value = effective.value
-    known = effective.rule.kind != "auc" and value is not None and isfinite(value) and value > 0
-    return round(value) if known and value is not None else None
 
 
 def _effective_row(effective: Effective, first: float | None) -> dict[str, Any]:

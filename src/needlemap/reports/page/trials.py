@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 
 from needlemap.maps import AskedPrompt
 from needlemap.maps.columns import TRIALS
-from needlemap.maps.effective import Mean
-from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import Map
 from needlemap.records.record import NeedleRecord, Record
+from needlemap.reports.renderers.page import share
 
 Place = tuple[int, float]  # length in tokens, depth
 
@@ -339,21 +338,3 @@ def _seen(needle: NeedleRecord, around: bool) -> tuple[str, Window]:
     if after.startswith(" ") and (not before or before[-1].isspace()):
         return f"{text} ", (before, after[1:])
     return text, (before, after)
-
-
-def share(value: float | None, digits: int = 6) -> float | None:
-    """A share, or another small number, to so many decimals; None stays None."""
-    return None if value is None else round(value, digits)
-
-
-Columns = dict[str, list[Any]]
-
-
-def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
-    """A row a mean, null and n of 0 where there is none; means over families have no n."""
-    found = list(means)
-    rows = {
-        name: [share(getattr(mean, name, None)) for mean in found]
-        for name in ("score", "low", "high")
-    }
-    return {**rows, "n": [0 if mean is None else getattr(mean, "n", None) for mean in found]}

@@ -14,7 +14,8 @@ def to_json(report: Report) -> dict[str, Any]:
         if not part.key:
             continue
         if isinstance(part, Fact):
-            found[part.key] = part.unit.plain(part.value)
+            value = part.value() if callable(part.value) else part.value
+            found[part.key] = part.unit.plain(value)
         elif isinstance(part, Table):
             found[part.key] = part.plain()
         else:

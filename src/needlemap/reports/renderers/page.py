@@ -1,47 +1,121 @@
-"""A report as a sheet of the page: what is known at a glance, tables whose rows lead to maps, and
-the sentences."""
+"""A report as a sheet of the page: what is known at a glance, curves, tables whose rows lead to
+maps, and the sentences.
+
+A sheet is texts and curves and knows nothing of how it is drawn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from needlemap.reports.report import SENTENCE, Column, Report, Table
+from needlemap.maps.effective import Effective, Mean
+from needlemap.maps.intervals import ClusterMean
+from needlemap.reports.labels import effective_label, length_labels
+from needlemap.reports.report import SCORE, SENTENCE, Column, Line, Report, Row, Table
 from needlemap.secrets import hidden
 
+Columns = dict[str, list[Any]]
+Views = Mapping[str, Sequence[Any]]
 
-def to_sheet(report: Report, places: Mapping[str, int]) -> dict[str, Any]:
-    """What a page's sheet holds of it. places: where each family is among the page's runs."""
+
+def to_sheet(
+    report: Report,
+    views: Views,
+    *,
+    key: str = "",
+    name: str = "",
+    rule: str = "",
+    first: str = "table",
+    comparison: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A report's sheet. views: what its names lead to on the page, as ["run", 3]. key, name: of the
+    sheet. rule: of effective length. first: what comes first, the table or the curves."""
     glance = [fact for fact in report.facts if fact.head]
-    tables = [_table(table, places) for table in report.tables]
+    at = {line.name: number for number, line in enumerate(report.chart)}
+    tables = [_table(table, views, at) for table in report.tables]
+    lengths = length_labels(sorted({n for line in report.chart for n in line.means}))
     verdict = report.verdict
-    lines = [verdict.said] if verdict and verdict.said else []
+    said = [verdict.said] if verdict and verdict.said else []
     return {
-        "says": hidden(verdict.brief) if verdict else "",
+        "key": key,
+        "name": name,
+        "title": report.title,
+        "says": hidden(verdict.brief if verdict else report.brief),
+        "rule": rule,
+        "lengths": [[length, label] for length, label in lengths.items()],
+        "first": first,
         "readings": [
-            [fact.head, hidden(str(fact.value)), fact.note, "" if at else "main"]
-            for at, fact in enumerate(glance)
+            [fact.head, hidden(str(fact.value)), fact.note, "" if number else "main"]
+            for number, fact in enumerate(glance)
         ],
+        "comparison": comparison,
+        "curves": [_curve(line, views.get(line.name, ())) for line in report.chart],
         "table": tables[0] if tables else {"head": [], "rows": []},
-        "more": tables[1:],
-        "lines": [hidden(line) for line in (*lines, *report.sentences())],
+        **({"more": tables[1:]} if tables[1:] else {}),
+        "lines": [hidden(line) for line in (*said, *report.sentences())],
     }
 
 
-def _table(table: Table, places: Mapping[str, int]) -> dict[str, Any]:
+def _curve(line: Line, view: Sequence[Any]) -> dict[str, Any]:
+    """A line, and how far it holds: in words, and in tokens where that is a place on it."""
+    found = line.effective
+    return {
+        "name": line.name,
+        "run": view[1] if "run" in view else None,
+        "at": list(line.means),
+        **mean_columns(line.means.values()),
+        "holds": "-" if found is None else effective_label(found),
+        "tokens": None if found is None else tokens_of(found),
+        **({"main": True} if line.main else {}),
+    }
+
+
+def _table(table: Table, views: Views, lines: Mapping[str, int]) -> dict[str, Any]:
     shown = table.heads
     rows = zip(table.shown, table.labels(shown), strict=True)
     return {
-        "head": [column.head.capitalize() for column in shown],
-        "rows": [_row(shown, cells, places.get(row.to)) for row, cells in rows],
+        "head": [_head(column.head) for column in shown],
+        "rows": [
+            {"to": views.get(row.to), "line": lines.get(row.to), "cells": _cells(shown, row, cells)}
+            for row, cells in rows
+        ],
     }
 
 
-def _row(columns: Sequence[Column], cells: Sequence[str], at: int | None) -> dict[str, Any]:
-    """A row that leads to a family's map, where that is on the page."""
-    first, *rest = (hidden(cell) for cell in cells)
-    shown = [
-        [cell, None, "words"] if column.unit is SENTENCE else [cell, None]
-        for column, cell in zip(columns[1:], rest, strict=True)
-    ]
-    return {"to": None if at is None else ["run", at], "line": None, "cells": [first, *shown]}
+def _head(text: str) -> str:
+    """With a capital letter; a sign, as n and p, stays as it is."""
+    return text[0].upper() + text[1:] if len(text) > 1 else text
+
+
+def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
+    """A name, then texts: scores with the share that colours them, sentences as words."""
+    name, *rest = map(hidden, cells)
+    shown = list[Any]([name])
+    for column, cell in zip(columns[1:], rest, strict=True):
+        coloured = share(column.value(row)) if column.unit is SCORE else None
+        shown.append([cell, coloured, *(["words"] if column.unit is SENTENCE else [])])
+    return shown
+
+
+def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:
+    """A row a mean, null and n of 0 where there is none; means over families have no n."""
+    found = list(means)
+    rows = {
+        name: [share(getattr(mean, name, None)) for mean in found]
+        for name in ("score", "low", "high")
+    }
+    return {**rows, "n": [0 if mean is None else getattr(mean, "n", None) for mean in found]}
+
+
+def share(value: float | None, digits: int = 6) -> float | None:
+    """A share, or another small number, to so many decimals; None stays None."""
+    return None if value is None else round(value, digits)
+
+
+def tokens_of(effective: Effective) -> int | None:
+    """An effective length, where it is a length that was tested."""
+    value = effective.value
+    known = effective.rule.kind != "auc" and value is not None and isfinite(value) and value > 0
+    return round(value) if known and value is not None else None
