@@ -151,7 +151,8 @@ def _settings(rows: Sequence[tuple[str, FieldInfo]]) -> str:
 def _described(field: FieldInfo) -> str:
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     listed = ", ".join(f"`{choice}`" for choice in choices)
-    return f"{field.description} One of {listed}." if listed else str(field.description)
+    text = " ".join(str(field.description).split())  # a row of a table is one line
+    return f"{text} One of {listed}." if listed else text
 
 
 def _default(value: Any) -> str:
