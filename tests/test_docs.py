@@ -5,7 +5,7 @@ A fenced block is read by its language. `sh`: run in a folder of the page's own,
 a test server in the place of every endpoint. `text` right behind it: what its last command prints;
 `...` stands for anything. `python`, `yaml` and `toml` with a first line `# NAME.EXT`: a file of
 that name. Other `python`: run at the end, as one program. `bash`: shown only, as it needs a GPU, a
-download, a data set or much time.
+download, a data set or much time. The README's `bash` blocks install; `.ci/run` types them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from needlemap import __version__
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+DOCS = [page for page in PAGES if page.parent.name == "docs" and page.name != "README.md"]
 README = (ROOT / "README.md").read_text("utf-8")
 NEEDS = {"engines.md": "transformers"}  # what a page's commands import
 ELSEWHERE = (
@@ -37,7 +38,10 @@ ELSEWHERE = (
 )  # typed in tests/real_servers and commands/test_check.py
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
 RUN = [
-    page for page in PAGES if page.name not in ELSEWHERE and SHOWN.search(page.read_text("utf-8"))
+    page
+    for page in PAGES
+    if page.name not in ELSEWHERE and SHOWN.search(page.read_text("utf-8"))
+    if page != ROOT / "README.md"  # typed below
 ]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
@@ -97,11 +101,44 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: A
     assert python(page, tmp_path, environment) == ""
 
 
+def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, typed: Any, wire: Any):
+    for folder, file, text in (
+        ("PaulGrahamEssays", "a.txt", "In that year somebody wrote an essay about work."),
+        ("CDME", "zh_finance.jsonl", '{"text": "A long report on prices, ships and harvests."}'),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text(f"{text}\n" * 400)
+    lines = [
+        line
+        for block in blocks(ROOT / "README.md")
+        if block.kind == "sh"
+        for line in block.text.splitlines()
+    ]
+    assert len(lines) >= 16
+    for line in lines:
+        served = re.sub(r"http://127.0.0.1:800[01]", wire.root, line)
+        command, *words = shlex.split(served)
+        assert command == "needlemap"
+        typed(*words, environment=endpoints(wire))
+
+
+def test_the_readme_installs_by_commands_that_ci_types() -> None:
+    typed_there = (ROOT / ".ci" / "run").read_text("utf-8")
+    first, tests = [block.text for block in blocks(ROOT / "README.md") if block.kind == "bash"]
+    assert first.splitlines()[1:] == ["python3 -m pip install .", "needlemap run"]
+    assert f"{shlex.quote('/^python3 -m venv/,/^needlemap run$/p')} README.md" in typed_there
+    assert "pytest" in tests
+
+
+def test_the_readme_is_a_page_of_a_hundred_lines() -> None:
+    assert len(README.splitlines()) <= 100
+
+
 def test_the_plan_that_the_readme_shows_is_what_plan_prints(typed: Any) -> None:
     (command,) = re.findall(r"^needlemap (plan --model openai/gpt-4o .*)$", README, re.MULTILINE)
     (shown,) = re.findall(r"^```text\n(openai/gpt-4o · .*?)^```$", README, re.MULTILINE | re.DOTALL)
     printed = typed(*command.split()).stdout
-    assert ours(printed) == ours(shown)
+    assert matches("\n".join(ours(printed)), "\n".join(ours(shown)))
 
 
 def ours(plan: str) -> list[str]:
@@ -223,6 +260,36 @@ def test_tables_are_those_of_the_code(name: str) -> None:
     file, make = made.TABLES[name]
     page = (ROOT / "docs" / file).read_text("utf-8")
     assert made.renewed(page, name, make()) == page, "Run: python tools/doc_tables.py"
+
+
+def test_the_index_and_the_site_name_the_same_pages_behind_four_doors() -> None:
+    doors = re.split(r"^## ", (ROOT / "docs" / "README.md").read_text("utf-8"), flags=re.MULTILINE)
+    listed = [
+        (door.splitlines()[0], re.findall(r"\]\((\w[\w-]*\.md)\)", door)) for door in doors[1:]
+    ]
+    assert [door for door, _ in listed] == [
+        "Measure a model",
+        "Judge a server",
+        "Bring your own",
+        "Look it up",
+    ]
+    site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
+    assert site[0] == {"needlemap": "README.md"}
+    assert [next(iter(door.items())) for door in site[1:]] == listed
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_some_page_leads_to_each_page_of_the_docs(page: Path) -> None:
+    others = [other.read_text("utf-8") for other in PAGES if other != page]
+    assert any(re.search(rf"\((docs/)?{re.escape(page.name)}[#)]", other) for other in others)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_a_page_leads_nowhere_that_the_site_lacks(page: Path) -> None:
+    """Except the tour of the source and the gallery, which are read beside the source."""
+    found = [one or other for one, other in LINK.findall(FENCE.sub("", page.read_text("utf-8")))]
+    outside = [target for target in found if target.startswith("..")]
+    assert not outside or page.name in ("reading.md", "gallery.md")
 
 
 def test_the_readme_tells_how_to_test() -> None:
