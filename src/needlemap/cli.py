@@ -102,6 +102,19 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
 
 
 @app.command(cls=GroupedCommand)
+@model_flags
+def storm(typed: arguments.StormFlags, **flags: Any) -> int:
+    """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts."""
+    from needlemap.commands.storm import storm_command
+    from needlemap.records.lock import hold_folder
+
+    _check_origin(typed.out, typed.trust_run)
+    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
+    with limited_to(60 * typed.minutes, "--minutes"), held:
+        return storm_command(typed, _with_model(None, flags, command="storm"))
+
+
+@app.command(cls=GroupedCommand)
 @ab_flags
 def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) -> int:
     """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""

@@ -36,7 +36,8 @@ _FEW = 20  # names that an error lists where no file is
 _SHOWN = 100  # characters of what is wrong in YAML
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
-AB_FILE, CHECK_FILE = "ab.json", "check.json"  # beside suite.json: what its families are for
+# Beside suite.json: what its families are for.
+AB_FILE, CHECK_FILE, STORM_FILE = "ab.json", "check.json", "storm.json"
 
 
 def is_run_folder(folder: Path) -> bool:

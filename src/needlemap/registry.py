@@ -86,6 +86,7 @@ def find(kind: str, name: str) -> Any:
         ) from error
 
 
+@cache
 def refuse_two(kind: str, name: str) -> None:
     """Raises SettingsError where two packages register one name: which is meant is not known, and a
     built-in that comes later would take a plug-in's place without a word."""

@@ -208,7 +208,7 @@ class Campaign:
         the others."""
         opened = [self._open_family(step, batch, folders) for step in batch.steps]
         pairs = zip(opened, batch.steps, strict=True)
-        batch.records = await together(each.ask(step.trial) for each, step in pairs)
+        batch.records = await together(each.ask(step) for each, step in pairs)
         outcome = Outcome()
         for each in {id(family): family for family in opened}.values():
             outcome += each.runner.outcome

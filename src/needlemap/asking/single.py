@@ -6,6 +6,7 @@ holds is read once, and its run.json is written when it is opened and when it is
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -25,20 +26,24 @@ from needlemap.trials.resolve import Resolved
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One trial. family: the name of the one that keeps its record. model: as a batch names it."""
+    """One trial. family: the name of the one that keeps its record. model: as a batch names it.
+    after_s: how long it is held back. cancel_s: how long it is waited for until the client goes
+    away; None: to its end."""
 
     family: str
     trial: Trial
     resolved: Resolved
     folder: RunFolder
     model: str = ""
+    after_s: float = 0.0
+    cancel_s: float | None = None
 
 
 @dataclass(slots=True)
 class Steps:
     """Trials that are asked at the same time. at_a_time: the most requests that any of the
     campaign's batches has open. scored: how many were scored before. Once asked, records holds what
-    came of each, None where a limit let it not be sent."""
+    came of each, None where a limit let it not be sent, or where it was cancelled."""
 
     steps: Sequence[Step]
     at_a_time: int = 1
@@ -73,9 +78,19 @@ class OpenFamily:
             raise
         return cls(runner, writer, step.folder, resolved)
 
-    async def ask(self, trial: Trial) -> Record | None:
-        """The record of one trial; None where a limit let it not be sent. Raises NeedlemapError."""
-        record = await self.runner.first(trial)
+    async def ask(self, step: Step) -> Record | None:
+        """The record of a step's trial; None where a limit let it not be sent, or where it was
+        cancelled: then it counts as sent. Raises NeedlemapError."""
+        if step.after_s:
+            await asyncio.sleep(step.after_s)
+        record = None
+        asked = asyncio.timeout(step.cancel_s)
+        try:
+            async with asked:
+                record = await self.runner.first(step.trial)
+        except TimeoutError:
+            if not asked.expired():
+                raise
         if record is not None:
             self.asked.append((record.length_tokens, record.depth, record.repeat))
         return record

@@ -254,7 +254,7 @@ def made_for(
     """What asks for a check. Measures what stands around a haystack, and how many facts fit. Raises
     SettingsError for what is wrong, with what to type."""
     flags = {**keeping_logprobs(str(flags.get("model", ""))), **flags}
-    flags, first = _counted({**flags, **facts_for(flags)}, seed)
+    flags, first = settle_flags({**flags, **facts_for(flags)}, seed)
     answer = first.settings.max_answer_tokens
     most = min(options.max_length, ENOUGH + answer)
     around, head, fact = _around(first, most)
@@ -281,7 +281,7 @@ def made_for(
     return Asker(flags, seed, schedule, first, reference, path)
 
 
-def _counted(flags: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], Resolved]:
+def settle_flags(flags: Mapping[str, Any], seed: int) -> tuple[dict[str, Any], Resolved]:
     """Settings with the vocabulary that lengths count, where the model's own is not known: any will
     do, as ways of asking are only set beside each other. Raises SettingsError."""
     found = resolve(_settled(flags, seed))

@@ -48,6 +48,21 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
     return made, said
 
 
+def gauge_flags(
+    flags: Mapping[str, Any], wanted: bool | None = None
+) -> tuple[dict[str, Any], str, int]:
+    """Flags with the gauge's tokenizer and answers, a sentence that says so, and the length to
+    which it holds; as they are, '' and 0, where the model is another one.
+
+    wanted: whether it is the gauge; None: it is if it has that name.
+    """
+    model = str(flags.get("model", ""))
+    if not (named_gauge(model) if wanted is None else wanted):
+        return dict(flags), "", 0
+    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer. For another model: "
+    return {**_own(), **flags}, f"{said}--no-gauge", holds_tokens()
+
+
 def with_reference(arms: Sequence[Arm]) -> list[Arm]:
     """The arms of an ab; of one alone that is served, the package's own gauge before it."""
     if len(arms) == 1 and arms[0].base_url:

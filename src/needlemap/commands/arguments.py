@@ -299,6 +299,25 @@ class CheckFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class StormFlags:
+    """Of `storm`, beside the model's and its limits."""
+
+    max_length: str | None = flag(None, "The longest prompt; else 64k or the server's context.")
+    minutes: float = flag(20.0, "Stop asking after so long.", min=0.01)
+    until: str = flag("rate<0.5%", "The rate of faulty families to exclude.", metavar="rate<X%")
+    load: int = flag(8, "Requests at a time.", min=2)
+    kv_tokens: str | None = flag(None, "Tokens that the server caches, where it does not say.")
+    own: bool = flag(False, "Clients may go away at an address that is not one's own.")
+    gauge: TheGauge = None
+    on_undecided: OnUndecided = "fail"
+    out: Out = None
+    plan: PlanOnly = False
+    json: Json = False
+    junit: JUnit = None
+    trust_run: TrustRun = False
+
+
+@dataclass(frozen=True, slots=True)
 class AbFlags:
     """Of `ab`, beside the models' and their limits."""
 

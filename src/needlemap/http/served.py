@@ -7,6 +7,7 @@ its context at `/props`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -32,6 +33,8 @@ _LOOK_S = 2.0  # between two looks for a server that is starting
 _LOADING = 503  # llama.cpp, while it loads its model
 _LONGEST_NAME = 200
 _MOST_CONTEXT = 2**53
+_CACHE_CONFIG = re.compile(r"^vllm:cache_config_info\{([^}\n]{1,4000})\}", re.MULTILINE)
+_LABEL = re.compile(r'(\w{1,60})="([^"]{0,60})"')
 # A row's tokens of prompt and answer: vLLM, SGLang and LMDeploy; OpenRouter; Groq; Mistral.
 _CONTEXTS = ("max_model_len", "context_length", "context_window", "max_context_length")
 
@@ -183,3 +186,38 @@ def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
             if left_s <= 0:
                 raise NeedlemapError(unreached_words(failure)) from None
             pause(min(_LOOK_S, left_s), f"before {base_url} answered")
+
+
+def cache_tokens(base_url: str, sent: Sent) -> int | None:
+    """Tokens of prompts that a server says it caches: SGLang, vLLM's metrics, llama.cpp; None where
+    it says nothing."""
+    root = VERSIONED.sub("", base_url.rstrip("/"))
+    try:
+        told = _size(get(root, "/get_server_info", sent)[1].get("max_total_num_tokens"))
+        return told or _counted_blocks(root, sent) or _counted_slots(root, sent)
+    except Unmeasured:
+        return None
+
+
+def _counted_slots(root: str, sent: Sent) -> int | None:
+    """Of llama.cpp: each slot has a context of its own."""
+    itself = get(root, "/props", sent)[1]
+    default = itself.get("default_generation_settings")
+    each = _size(default.get("n_ctx")) if isinstance(default, dict) else None
+    slots = _size(itself.get("total_slots"))
+    return each * slots if each and slots else None
+
+
+def _counted_blocks(root: str, sent: Sent) -> int | None:
+    """Of vLLM: blocks times their size, as its metrics have them."""
+    door = WaitingDoor(root, sent.headers(), sent.key_env)
+    try:
+        reply = door.ask("GET", "/metrics", b"", _LONGEST_S, _MOST_BYTES, _DO)
+    finally:
+        door.close()
+    line = _CACHE_CONFIG.search(reply.text)
+    found = dict(_LABEL.findall(line[1])) if line and reply.status == 200 else {}
+    sizes = [found.get(name, "") for name in ("num_gpu_blocks", "block_size")]
+    if not all(size.isdecimal() and len(size) < 12 for size in sizes):
+        return None
+    return _size(int(sizes[0]) * int(sizes[1]))

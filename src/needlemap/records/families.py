@@ -29,6 +29,7 @@ from needlemap.files import (
     AB_FILE,
     CHECK_FILE,
     RUN_FILE,
+    STORM_FILE,
     SUITE_FILE,
     folder_name,
     is_regular,
@@ -87,6 +88,8 @@ class Families:
             return "run"
         if is_regular(self.path / AB_FILE):
             return "ab"
+        if is_regular(self.path / STORM_FILE):
+            return "storm"
         return "check" if is_regular(self.path / CHECK_FILE) else "suite"
 
     @property

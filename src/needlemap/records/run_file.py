@@ -20,7 +20,7 @@ from needlemap.version import SCHEMA
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
 _NUMBERS = ("seek", "within")
-RunKind = Literal["run", "suite", "check", "ab"]
+RunKind = Literal["run", "suite", "check", "ab", "storm"]
 
 
 class RunSettings(BaseModel):
@@ -157,7 +157,7 @@ class RunFile(BaseModel):
     )
     kind: Annotated[str | None, AfterValidator(_known)] = Field(
         default=None,
-        description="what asked it: run, suite, check or ab; an earlier version wrote none",
+        description="what asked it: run, suite, check, ab or storm; an earlier version wrote none",
     )
     needlemap: str = Field(default="", description="version that wrote it last")
     created: str = Field(default="", description="UTC time")

@@ -1,0 +1,147 @@
+"""`needlemap storm`: is this server right under use? A rate with its bound, an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from needlemap.asking.discovery import seconds_of, sent_with
+from needlemap.check.gauge import gauge_flags
+from needlemap.commands.announce import say_stopped, show_json, terminable
+from needlemap.commands.arguments import StormFlags
+from needlemap.errors import SettingsError
+from needlemap.grid import tokens
+from needlemap.http.compatible import ADDRESS, BACKEND
+from needlemap.http.served import cache_tokens, context_of, wait_for
+from needlemap.maps.rare import needed
+from needlemap.maps.verdicts import softened
+from needlemap.records.lock import hold_folder
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.junit import write_junit
+from needlemap.reports.renderers.text import show_report
+from needlemap.reports.storm_report import storm_report
+from needlemap.storm.judge import StormVerdict
+from needlemap.storm.storming import Storm, StormInRounds, StormOptions, show_nothing
+from needlemap.text import counted, short, show, tell
+from needlemap.trials.resolve import ANY
+
+_UNTIL = re.compile(r"rate<(\d*\.?\d+)%")
+_SAMPLED = 60  # rounds of which the cost is known before any is asked
+_LONGEST = 64_000  # tokens, where neither the user nor the server says
+_EVERY = 10  # rounds between two lines of progress
+
+
+def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
+    """Ask, report the rate and what was found; the exit code: 0 below the wanted rate, 1 a fault, 4
+    too little was asked, 5 undecided and something points to a fault."""
+    storm = Storm.of(asked_of(typed, flags), typed.out)
+    settings = storm.resolved.settings
+    if storm.resolved.tokenizer.name == ANY and settings.tokenizer == ANY:
+        tell(f"note: lengths count {ANY}'s tokens: give --tokenizer to aim at the edges of blocks")
+    tell(cost_line(storm))
+    if typed.plan:
+        return 0
+    with terminable() as ending, hold_folder(storm.folder.path):
+        asking = StormInRounds(storm, show_nothing if settings.quiet else show_progress)
+        found = ending.finish(asking.run(), storm.folder.path)
+    if found is None:
+        show_verdict(asking, asking.verdict, typed)
+        return ending.code
+    if asking.missed:
+        tell(f"needlemap: {asking.missed}.")
+    show_verdict(asking, found, typed)
+    if not asking.missed:
+        say_stopped(asking.stopped, storm.folder.path)
+    return softened(found.code, typed.on_undecided)
+
+
+def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
+    """What is typed as what is asked, with what the server says of itself. Raises SettingsError."""
+    known, note, holds = gauge_flags(flags, typed.gauge)
+    if note:
+        tell(f"note: {note}")
+    length = int(tokens(typed.max_length)) if typed.max_length else holds or _LONGEST
+    cached = int(tokens(typed.kv_tokens)) if typed.kv_tokens else None
+    options = StormOptions(
+        {**known, "limit_time": 60 * typed.minutes},
+        length,
+        typed.load,
+        cached,
+        wanted_rate(typed.until),
+        typed.own,
+    )
+    return options if typed.plan else _with_server(options, promised=typed.max_length is not None)
+
+
+def wanted_rate(until: str) -> float:
+    """The rate that is to be excluded, as a share. Raises SettingsError.
+
+    >>> wanted_rate("rate<0.2%")
+    0.002
+    """
+    found = _UNTIL.fullmatch(until.replace(" ", ""))
+    share = float(found[1]) / 100 if found else 0.0
+    if not 0 < share < 1:
+        raise SettingsError(f"--until '{until}' is no rate. Give one as 'rate<0.2%'.")
+    return share
+
+
+def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
+    """The same within the context that the server tells, and with what it says that it caches."""
+    backend, _, name = str(options.flags.get("model", "")).partition("/")
+    address = str(options.flags.get("base_url") or os.environ.get(ADDRESS, ""))
+    if backend != BACKEND or not address:
+        return options
+    sent = sent_with(options.flags)
+    wait_for(address, seconds_of(options.flags.get("wait", 0.0)), sent)
+    context = context_of(address, name, sent)
+    if context is not None and context < options.max_length and not promised:
+        tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
+        options = replace(options, max_length=context)
+    if options.kv_tokens is None:
+        options = replace(options, kv_tokens=cache_tokens(address, sent))
+    if options.kv_tokens is None:
+        tell("note: the server does not say what it caches: no floods; give --kv-tokens")
+    return options
+
+
+def cost_line(storm: Storm) -> str:
+    """What a storm takes, before anything is asked."""
+    rounds = [storm.round(number) for number in range(1, _SAMPLED + 1)]
+    families = sum(len({act.family for act in each.acts}) for each in rounds) / _SAMPLED
+    requests = sum(len(each.acts) for each in rounds) / _SAMPLED
+    size = sum(act.tokens + 100 for each in rounds for act in each.acts) / _SAMPLED
+    wanted = storm.options.wanted
+    units = needed(wanted)
+    times = 1.3 * units / families
+    cancels = "" if storm.limits.cancels else "; no client goes away (--own allows it)"
+    return (
+        f"{storm.resolved.settings.model}: {units:,} families without a fault bring the rate below "
+        f"{100 * wanted:g} %: about {short(round(times * requests))} requests and "
+        f"{short(round(times * size))} prompt tokens, equals asked cold among them{cancels}"
+    )
+
+
+def show_progress(number: int, found: StormVerdict) -> None:
+    """A line for every so many rounds."""
+    if number % _EVERY == 0:
+        tell(f"{counted(number, 'round')}: {found.line}")
+
+
+def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) -> None:
+    """Print what was found, and write it for CI."""
+    storm = asking.storm
+    path = storm.folder.path
+    ends = softened(found.code, typed.on_undecided)
+    report = storm_report(path, asking.document(found), ends)
+    if typed.json:
+        show_json(to_json(report))
+    elif not asking.missed:
+        show_report(report)
+        show("")
+        tell(f"storm: {path}\npage: needlemap report {path} -o storm.html")
+    if typed.junit is not None:
+        write_junit(typed.junit, [report], typed.on_undecided)

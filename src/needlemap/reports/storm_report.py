@@ -1,0 +1,93 @@
+"""What a storm found, as a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.reports.report import (
+    COUNT,
+    SENTENCE,
+    Claim,
+    Column,
+    Fact,
+    Report,
+    Row,
+    Table,
+    Verdict,
+)
+from needlemap.storm.file import StormFile, StormRequest
+from needlemap.storm.outcome import CERTAIN
+
+_WORDS = {
+    NO_WORSE: "below the wanted rate",
+    WORSE: "faulty",
+    UNDECIDED: "undecided",
+    SUSPECT: "undecided, and something points to faults",
+}
+COLUMNS = (
+    Column("operation", "operation"),
+    Column("requests", "requests", COUNT),
+    Column("right", "right", COUNT),
+    Column("others", "others", SENTENCE),
+)
+
+
+def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Report:
+    """The report of a storm. ends: the exit code that the command ends with, by default the
+    verdict's."""
+    code = UNDECIDED if found.code is None else found.code
+    word = _WORDS.get(code, "undecided") if found.code is not None else "not ended yet"
+    first = _first_fault(found)
+    return Report(
+        "storm",
+        found.model,
+        (
+            Fact("storm", str(path)),
+            Fact("code", found.code if ends is None else ends),
+            Fact("verdict_code", found.code),
+            Fact("line", found.line),
+            Fact("wanted", found.wanted),
+            Fact("highest", found.highest),
+            Fact("requests", found.requests),
+            Fact("families", found.families),
+            Fact("faulty", found.faulty),
+            Fact("rounds", found.rounds),
+            Fact("counts", dict(found.counts)),
+            Fact("suspects", [each.model_dump() for each in found.suspects]),
+            Fact("first_fault", first.model_dump() if first else None),
+            Fact(value=word, head="Storm"),
+            Fact(value="-" if found.code is None else str(found.code), head="Exit code"),
+            Table("operations", COLUMNS, _rows(found)),
+            *(Fact(said=line) for line in found.said),
+        ),
+        Verdict(word, found.line, found.code, ends, leads=True),
+        (Claim("storm", code, found.line, "\n".join([found.line, *found.said])),),
+    )
+
+
+def _rows(found: StormFile) -> tuple[Row, ...]:
+    """A row for each operation: what came of its requests."""
+    by_operation: dict[str, Counter[str]] = {}
+    for request in found.sequence:
+        by_operation.setdefault(request.operation, Counter())[request.outcome] += 1
+    rows = []
+    for name, counts in sorted(by_operation.items()):
+        others = ", ".join(
+            f"{count} {word}" for word, count in sorted(counts.items()) if word != "right"
+        )
+        asked = sum(counts.values())
+        rows.append(
+            {"operation": name, "requests": asked, "right": counts["right"], "others": others}
+        )
+    return tuple(map(Row, rows))
+
+
+def _first_fault(found: StormFile) -> StormRequest | None:
+    """The first request that was a fault by itself, else the first whose replays were lost more
+    often than its cold askings."""
+    certain = (each for each in found.sequence if each.outcome in CERTAIN)
+    suspects = {each.key for each in found.suspects if each.lost > each.cold_lost}
+    doubtful = (each for each in found.sequence if each.key in suspects)
+    return next(certain, None) or next(doubtful, None)

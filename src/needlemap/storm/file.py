@@ -1,0 +1,72 @@
+"""storm.json: what a storm fixed at its beginning, what it found, and the whole sequence with
+times."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+from needlemap.files import STORM_FILE
+from needlemap.records.document import DocumentKind
+
+
+class StormRequest(BaseModel):
+    """One request, in the order of sending. key: the number of its record. at_s: seconds since the
+    first; seconds: until its answer, or until the client went away. shares: keys of earlier
+    requests of the same family. whose, ago: of a foreign secret, whose it is and from how many
+    requests before."""
+
+    key: int
+    round: int
+    wave: int
+    family: int
+    session: int
+    operation: str
+    at_s: float
+    seconds: float
+    tokens: int = 0
+    cached: int | None = None
+    outcome: str = ""
+    foreign: str = ""
+    whose: int | None = None
+    ago: int = 0
+
+
+class Replayed(BaseModel):
+    """A suspect: how often it was lost in replays of its sequence, and cold and salted."""
+
+    key: int
+    outcome: str
+    replayed: int = 0
+    lost: int = 0
+    cold_lost: int = 0
+
+
+class StormFile(BaseModel):
+    """storm.json. framing: tokens that the server counts beside ours. pace: seconds of a prompt,
+    and of each of its tokens. wanted: the rate that was to be excluded, a share."""
+
+    schema_version: int = 1
+    seed: int
+    model: str
+    max_length: int
+    load: int
+    kv_tokens: int | None = None
+    cancels: bool = True
+    many: bool = True
+    framing: int = 0
+    pace: tuple[float, float] = (0.0, 0.0)
+    wanted: float = 0.005
+    code: int | None = None
+    line: str = ""
+    said: list[str] = []
+    counts: dict[str, int] = {}
+    rounds: int = 0
+    requests: int = 0
+    families: int = 0
+    faulty: float = 0.0
+    highest: float = 1.0
+    suspects: list[Replayed] = []
+    sequence: list[StormRequest] = []
+
+
+STORM = DocumentKind(STORM_FILE, "storm", StormFile, 1)

@@ -1,0 +1,240 @@
+"""What a storm comes to: a rate with its bound, what was confirmed, a line, an exit code.
+
+A foreign secret, another session's text and salad are faults each by themselves. Lost, endless and
+empty answers are a model's own too: they are faults of state where replays of their sequence lose
+them more often than the same prompts cold, or where the storm loses more than the prompts asked
+cold beside it in the same minutes. Both are bets, valid however often they are looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+
+from needlemap.maps.rare import (
+    Block,
+    bound_words,
+    highest_rate,
+    log_blocks,
+    log_pairs,
+    rounded_up,
+    shown_rate,
+)
+from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.storm.act import Act
+from needlemap.storm.outcome import CERTAIN, Outcome
+from needlemap.text import counted
+
+GOAL = log(1_000)  # of either bet, until faults of state are confirmed
+POINTS = log(20)  # from which on a bet points to them
+WEAK = 0.5  # share of right answers below which a storm proves nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request of the storm and what came of it. key: its record's number. at_s: when it was sent,
+    by the server's record; 0 where unknown."""
+
+    key: int
+    round: int
+    act: Act
+    outcome: Outcome
+    answer: str = ""
+    at_s: float = 0.0
+    seconds: float = 0.0
+    tokens: int = 0
+    cached: int | None = None
+
+    @property
+    def unit(self) -> tuple[int, int]:
+        """The family that it counts for."""
+        return self.round, self.act.family
+
+
+@dataclass
+class Suspect:
+    """A request whose answer was lost, endless or empty. again: how its prompt, cold and salted,
+    was answered at once. blocks: of replays of its sequence, and of cold askings beside them."""
+
+    seen: Seen
+    again: Outcome | None = None
+    blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the same prompt was answered right when nothing stood before it."""
+        return self.again is not None and self.again.word == "right"
+
+    @property
+    def askings(self) -> tuple[int, int, int]:
+        """Replays, how many of them lost it, and how many cold askings did."""
+        lost, cold, each = (sum(row[at] for row in self.blocks) for at in range(3))
+        return each, lost, cold
+
+
+@dataclass
+class Seens:
+    """All that a storm saw. pairs: requests and their equals, asked cold beside them. elsewhere:
+    faults in askings beside the storm."""
+
+    storm: list[Seen] = field(default_factory=list)
+    pairs: list[tuple[Seen, Outcome]] = field(default_factory=list)
+    suspects: dict[int, Suspect] = field(default_factory=dict)
+    elsewhere: list[Seen] = field(default_factory=list)
+
+    @property
+    def discordant(self) -> tuple[int, int]:
+        """Pairs of which the storm's was lost and the cold one right, and the reverse."""
+        lost = sum(one.outcome.is_doubtful and two.word == "right" for one, two in self.pairs)
+        gained = sum(one.outcome.word == "right" and two.is_doubtful for one, two in self.pairs)
+        return lost, gained
+
+
+@dataclass(frozen=True, slots=True)
+class StormVerdict:
+    """What a storm came to. families: units; faulty: the sum of their shares of faulty requests;
+    highest: the bound of the rate. line: the rate in words; said: what else there is to know."""
+
+    code: int
+    line: str
+    said: tuple[str, ...]
+    counts: Mapping[str, int]
+    requests: int
+    families: int
+    faulty: float
+    highest: float
+    confirmed: bool
+    certain: tuple[Seen, ...] = ()
+
+
+def judge_storm(seens: Seens, wanted: float) -> StormVerdict:
+    """The verdict at this look. wanted: the rate that is to be excluded, a share."""
+    rows = [each for each in seens.storm if each.outcome.word != "cancelled"]
+    counts = Counter[str](each.outcome.word for each in rows)
+    certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
+    bad = {each.key for each in rows if each.outcome.is_certain or each.outcome.word == "refused"}
+    bad |= {key for key, each in seens.suspects.items() if each.is_doubtful}
+    families, faulty = shares(rows, bad)
+    hit = len({each.unit for each in rows if each.key in bad})
+    highest = highest_rate(round(faulty, 6), families)
+    replays = log_blocks(block for each in seens.suspects.values() for block in each.blocks)
+    lost, gained = seens.discordant
+    beside = log_pairs(lost, gained)
+    state = max(replays, beside) >= GOAL
+    confirmed = bool(certain) or state
+    leaks = [each for each in certain if each.outcome.word == "foreign"]
+    right = counts["right"] / len(rows) if rows else 0.0
+    if leaks or (confirmed and highest >= wanted):
+        code = WORSE
+    elif highest < wanted and right >= WEAK:
+        code = NO_WORSE
+    else:
+        code = SUSPECT if max(replays, beside) >= POINTS else UNDECIDED
+    return StormVerdict(
+        code,
+        _line(hit, len(rows), families, highest),
+        (
+            *_certain_lines(certain),
+            *_state_lines(seens, replays, beside),
+            *_shown_lines(seens, families, right),
+        ),
+        dict(counts),
+        len(rows),
+        families,
+        faulty,
+        highest,
+        confirmed,
+        tuple(certain),
+    )
+
+
+def shares(rows: Iterable[Seen], bad: Iterable[int]) -> tuple[int, float]:
+    """Families, and the sum of their shares of bad requests."""
+    known, sizes, found = set(bad), Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for each in rows:
+        sizes[each.unit] += 1
+        found[each.unit] += each.key in known
+    return len(sizes), sum(found[unit] / size for unit, size in sizes.items())
+
+
+def _line(hit: int, requests: int, families: int, highest: float) -> str:
+    """The rate in words. hit: families with a faulty or doubtful request."""
+    whole = bound_words(f"{hit:,}", families, highest)
+    return f"faulty families: {whole} ({requests:,} requests; each family counts alike)"
+
+
+def _certain_lines(certain: Sequence[Seen]) -> list[str]:
+    """Faults that are faults by themselves, the first of each kind with what it held."""
+    lines = []
+    for word in CERTAIN:
+        rows = [each for each in certain if each.outcome.word == word]
+        if not rows:
+            continue
+        first = rows[0]
+        what = {
+            "foreign": f"the secret of request {first.outcome.whose}, "
+            f"{counted(first.outcome.ago, 'request')} before",
+            "text": "text of another session",
+            "salad": "no words at all",
+        }[word]
+        lines.append(
+            f"{word}: {counted(len(rows), 'answer')}; the first is request {first.key} "
+            f"({first.act.operation}, round {first.round}), which holds {what}"
+        )
+    return lines
+
+
+def _state_lines(seens: Seens, replays: float, beside: float) -> list[str]:
+    """What replays and pairs say of answers that were lost, endless or empty."""
+    doubtful = [each for each in seens.suspects.values() if each.is_doubtful]
+    tried = [each for each in doubtful if each.blocks]
+    lost, gained = seens.discordant
+    lines = []
+    if seens.suspects:
+        own = len(seens.suspects) - len(doubtful)
+        lines.append(
+            f"lost, endless or empty: {len(seens.suspects)}; {own} of them also when asked alone "
+            "behind a first line of their own, which no cache holds"
+        )
+    if tried:
+        each, again, cold = (sum(row.askings[at] for row in tried) for at in range(3))
+        lines.append(
+            f"replayed: {counted(len(tried), 'sequence')}, lost in {again} of {each} replays and "
+            f"in {cold} of {each} cold askings: {_strength(replays)}"
+        )
+    if lost + gained:
+        lines.append(
+            f"beside cold prompts in the same minutes: {lost} lost in the storm alone, {gained} "
+            f"lost cold alone, of {counted(len(seens.pairs), 'pair')}: {_strength(beside)}"
+        )
+    return lines
+
+
+def _strength(wealth: float) -> str:
+    if wealth >= GOAL:
+        return "faults of state"
+    return "points to faults of state" if wealth >= POINTS else "no proof of faults of state"
+
+
+def _shown_lines(seens: Seens, families: int, right: float) -> list[str]:
+    """Which rate of which kind the storm could have shown."""
+    if not seens.storm:
+        return []
+    alone = 1 - 0.05 ** (1 / max(1, families))
+    lines = [
+        f"foreign, text or salad in {rounded_up(alone)} % of families would have shown in 95 "
+        "storms of 100"
+    ]
+    if seens.pairs:
+        rate = shown_rate(len(seens.pairs), seens.discordant[1], GOAL)
+        lines.append(
+            f"lost, endless or empty {rounded_up(rate)} % more often than cold prompts would have "
+            "shown in half of them"
+        )
+    if right < WEAK:
+        lines.append(
+            f"the model answers {100 * right:.0f} % right: what state loses is hard to see with it"
+        )
+    return lines

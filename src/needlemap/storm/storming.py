@@ -1,0 +1,609 @@
+"""A storm from start to end: round by round what the seed says, what is in doubt replayed, a rate.
+
+What was asked is on disk before anything is made of it, and all that a storm does follows from its
+seed: the same command goes on where it ended.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from math import log
+from pathlib import Path
+from random import Random
+from secrets import randbits
+from statistics import median
+from typing import Any
+
+from needlemap.asking import Outcome as Asked
+from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Strategy
+from needlemap.asking.session import check_price, make_model
+from needlemap.asking.single import Step, Steps
+from needlemap.check.asking import FIRST, SEED_BITS
+from needlemap.check.families import facts_for, settle_flags
+from needlemap.deadline import LimitReached
+from needlemap.errors import Failure, NeedlemapError, SettingsError
+from needlemap.maps.rare import Block, log_blocks
+from needlemap.records.families import Families, begin_families, fresh_folder
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
+from needlemap.storm.act import Act, Fact, Piece, Round, Turn, key_of
+from needlemap.storm.act import Path as Conversation
+from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
+from needlemap.storm.judge import GOAL, Seen, Seens, StormVerdict, Suspect, judge_storm
+from needlemap.storm.operation import FamilyPlan, Limits
+from needlemap.storm.operations.fresh import Fresh
+from needlemap.storm.outcome import Outcome, Owners, judge_answer
+from needlemap.storm.plan import make_round
+from needlemap.storm.texts import Texts
+from needlemap.trials import provider_host
+from needlemap.trials.build import beyond
+from needlemap.trials.resolve import Resolved
+
+FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
+FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY)
+BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
+BLOCKS = (2, 3, 5, 5)  # replays of a suspect, and as many cold askings; on while they differ
+REPLAYS_SHARE, REPLAYS_FREE = 0.5, 300  # requests of replays, beside those of the storm
+_WIDE = 1_000  # askings of one kind of one request at most
+OWN = "own server"  # what `provider_host` says of addresses of one's own
+SMALLEST = 1_000  # tokens of the longest prompt at least
+
+
+@dataclass(frozen=True, slots=True)
+class StormOptions:
+    """What a storm is asked to do. flags: of the model and the limits, as settings have them.
+    wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
+    that is not one's own."""
+
+    flags: Mapping[str, Any]
+    max_length: int = 64_000
+    load: int = 8
+    kv_tokens: int | None = None
+    wanted: float = 0.005
+    own: bool = False
+
+
+@dataclass
+class Storm:
+    """A storm on disk. fixed: what its beginning settled; None before it."""
+
+    options: StormOptions
+    folder: Families
+    resolved: Resolved
+    seed: int
+    fixed: StormFile | None
+    _texts: Texts | None = None
+
+    @classmethod
+    def of(cls, options: StormOptions, path: Path | None = None) -> Storm:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
+        NeedlemapError where it holds another, SettingsError."""
+        before = STORM.read(path) if path and STORM.is_in(path) else None
+        seed = before.seed if before else randbits(SEED_BITS)
+        _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
+        beyond(resolved, [])
+        least = SMALLEST if resolved.settings.max_answer_tokens < 100 else 2 * SMALLEST
+        if options.max_length < least:
+            raise SettingsError(
+                f"--max-length {options.max_length:,} leaves no room for conversations: use "
+                f"{least:,} or more, or a smaller --max-answer-tokens."
+            )
+        asked = (options.max_length, options.load, resolved.settings.model)
+        if before and (before.max_length, before.load, before.model) != asked:
+            raise NeedlemapError(
+                f"'{path}' holds a storm of {before.model} to {before.max_length:,} tokens with "
+                f"--load {before.load}. Type the same, or give another folder with -o."
+            )
+        path = path or fresh_folder(resolved.settings, "storm")
+        settled = before if before and before.pace != (0.0, 0.0) else None
+        return cls(options, Families(path, "storm", FAMILIES), resolved, seed, settled)
+
+    @property
+    def cancels(self) -> bool:
+        """Whether clients go away: at an address of one's own, or where it is allowed."""
+        settings, traits = self.resolved.settings, self.resolved.traits
+        host = provider_host(settings.backend, settings.base_url)
+        return not traits.serial and (not traits.remote or host == OWN or self.options.own)
+
+    @property
+    def limits(self) -> Limits:
+        """What its rounds may do."""
+        settings, options = self.resolved.settings, self.options
+        fixed = self.fixed
+        return Limits(
+            options.max_length,
+            options.load,
+            settings.max_answer_tokens,
+            fixed.kv_tokens if fixed else options.kv_tokens,
+            fixed.cancels if fixed else self.cancels,
+            fixed.many if fixed else True,
+        )
+
+    @property
+    def texts(self) -> Texts:
+        """What makes its prompts."""
+        if self._texts is None:
+            self._texts = Texts(self.resolved, self.seed, self.options.max_length)
+        self._texts.framing = self.fixed.framing if self.fixed else 0
+        return self._texts
+
+    def round(self, number: int) -> Round:
+        """One round of it."""
+        return make_round(self.seed, number, self.limits)
+
+    def file(self) -> StormFile:
+        """What is on disk, or will be."""
+        return self.fixed or StormFile(
+            seed=self.seed,
+            model=self.resolved.settings.model,
+            max_length=self.options.max_length,
+            load=self.options.load,
+            kv_tokens=self.options.kv_tokens,
+            cancels=self.cancels,
+            wanted=self.options.wanted,
+        )
+
+    def records(self) -> dict[tuple[str, int], Record]:
+        """All that was asked and answered, by family and number."""
+        found = {}
+        for name in FAMILIES:
+            for record in RunFolder(self.folder.folder(name)).records():
+                if record.answer is not None or (name, record.repeat) not in found:
+                    found[name, record.repeat] = record
+        return found
+
+
+def first_round(seed: int, limits: Limits) -> Round:
+    """A few prompts one after another, short and long, by which a storm learns the model's ways:
+    how long it takes, what its server counts beside ours, and whether it answers several questions
+    at once."""
+    numbers = iter(range(100))
+    plan = FamilyPlan(0, Random(f"first:{seed}"), limits, numbers, numbers)
+    acts = []
+    sizes = (200, 200, limits.room // 4, limits.room // 2, 400, 400, 400)
+    for number, size in enumerate(sizes):
+        stream = replace(plan.stream(0, min(size, limits.room)), family=number)
+        turn = plan.turn((), (Piece(stream, stream.tokens),))
+        if number > 3:
+            facts = tuple(Fact(stream, at) for at in stream.held(stream.tokens))
+            turn = Turn(turn.pieces, facts)
+        acts.append(Act(number, number, number, number, Fresh.name, (turn,)))
+    return Round(0, tuple(acts))
+
+
+@dataclass
+class Answered:
+    """Answers of one asking of a round, by conversation."""
+
+    by_path: dict[tuple[int, Conversation], str] = field(default_factory=dict)
+
+    def of(self, family: int) -> Callable[[Conversation], str | None]:
+        """What the model said to a conversation of a family."""
+        return lambda path: self.by_path.get((family, path))
+
+
+Progress = Callable[[int, StormVerdict], None]
+
+
+def show_nothing(_number: int, _verdict: StormVerdict) -> None:
+    """Hears that a round has ended, and what is known by then."""
+
+
+class StormInRounds(Strategy[StormVerdict]):
+    """Round by round until the rate is known, a fault is sure, or a limit is met. Finds the
+    verdict.
+
+    stopped: why not all was asked. missed: what to say where the first prompts were all missed.
+    """
+
+    def __init__(
+        self,
+        storm: Storm,
+        progress: Progress = show_nothing,
+        make: MakeModel = make_model,
+        rounds: int | None = None,
+    ) -> None:
+        self.storm, self.make, self.rounds = storm, make, rounds
+        self.progress = progress
+        self.seens, self.owners = Seens(), Owners()
+        self.stopped = self.missed = ""
+        self._limited = False
+        self._stored = storm.records()
+        self._sent = Counter[str]()
+        self._failures = Counter[str]()
+        self._order = self.number = 0
+        super().__init__(Face(), map(storm.folder.folder, FAMILIES))
+
+    async def run(self) -> StormVerdict:
+        """The verdict. Raises NeedlemapError where nothing could be asked."""
+        return await Campaign({"": self.make}).run(self)
+
+    @property
+    def verdict(self) -> StormVerdict:
+        """What is known now."""
+        return judge_storm(self.seens, self.storm.options.wanted)
+
+    def batches(self) -> Batches[StormVerdict]:
+        """Raises NeedlemapError where nothing could be asked at all."""
+        storm, path = self.storm, self.storm.folder.path
+        check_price(storm.resolved.settings)
+        begin_families(path, "storm", FAMILIES)
+        if not STORM.is_in(path):
+            STORM.write(path, storm.file())
+        try:
+            if storm.fixed is None:
+                yield from self._begin()
+            while not self.stopped and not self._ends() and self.number != self.rounds:
+                self.number += 1
+                yield from self._round(self.number)
+                self.progress(self.number, self.verdict)
+        except LimitReached as error:  # while prompts were built
+            self.stopped, self._limited = str(error), True
+        finally:
+            found = self.verdict
+            if storm.fixed is not None:
+                STORM.write(path, self.document(found))
+        if not any(each.outcome.word != "refused" for each in self.seens.storm):
+            self._nothing()
+        return found
+
+    def _ends(self) -> bool:
+        """Whether the rate is known, or a fault is sure."""
+        found = self.verdict
+        return found.confirmed or (found.highest < self.storm.options.wanted and found.code == 0)
+
+    def _begin(self) -> Batches[None]:
+        """The first prompts, one after another, and what they settle."""
+        storm = self.storm
+        first = first_round(storm.seed, storm.limits)
+        answered, rows = Answered(), list[tuple[Act, Record]]()
+        for act in first.acts:
+            found = yield from self._ask(first, [act], FIRSTS, answered, lambda a: a.number)
+            rows += [(act, record) for act, record in found if record is not None]
+            if self.stopped:
+                return
+        singles = [(act, record) for act, record in rows if len(act.asked) == 1]
+        if not singles or not any(record.answer is not None for _, record in singles):
+            self._nothing()
+        told = [r.prompt_tokens - r.own_tokens for _, r in singles if r.prompt_tokens is not None]
+        same = len(set(told)) == 1 and len(told) == len(singles)
+        many = [self._outcome(first, act, record, 0).word for act, record in rows[len(singles) :]]
+        storm.fixed = storm.file().model_copy(
+            update={
+                "framing": told[0] if same else 0,
+                "pace": pace_of([(r.own_tokens, r.latency_s or 0.0) for _, r in singles]),
+                "many": many.count("right") * 2 > len(many),
+            }
+        )
+        right = [self._outcome(first, act, record, 0).word for act, record in singles]
+        if not right.count("right"):
+            said = " ".join((singles[-1][1].answer or "").split())
+            self.missed = self.stopped = (
+                f"the first {len(right)} prompts were all missed; the last said "
+                f"{said[:120]!r}. A model that knows one kind of fact is given it with --needle, "
+                "--question, --keywords and --draw; one that thinks first needs --thinking-tokens"
+            )
+        STORM.write(storm.folder.path, storm.fixed)
+
+    def _round(self, number: int) -> Batches[None]:
+        """One round, its equals asked cold, and what is in doubt."""
+        storm = self.storm
+        made, answered = storm.round(number), Answered()
+        seens = list[Seen]()
+        for wave in made.waves:
+            if self.stopped:
+                return
+            found = yield from self._ask(
+                made, wave, STORMED, answered, lambda act: key_of(number, act.number)
+            )
+            seens += self._take(made, found)
+        self.seens.storm += seens
+        yield from self._ask_beside(made, seens, answered)
+        for seen in [each for each in seens if each.outcome.is_doubtful]:
+            if self.stopped:
+                return
+            yield from self._suspect(made, seen, answered)
+
+    def _take(self, made: Round, rows: Iterable[tuple[Act, Record | None]]) -> list[Seen]:
+        """What came of a wave, in the order in which it was sent."""
+        found = []
+        for act, record in rows:
+            key = key_of(made.number, act.number)
+            if record is None:
+                if act.cancel is not None:
+                    found.append(Seen(key, made.number, act, Outcome("cancelled")))
+                continue
+            outcome = self._outcome(made, act, record, self._order)
+            found.append(seen_of(made, act, record, outcome))
+        return found
+
+    def _ask_beside(self, made: Round, seens: Sequence[Seen], answered: Answered) -> Batches[None]:
+        """Some prompts of the round, which the seed chose, cold and at the same load."""
+        random = Random(f"beside:{self.storm.seed}:{made.number}")
+        asked = {each.act.number: each for each in seens}
+        chosen = [act for act in made.acts if random.random() < BESIDE_SHARE]
+        chosen = [act for act in chosen if act.number in asked and act.cancel is None]
+        load = self.storm.limits.load
+        for start in range(0, len(chosen), load):
+            if self.stopped:
+                return
+            part = [self._cold(made, act, BESIDE) for act in chosen[start : start + load]]
+            found = yield from self._ask(
+                made, part, BESIDE, answered, lambda act: key_of(made.number, act.number)
+            )
+            for act, record in found:
+                if record is None:
+                    continue
+                outcome = self._outcome(made, act, record, self._order)
+                self._elsewhere(made, act, record, outcome)
+                self.seens.pairs.append((asked[act.number], outcome))
+
+    def _suspect(self, made: Round, seen: Seen, answered: Answered) -> Batches[None]:
+        """Ask a doubtful prompt again, cold; where that is right, replay its sequence."""
+        suspect = self.seens.suspects[seen.key] = Suspect(seen)
+        (suspect.again,) = yield from self._ask_cold(made, seen, answered, range(1))
+        if not suspect.is_doubtful:
+            return
+        sequence, done = made.until(seen.act), 0
+        for count in BLOCKS:
+            spent = self._sent[REPLAY] + count * len(sequence.acts)
+            allowed = REPLAYS_SHARE * self._sent[STORMED] + REPLAYS_FREE
+            if self.stopped or (spent > allowed and not self._is_stored(seen, done)):
+                return
+            lost = 0
+            for number in range(done, done + count):
+                outcome = yield from self._replay(sequence, seen, number)
+                if outcome is None:
+                    return
+                lost += outcome.word != "right"
+            cold = yield from self._ask_cold(
+                made, seen, answered, range(1 + done, 1 + done + count)
+            )
+            if None in cold:
+                return
+            block: Block = (lost, sum(each.word != "right" for each in cold if each), count)
+            suspect.blocks.append(block)
+            done += count
+            if block[0] <= block[1] or log_blocks(suspect.blocks) >= GOAL + log(10):
+                return
+
+    def _is_stored(self, seen: Seen, done: int) -> bool:
+        return (COLD, seen.key * _WIDE + 1 + done) in self._stored
+
+    def _ask_cold(
+        self, made: Round, seen: Seen, answered: Answered, numbers: range
+    ) -> Batches[list[Outcome | None]]:
+        """The same prompt behind first lines of its own, some at a time; None where it was not
+        answered."""
+        found = list[Outcome | None]()
+        for number in numbers:
+            act = self._cold(made, seen.act, f"{COLD}{number}")
+            key = seen.key * _WIDE + number
+            rows = yield from self._ask(made, [act], COLD, answered, partial(_same, key))
+            for cold, record in rows:
+                outcome = None if record is None else self._outcome(made, cold, record, self._order)
+                if record is not None and outcome is not None:
+                    self._elsewhere(made, cold, record, outcome)
+                is_measured = outcome is not None and outcome.word != "refused"
+                found.append(outcome if is_measured else None)
+        return found or [None]
+
+    def _replay(self, sequence: Round, seen: Seen, number: int) -> Batches[Outcome | None]:
+        """What came of a suspect when its whole sequence was asked again, behind other first
+        lines."""
+        answered, last = Answered(), None
+        for wave in sequence.waves:
+            if self.stopped:
+                return None
+            acts = [
+                replace(act, salt=self._salt(f"{REPLAY}{number}", sequence.number, act.family))
+                for act in wave
+            ]
+            found = yield from self._ask(
+                sequence,
+                acts,
+                REPLAY,
+                answered,
+                lambda act: (seen.key * _WIDE + number) * _WIDE + act.number,
+            )
+            for act, record in found:
+                if record is None:
+                    continue
+                outcome = self._outcome(sequence, act, record, self._order)
+                self._elsewhere(sequence, act, record, outcome)
+                if act.number == seen.act.number and outcome.word != "refused":
+                    last = outcome
+        return last
+
+    def _elsewhere(self, made: Round, act: Act, record: Record, outcome: Outcome) -> None:
+        """Keep what is a fault by itself, wherever it was seen."""
+        if outcome.is_certain:
+            self.seens.elsewhere.append(seen_of(made, act, record, outcome))
+
+    def _cold(self, made: Round, act: Act, way: str) -> Act:
+        """An act behind a first line of its own."""
+        return replace(act, salt=self._salt(way, made.number, act.number), cancel=None, after=0.0)
+
+    def _salt(self, *parts: object) -> str:
+        said = ":".join(map(str, (self.storm.seed, *parts)))
+        return sha256(said.encode()).hexdigest()[:10]
+
+    def _ask(
+        self,
+        made: Round,
+        acts: Sequence[Act],
+        family: str,
+        answered: Answered,
+        key: Callable[[Act], int],
+    ) -> Batches[list[tuple[Act, Record | None]]]:
+        """Send some requests at the same time, but for those that are on disk; what came of each,
+        None where it was cancelled or a limit let it not be sent."""
+        found = dict[int, Record | None]()
+        left = list[Act]()
+        for act in acts:
+            self._order += 1
+            stored = self._stored.get((family, key(act)))
+            if stored is not None and (stored.answer is not None or act.cancel is not None):
+                found[act.number] = stored
+            else:
+                left.append(act)
+            self.owners.add(self.storm.texts.hidden(made.number, act), key(act), self._order)
+        self._sent[family] += len(acts)
+        if left and not self.stopped:
+            steps = [self._step(made, act, family, answered, key(act)) for act in left]
+            batch = Steps(steps, self.storm.limits.load, len(self.seens.storm))
+            outcome = yield batch
+            for act, record in zip(left, batch.records, strict=True):
+                found[act.number] = record
+                if record is None and act.cancel is None:
+                    self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+                    self._limited = True
+                elif record is not None:
+                    self._note(record, outcome)
+        rows = [(act, found.get(act.number)) for act in acts]
+        for act, record in rows:
+            if record is not None and record.answer is not None:
+                answered.by_path[act.family, act.path] = record.answer
+        return rows
+
+    def _step(self, made: Round, act: Act, family: str, answered: Answered, key: int) -> Step:
+        trial = self.storm.texts.trial(made.number, act, key, answered.of(act.family))
+        base, each = self.storm.fixed.pace if self.storm.fixed else (0.0, 0.0)
+        pace_s = base + each * trial.prompt.tokens
+        return Step(
+            family,
+            trial,
+            self.storm.resolved,
+            RunFolder(self.storm.folder.folder(family)),
+            after_s=act.after * pace_s,
+            cancel_s=None if act.cancel is None else max(0.001, act.cancel * pace_s),
+        )
+
+    def _outcome(self, made: Round, act: Act, record: Record, at: int) -> Outcome:
+        """What came of one request."""
+        texts = self.storm.texts
+        settings = self.storm.resolved.settings
+        wanted, own = texts.secrets(made.number, act), texts.hidden(made.number, act)
+        outcome = judge_answer(record, wanted, own, self.owners, at, settings.max_answer_tokens)
+        if outcome.word in ("lost", "endless") and len(record.answer or "") >= 100:
+            own_text = "".join(
+                text for _, text in texts.messages(made.number, act.path, _unknown, "")
+            )
+            both = {"own": own_text, "all": texts.pool}
+            budget = settings.max_answer_tokens
+            outcome = judge_answer(record, wanted, own, self.owners, at, budget, both)
+        return outcome
+
+    def _note(self, record: Record, outcome: Asked) -> None:
+        """What a failure says of all that follows."""
+        if record.answer is not None:
+            return
+        kind = record.failure or "not measured"
+        self._failures[kind] += 1
+        if outcome.hopeless:
+            self.stopped = outcome.hopeless
+        elif kind == Failure.TOO_LONG:
+            self.stopped = (
+                f"the model refused a prompt of {record.own_tokens:,} tokens ({record.error}); "
+                "give a smaller --max-length"
+            )
+        elif self._failures[kind] >= FIRST and not self.seens.storm:
+            self.stopped = record.error or kind
+
+    def _nothing(self) -> None:
+        """Raises NeedlemapError where no answer ever came."""
+        if self.missed:
+            return
+        words = f"No answer ever came: {(self.stopped or 'nothing was asked').rstrip('.')}."
+        raise LimitReached(words) if self._limited else NeedlemapError(words)
+
+    def document(self, found: StormVerdict) -> StormFile:
+        """storm.json with what was found and the whole sequence."""
+        began = min((each.at_s for each in self.seens.storm if each.at_s), default=0.0)
+        return self.storm.file().model_copy(
+            update={
+                "wanted": self.storm.options.wanted,
+                "code": found.code,
+                "line": found.line,
+                "said": list(found.said),
+                "counts": dict(found.counts),
+                "rounds": self.number,
+                "requests": found.requests,
+                "families": found.families,
+                "faulty": round(found.faulty, 6),
+                "highest": found.highest,
+                "suspects": [_replayed(each) for each in self.seens.suspects.values()],
+                "sequence": [_request(each, began) for each in self.seens.storm],
+            }
+        )
+
+
+def _same(key: int, _act: Act) -> int:
+    return key
+
+
+def _unknown(_path: Conversation) -> str | None:
+    return None
+
+
+def _replayed(suspect: Suspect) -> Replayed:
+    replays, lost, cold = suspect.askings
+    seen = suspect.seen
+    return Replayed(
+        key=seen.key, outcome=seen.outcome.word, replayed=replays, lost=lost, cold_lost=cold
+    )
+
+
+def _request(seen: Seen, began: float) -> StormRequest:
+    act, outcome = seen.act, seen.outcome
+    return StormRequest(
+        key=seen.key,
+        round=seen.round,
+        wave=act.wave,
+        family=act.family,
+        session=act.session,
+        operation=act.operation,
+        at_s=round(max(0.0, seen.at_s - began), 3) if seen.at_s else 0.0,
+        seconds=round(seen.seconds, 3),
+        tokens=seen.tokens,
+        cached=seen.cached,
+        outcome=outcome.word,
+        foreign=outcome.foreign,
+        whose=outcome.whose,
+        ago=outcome.ago,
+    )
+
+
+def seen_of(made: Round, act: Act, record: Record, outcome: Outcome) -> Seen:
+    """A request by its record."""
+    ended = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
+    seconds = record.latency_s or 0.0
+    return Seen(
+        key_of(made.number, act.number),
+        made.number,
+        act,
+        outcome,
+        record.answer or "",
+        ended - seconds if ended else 0.0,
+        seconds,
+        record.sent_tokens or 0,
+        record.cached_tokens,
+    )
+
+
+def pace_of(rows: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Seconds of a prompt, and of each of its tokens, by prompts of several lengths.
+
+    >>> pace_of([(200, 0.1), (200, 0.1), (2_200, 0.3)])
+    (0.08, 0.0001)
+    """
+    sizes = sorted({size for size, _ in rows})
+    low = median(seconds for size, seconds in rows if size <= sizes[len(sizes) // 3])
+    high = median(seconds for size, seconds in rows if size >= sizes[-1])
+    each = max(0.0, (high - low) / max(1, sizes[-1] - sizes[0]))
+    return round(max(1e-6, low - each * sizes[0]), 6), round(each, 9)

@@ -1,0 +1,53 @@
+"""Storms against models in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from needlemap.storm.judge import StormVerdict
+from needlemap.storm.storming import Storm, StormInRounds, StormOptions
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+Storming = Callable[..., tuple[StormInRounds, StormVerdict]]
+FLAGS = {
+    "model": "openai/reader",
+    "base_url": "http://127.0.0.1:1/v1",
+    "tokenizer": "cl100k_base",
+    "max_answer_tokens": 60,
+}
+
+
+def stormed(
+    folder: Path,
+    model: Any,
+    *,
+    rounds: int | None = None,
+    seed: int = 1,
+    wanted: float = 0.005,
+    **options: Any,
+) -> tuple[StormInRounds, StormVerdict]:
+    """A storm of a seed against a model of this process."""
+    own = {"max_length": 2_000, "load": 4, "kv_tokens": 6_000, **options}
+    flags = {**FLAGS, **own.pop("flags", {})}
+    storm = Storm.of(StormOptions(flags, wanted=wanted, **own), folder)
+    if storm.fixed is None:
+        storm.seed = seed
+    asking = StormInRounds(storm, make=lambda _: model, rounds=rounds)
+    return asking, asyncio.run(asking.run())
+
+
+@pytest.fixture
+def storming(tmp_path: Path) -> Storming:
+    """`storming(model, rounds=..., folder=...)`."""
+
+    def run(model: Any, *, folder: str = "storm", **more: Any) -> Any:
+        return stormed(tmp_path / folder, model, **more)
+
+    return run

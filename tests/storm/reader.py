@@ -1,0 +1,72 @@
+"""A model without weights that reads prompts: it finds every fact that the package's texts hide.
+
+`faulty` makes it a server with a fault of state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from needlemap.models import Answer, Decoding, Model, Traits
+from needlemap.prompts import Prompt
+
+FACT = re.compile(r"locker code for ([A-Z]\w+) is (\d{12})")
+ASKED = re.compile(r"locker code for ([A-Z]\w+)\?")
+Messages = Sequence[tuple[str, str]]
+
+
+def read(messages: Messages) -> str:
+    """What a right answer says."""
+    codes = dict(FACT.findall("\n".join(text for _, text in messages)))
+    asked = ASKED.findall(messages[-1][1])
+    return " ".join(f"{codes.get(key, 'I do not know')}." for key in asked)
+
+
+class Reader(Model):
+    """Answers in this process. fault: makes of a right answer, and of all prompts and answers of
+    before, what is said."""
+
+    def __init__(
+        self, fault: Callable[[str, list[tuple[Messages, str]]], Any] | None = None
+    ) -> None:
+        super().__init__("reader")
+        self.fault, self.log = fault, list[tuple[Messages, str]]()
+
+    @classmethod
+    def traits(cls, name: str, options: Any) -> Traits:
+        return Traits(tokenizer="cl100k_base")
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        messages = [(each.role, each.content) for each in prompt.messages]
+        said: Any = read(messages)
+        if self.fault is not None:
+            said = self.fault(said, [*self.log, (messages, said)])
+        self.log.append((messages, read(messages)))
+        return said if isinstance(said, Answer) else Answer(said, "stop")
+
+
+def noisy(share: float, seed: int = 1) -> Callable[[str, Any], str]:
+    """A sound model that is wrong now and then, whatever stood before."""
+    random = Random(seed)
+    return lambda said, _: "I do not know." if random.random() < share else said
+
+
+def now_and_then(every: int, made: Callable[[str, Any], Any], seed: int = 1) -> Callable[..., Any]:
+    """A fault in one answer of so many."""
+    random = Random(seed)
+    return lambda said, log: made(said, log) if random.random() < 1 / every else said
+
+
+def of_another(said: str, log: list[tuple[Messages, str]]) -> str:
+    """The answer to the request before."""
+    return log[-2][1] if len(log) > 1 else said
+
+
+def behind_answers(said: str, log: list[tuple[Messages, str]]) -> str:
+    """Conversations that go on are lost, if their beginning was asked before."""
+    messages = log[-1][0]
+    known = any(list(each) == list(messages[:-2]) for each, _ in log[:-1])
+    return "I do not know." if len(messages) > 2 and known else said

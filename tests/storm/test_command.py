@@ -1,0 +1,47 @@
+"""`needlemap storm` against a server over HTTP: the plan, the verdict, the folder, its reports."""
+
+from __future__ import annotations
+
+import json
+
+SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-length", "2k")
+SIZES = ("--max-answer-tokens", "60", "--load", "4", "--kv-tokens", "8k", "--quiet")
+
+
+def test_a_sound_server_is_stormed_reported_and_gone_on_with(needlemap, wire):
+    to = ("--base-url", wire.base_url, "-o", "s")
+    asked = ("storm", *SIDE, *SIZES, *to, "--limit-tokens", "60k")
+    shown = needlemap(*asked, code=4)
+    first = shown.stdout.splitlines()[0]
+    assert first.startswith("faulty families: 0 of ")
+    assert "787 families without a fault bring the rate below 0.5 %" in shown.stderr
+    assert "Exit code 4" in shown.stdout
+    before = len(wire.log())
+    found = json.loads(needlemap(*asked, "--json", code=4).stdout)
+    assert len(wire.log()) <= before + 8, "asked twice"
+    assert found["line"] == first
+    assert found["counts"]["right"] == found["requests"]
+    assert {row["operation"] for row in found["operations"]} >= {"fresh", "turn", "fork"}
+    report = needlemap("report", "s").stdout
+    assert first in report
+    needlemap("report", "s", "-o", "s.md")
+    needlemap("report", "s", "-o", "s.html")
+
+
+def test_a_plan_says_what_it_takes_and_asks_nothing(needlemap, wire):
+    wire.reset()
+    said = needlemap("storm", *SIDE, *SIZES, "--base-url", wire.base_url, "--plan").stderr
+    assert "787 families" in said
+    assert not wire.log()
+
+
+def test_another_providers_clients_do_not_go_away_unless_it_is_allowed(needlemap):
+    away = ("--base-url", "https://models.example/v1", "--plan")
+    assert "no client goes away" in needlemap("storm", *SIDE, *SIZES, *away).stderr
+    own = needlemap("storm", *SIDE, *SIZES, *away, "--own").stderr
+    assert "no client goes away" not in own
+
+
+def test_a_rate_that_is_none_is_refused(needlemap):
+    ended = needlemap("storm", *SIDE, "--base-url", "http://127.0.0.1:1", "--until", "1%", code=2)
+    assert "Give one as 'rate<0.2%'" in ended.stderr

@@ -1,0 +1,199 @@
+"""Storms against sound and faulty models: what is found, who is not blamed, what is kept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from reader import Reader, behind_answers, noisy, now_and_then, of_another
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.models import Answer
+from needlemap.storm.file import STORM
+from needlemap.storm.judge import Seen, Seens, judge_storm
+from needlemap.storm.operation import Limits
+from needlemap.storm.outcome import Outcome, Owners
+from needlemap.storm.plan import make_round
+
+LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
+
+
+def test_the_same_seed_number_and_limits_give_the_same_round():
+    assert make_round(3, 7, LIMITS) == make_round(3, 7, LIMITS)
+    assert make_round(3, 7, LIMITS) != make_round(3, 8, LIMITS)
+
+
+def test_every_operation_is_done_within_a_few_rounds_and_no_wave_is_wider_than_the_load():
+    rounds = [make_round(1, number, LIMITS) for number in range(40)]
+    done = {act.operation for each in rounds for act in each.acts}
+    assert done >= {"fresh", "again", "turn", "rewind", "fork", "cancel", "retry", "burst"}
+    assert done >= {"long", "flood", "back"}
+    assert max(len(wave) for each in rounds for wave in each.waves) <= LIMITS.load
+
+
+def test_nobody_goes_away_and_nothing_is_flooded_where_limits_say_so():
+    calm = Limits(2_000, load=4, cancels=False, kv_tokens=None)
+    done = {act.operation for number in range(40) for act in make_round(1, number, calm).acts}
+    assert not done & {"cancel", "retry", "flood", "back"}
+
+
+def test_a_sequence_up_to_a_turn_holds_the_answers_that_it_goes_on_behind():
+    turns = (
+        (each, act)
+        for number in range(20)
+        for each in [make_round(2, number, LIMITS)]
+        for act in each.acts
+        if len(act.path) > 1
+    )
+    made, turn = next(turns)
+    paths = {act.path for act in made.of([turn]).acts}
+    assert all(turn.path[:end] in paths for end in range(1, len(turn.path) + 1))
+
+
+def test_a_sound_model_is_not_blamed_and_its_rate_is_told(storming):
+    asking, found = storming(Reader(), rounds=4)
+    assert found.code == 4
+    assert found.counts["right"] == found.requests
+    assert found.line.startswith(f"faulty families: 0 of {found.families}: under ")
+    file = STORM.read(asking.storm.folder.path)
+    assert len(file.sequence) >= found.requests
+    assert all(each.at_s >= 0 for each in file.sequence)
+
+
+def test_a_sound_model_ends_the_storm_as_soon_as_the_rate_is_low_enough(storming):
+    asking, found = storming(Reader(), wanted=0.05)
+    assert found.code == 0
+    assert found.highest < 0.05
+    assert asking.number < 20
+
+
+def test_one_answer_of_another_is_a_fault_at_any_rate_and_says_whose_and_how_old(storming):
+    _, found = storming(Reader(now_and_then(40, of_another)), rounds=10)
+    assert found.code == 1
+    (first, *_) = found.certain
+    assert first.outcome.word == "foreign"
+    assert first.outcome.ago >= 0
+    assert "the secret of request" in found.said[0]
+
+
+def test_what_is_lost_behind_an_own_answer_is_replayed_before_it_is_called_a_fault(storming):
+    asking, found = storming(Reader(behind_answers), rounds=20)
+    assert found.code == 1
+    (suspect,) = [each for each in asking.seens.suspects.values() if each.blocks]
+    replays, lost, cold = suspect.askings
+    assert replays >= 5
+    assert (lost, cold) == (replays, 0)
+    assert suspect.seen.act.operation == "turn" or len(suspect.seen.act.path) > 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_model_that_is_wrong_now_and_then_is_not_blamed(storming, seed):
+    _, found = storming(Reader(noisy(0.03, seed)), rounds=5, seed=seed)
+    assert found.code == 4
+    assert found.counts["lost"] > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("!" * 60, "salad"),
+        ("", "empty"),
+        (Answer("I will go on and on", "length", completion_tokens=60), "endless"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_has_a_name(storming, said, word):
+    made = now_and_then(8, lambda *_: said)
+    _, found = storming(Reader(made), rounds=2)
+    assert found.counts[word] > 0
+    assert found.code == (1 if word == "salad" else 4)
+
+
+def test_a_model_that_misses_everything_is_told_so_before_the_storm(storming):
+    asking, found = storming(Reader(lambda *_: "I do not know."))
+    assert asking.missed.startswith("the first 4 prompts were all missed")
+    assert found.requests == 0
+
+
+def test_the_same_command_goes_on_and_asks_nothing_twice(storming):
+    first, second = Reader(), Reader()
+    storming(first, rounds=2)
+    asked = len(first.log)
+    gone_on, _ = storming(second, rounds=3)
+    whole = Reader()
+    at_once, _ = storming(whole, rounds=3, folder="whole")
+    assert len(second.log) < len(whole.log) - asked / 2
+    keys = [[each.key for each in asking.seens.storm] for asking in (gone_on, at_once)]
+    assert keys[0] == keys[1]
+
+
+def test_a_folder_holds_one_storm(storming):
+    storming(Reader(), rounds=1)
+    with pytest.raises(NeedlemapError, match="holds a storm of openai/reader to 2,000 tokens"):
+        storming(Reader(), rounds=1, max_length=4_000)
+
+
+def test_short_secrets_are_refused(storming):
+    short = {"needle": "The key of {x} is {n}.", "question": "What is the key of {x}?"}
+    short |= {"keywords": ["{n}"], "draw": {"x": [*"abcdefghijklmnop"], "n": "100:999"}}
+    with pytest.raises(SettingsError, match="by 12 characters"):
+        storming(Reader(), rounds=1, flags=short)
+
+
+def test_a_limit_in_tokens_ends_the_storm_and_what_was_asked_counts(storming):
+    asking, found = storming(Reader(), rounds=9, flags={"limit_tokens": 24_000})
+    assert "24,000 tokens" in asking.stopped
+    assert found.code == 4
+    assert 0 < found.requests < 90
+
+
+def test_a_secret_of_two_prompts_belongs_to_the_first():
+    owners = Owners()
+    owners.add(["123456789012"], 1, 1)
+    owners.add(["123456789012"], 2, 5)
+    assert owners.of["123456789012"].key == 1
+    assert owners.foreign("It is 1234 5678 9012.", []) == "123456789012"
+    assert owners.foreign("It is 123456789012.", ["123456789012"]) == ""
+
+
+def seens_of(words: list[list[str]]) -> Seens:
+    """Families of requests with these outcomes."""
+    made = make_round(1, 1, LIMITS).acts[0]
+    rows = [
+        Seen(1_000 * family + at, family, made, Outcome(word))
+        for family, each in enumerate(words)
+        for at, word in enumerate(each)
+    ]
+    return Seens(storm=rows)
+
+
+def test_a_run_of_faults_inside_a_family_counts_as_one_family():
+    one_run = judge_storm(seens_of([["salad"] * 8, *[["right"] * 8] * 99]), 0.005)
+    singly = judge_storm(seens_of([*[["salad"] + ["right"] * 7] * 8, *[["right"] * 8] * 92]), 0.005)
+    assert one_run.faulty == singly.faulty == 1
+    assert one_run.highest == singly.highest
+
+
+def test_confirmed_faults_below_the_wanted_rate_are_no_failure_and_a_leak_always_is():
+    rare = [["salad", *["right"] * 7], *[["right"] * 8] * 2_000]
+    assert judge_storm(seens_of(rare), 0.005).code == 0
+    rare[0][0] = "foreign"
+    assert judge_storm(seens_of(rare), 0.005).code == 1
+
+
+def test_what_was_not_answered_counts_as_it_may_have_gone():
+    refused = judge_storm(seens_of([*[["refused"] * 2] * 50, *[["right"]] * 1_000]), 0.005)
+    assert refused.code == 4
+    assert refused.highest > 0.05
+
+
+def test_a_weak_model_proves_nothing():
+    weak = judge_storm(seens_of([["lost", "lost", "right"]] * 1_000), 0.005)
+    assert weak.code == 4
+    assert "answers 33 % right" in weak.said[-1]
+
+
+def test_the_document_is_json_and_holds_the_whole_sequence(storming):
+    asking, _ = storming(Reader(), rounds=1)
+    told = json.loads((asking.storm.folder.path / "storm.json").read_text())
+    names = {"key", "session", "operation", "at_s", "seconds", "tokens", "outcome"}
+    assert names <= set(told["sequence"][0])
