@@ -222,10 +222,10 @@ def by_command(server: Server, folder: Path) -> Outcome:
 
 
 def workflow(code: int) -> int:
-    """The exit code of the step in docs/ci.md."""
-    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-    line = next(line for line in text.splitlines() if "needlemap check" in line)
-    return 0 if code == 4 and ("--on-undecided pass" in line or "test $? -eq 4" in line) else code
+    """The exit code of the step in action.yml."""
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    typed = text.partition("\n        needlemap check ")[2].partition("||")[0]
+    return 0 if code == 4 and "--on-undecided pass" in typed else code
 
 
 def is_green(case: Case) -> bool:

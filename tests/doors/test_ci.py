@@ -1,4 +1,5 @@
-"""The workflow of docs/ci.md: its steps' own lines, run as far as there is no GitHub and no GPU."""
+"""The action of action.yml and the workflow of docs/ci.md: the action's own lines, typed without
+GitHub and without a GPU."""
 
 from __future__ import annotations
 
@@ -6,85 +7,129 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-PAGE = Path(__file__).parents[2] / "docs" / "ci.md"
-GRID = "--tokenizer cl100k_base --lengths 300,400 --depths 20,70 --margin 20 --until 80"
-CHECK = "--model demo/retriever --max-length 200 --max-answer-tokens 24 --probe stop"
+ROOT = Path(__file__).parents[2]
+COMPARED = {
+    "max-length": "400",
+    "check-options": "--probe stop --max-answer-tokens 24 --limit-tokens 20k",
+    "lengths": "300,400",
+    "ab-options": "passkey --depths 20,70 --until 80",
+    "tokenizer": "cl100k_base",
+    "margin": "20",
+}
+Typed = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def action() -> Any:
+    return yaml.safe_load((ROOT / "action.yml").read_text())
 
 
 @pytest.fixture(scope="module")
 def workflow() -> Any:
-    (text,) = [part.partition("```")[0] for part in PAGE.read_text().split("```yaml\n")[1:]]
-    return yaml.safe_load(text)
+    text = (ROOT / "docs" / "ci.md").read_text()
+    (block,) = [part.partition("```")[0] for part in text.split("```yaml\n")[1:]]
+    return yaml.safe_load(block)
 
 
 @pytest.fixture
-def steps(workflow: Any, tmp_path: Path) -> Any:
-    """Runs named steps as GitHub does, by `bash -eo pipefail`; their exit codes, and the
-    summary."""
-    lines = {
-        step["name"]: step["run"]
-        for step in workflow["jobs"]["long-context"]["steps"]
-        if "run" in step
-    }
-    summary = tmp_path / "summary.md"
+def typed(action: Any, tmp_path: Path) -> Typed:
+    """Types the action's step as GitHub does, by `bash -eo pipefail`, with some inputs."""
+    step = action["runs"]["steps"][-1]
 
-    def run(changed: str, *names: str) -> tuple[list[int], str]:
-        more = {
-            "CHECK": CHECK,
-            "AB": f"passkey --arm base=baseline/bm25 --arm pr={changed} {GRID}",
-            "GITHUB_STEP_SUMMARY": str(summary),
+    def run(**inputs: str) -> subprocess.CompletedProcess[str]:
+        defaults = {name: str(each.get("default", "")) for name, each in action["inputs"].items()}
+        given = defaults | {name.replace("_", "-"): value for name, value in inputs.items()}
+        values = {
+            name: given[re.fullmatch(r"\$\{\{ inputs\.(.+) \}\}", value)[1]]
+            for name, value in step["env"].items()
+        }
+        files = {
+            "GITHUB_OUTPUT": str(tmp_path / "output"),
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        done = [
-            subprocess.run(
-                ["bash", "-eo", "pipefail", "-c", lines[name]],
-                cwd=tmp_path,
-                env={**os.environ, **more},
-                capture_output=True,
-                text=True,
-                timeout=250,
-            )
-            for name in names
-        ]
-        assert all("rror" not in each.stderr for each in done), [each.stderr for each in done]
-        return [each.returncode for each in done], summary.read_text()
+        return subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", step["run"]],
+            cwd=tmp_path,
+            env={**os.environ, **values, **files},
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
 
     return run
 
 
-NAMES = ("Is it right at length?", "Is it no worse?", "Summary")
-
-
-def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(steps, tmp_path):
-    codes, summary = steps("baseline/bm25", *NAMES)
-    assert codes == [0, 0, 0]
+def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(typed, wires, tmp_path):
+    before, after = wires().base_url, wires().base_url
+    ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
+    assert ended.returncode == 0, ended.stderr
+    summary = (tmp_path / "summary.md").read_text()
     first = summary.partition("## Is it right at length?\n~~~~~text\n")[2].splitlines()[0]
-    assert first == "not asked: probes: length, comb, cache, mates, same"
-    assert "verdict: " in summary
-    assert "### passkey\n\n![The map](passkey.svg)" in summary
+    assert first.startswith("not asked: ")
+    assert "verdict: no worse than 20 points" in summary
+    assert "### passkey\n\n![The map](report-passkey.svg)" in summary
     assert "| 20% | +0.0 | +0.0 |" in summary
-    assert (tmp_path / "report" / "passkey.svg").read_text().startswith("<svg")
-    assert (tmp_path / "check.xml").read_text().startswith("<?xml")
+    assert (tmp_path / "needlemap" / "report-passkey.svg").read_text().startswith("<svg")
+    assert (tmp_path / "needlemap" / "check.xml").read_text().startswith("<?xml")
+    assert (tmp_path / "output").read_text() == "check=0\nab=0\n"
 
 
-def test_a_change_that_loses_fails_its_step_and_the_summary_shows_where(steps):
-    codes, summary = steps("baseline/random", *NAMES[1:])
-    assert codes == [1, 0]
+def test_a_change_that_loses_fails_the_step_and_the_summary_shows_where(typed, wires, tmp_path):
+    before, after = wires().base_url, wires("--forgets", "0.6").base_url
+    ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
+    assert ended.returncode == 1, ended.stderr
+    summary = (tmp_path / "summary.md").read_text()
     assert "verdict: worse by more than 20 points" in summary
-    assert re.search(
-        r"^\| 20% \| -\d+\.\d \| -\d+\.\d \|$", summary, re.MULTILINE
-    )  # random answers may be right
+    assert re.search(r"^\| 20% \| -\d+\.\d \| -\d+\.\d \|$", summary, re.MULTILINE)
+    assert (tmp_path / "output").read_text() == "check=0\nab=1\n"
+
+
+def test_without_a_server_to_compare_with_the_server_itself_is_judged(typed, wires, tmp_path):
+    only = {name: COMPARED[name] for name in ("max-length", "check-options", "tokenizer")}
+    ended = typed(base_url=wires().base_url, **named(only))
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "output").read_text() == "check=0\n"
+    assert "no worse" not in (tmp_path / "summary.md").read_text()
+
+
+def test_a_wrong_setting_fails_the_step_and_its_log_says_what_to_type(typed):
+    ended = typed(base_url="http://127.0.0.1:9/v1")
+    assert ended.returncode == 2
+    assert "correct its address (--base-url)" in ended.stderr
+
+
+def test_inputs_are_values_and_never_part_of_the_script(action, typed, tmp_path):
+    step = action["runs"]["steps"][-1]
+    assert "${{" not in step["run"]
+    typed(base_url='x"; touch harmed; echo "$(touch harmed)')
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_the_workflow_gives_the_action_what_it_knows(action, workflow):
+    (given,) = [
+        step["with"]
+        for step in workflow["jobs"]["long-context"]["steps"]
+        if "/needlemap@" in step.get("uses", "")
+    ]
+    assert set(given) <= set(action["inputs"])
+    needed = {name for name, each in action["inputs"].items() if each.get("required")}
+    assert needed <= set(given)
 
 
 def test_what_runs_strangers_code_is_asked_for_by_name(workflow):
     job = workflow["jobs"]["long-context"]
     assert "head.repo.full_name == github.repository" in job["if"]
     assert workflow["permissions"] == {"contents": "read"}
-    always = [step.get("if") for step in job["steps"] if step.get("name") in NAMES[1:]]
-    assert always == ["always()", "always()"]
+
+
+def named(inputs: dict[str, str]) -> dict[str, str]:
+    """Inputs as keywords of Python."""
+    return {name.replace("-", "_"): value for name, value in inputs.items()}
