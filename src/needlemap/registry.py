@@ -58,6 +58,7 @@ def current_name(kind: str, name: str) -> str:
     return _FORMER.get((kind, name), name)
 
 
+@cache
 def find(kind: str, name: str) -> Any:
     """The class that an extension registers. Raises SettingsError with the nearest known name."""
     known, name = installed(kind), current_name(kind, name)

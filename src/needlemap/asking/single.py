@@ -42,8 +42,9 @@ class Step:
 @dataclass(slots=True)
 class Steps:
     """Trials that are asked at the same time. at_a_time: the most requests that any of the
-    campaign's batches has open. scored: how many were scored before. Once asked, records holds what
-    came of each, None where a limit let it not be sent, or where it was cancelled."""
+    campaign's batches has open. scored: how many were scored before, or 1 for any. Once asked,
+    records holds what came of each, None where a limit let it not be sent, or where it was
+    cancelled."""
 
     steps: Sequence[Step]
     at_a_time: int = 1

@@ -23,7 +23,7 @@ from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.check.haystack import Options
-from needlemap.check.judge import Verdict, judge
+from needlemap.check.judge import Verdict, accepted_of, judge, required_of
 from needlemap.check.probe import short_size
 from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
@@ -84,6 +84,8 @@ class Check:
         asker = made_for(flags, options, seed, path or Path(), asked.reference)
         path = path or fresh_folder(asker.first.settings, "check")
         asker.path = path
+        required_of(asker.schedule)  # a slip in the flags is said now, not behind the last answer
+        accepted_of(asker.schedule)
         if earlier and list(asker.schedule.sizes) != earlier.sizes:
             raise NeedlemapError(
                 f"'{path}' holds a check of {', '.join(map(short_size, earlier.sizes))} tokens, "
@@ -307,7 +309,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         if not wanted:
             return
         options, first = check.asker.schedule.options, check.asker.first.settings
-        scored = sum(reply.measured for reply in answers.by_key.values())
+        scored = int(any(reply.measured for reply in answers.by_key.values()))
         steps = [self._step(ask, trials[ask.key]) for ask in wanted]
         batch = Steps(steps, max(first.concurrency, options.load), scored)
         outcome = yield batch

@@ -106,6 +106,8 @@ class NumpyEngine(Engine):
     def __init__(self, weights: Weights) -> None:
         self._threads = ThreadpoolController()
         self._weights = weights
+        turns = weights.theta ** (-np.arange(0, weights.head_width, 2) / weights.head_width)
+        self._turns_by: NDArray[Any] = turns.astype(np.float32) if weights.short_angles else turns
         self._length = 0
         self._cache = self._empty(0)
 
@@ -122,12 +124,14 @@ class NumpyEngine(Engine):
         """
         if not len(ids):
             raise ValueError("extend needs at least one token")
-        last = deque(self._chunks(ids), maxlen=1)[0]
-        return self._logits(last[-1])
+        with self._one_thread():
+            last = deque(self._chunks(ids), maxlen=1)[0]
+            return self._logits(last[-1])
 
     def extend_all(self, ids: Ids) -> Array:
         """The logits of every position, (tokens, vocabulary)."""
-        return self._logits(np.concatenate(list(self._chunks(ids))))
+        with self._one_thread():
+            return self._logits(np.concatenate(list(self._chunks(ids))))
 
     def crop(self, length_tokens: int) -> int:
         """Keep the first length_tokens tokens, exactly as they were; none: free the memory."""
@@ -144,9 +148,7 @@ class NumpyEngine(Engine):
             self._make_room(self._length + len(ids))
             for start in range(0, len(ids), CHUNK):
                 self.check()
-                with self._one_thread():
-                    hidden = self._chunk(ids[start : start + CHUNK])
-                yield hidden
+                yield self._chunk(ids[start : start + CHUNK])
         except MemoryError:
             tokens = self._length + len(ids)
             raise Unmeasured(
@@ -154,8 +156,7 @@ class NumpyEngine(Engine):
             ) from None
 
     def _logits(self, hidden: Array) -> Array:
-        with self._one_thread():
-            logits: Array = self._norm(hidden, self._weights.last_norm) @ self._weights.output.T
+        logits: Array = self._norm(hidden, self._weights.last_norm) @ self._weights.output.T
         return logits
 
     def _one_thread(self) -> AbstractContextManager[object]:
@@ -182,17 +183,14 @@ class NumpyEngine(Engine):
         return hidden
 
     def _norm(self, hidden: Array, scale: Array) -> Array:
-        mean = np.mean(hidden * hidden, axis=-1, keepdims=True)
+        total: Array = np.add.reduce(hidden * hidden, axis=-1, keepdims=True)
+        mean = total / np.float32(hidden.shape[-1])
         normed: Array = hidden / np.sqrt(mean + np.float32(self._weights.eps)) * scale
         return normed
 
     def _turns(self, start: int, stop: int) -> tuple[Array, Array]:
         """Cosines and sines of positions start..stop: (tokens, head width / 2) each."""
-        weights, width = self._weights, self._weights.head_width
-        turns = weights.theta ** (-np.arange(0, width, 2) / width)
-        if weights.short_angles:
-            turns = turns.astype(np.float32)
-        angles = np.arange(start, stop, dtype=turns.dtype)[:, None] * turns
+        angles = np.arange(start, stop, dtype=self._turns_by.dtype)[:, None] * self._turns_by
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def _make_room(self, tokens: int) -> None:

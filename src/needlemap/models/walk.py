@@ -353,9 +353,14 @@ def logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
     >>> logprobs(np.zeros((2, 4), np.float32), np.array([0, 3], np.int32)).round(4).tolist()
     [-1.3863, -1.3863]
     """
+    return np.asarray(_logprobs(rows, tokens[None])[0], np.float64)
+
+
+def _logprobs(rows: Logits, tokens: Ids) -> NDArray[np.float64]:
+    """The same of several tokens a row. tokens: (kinds, tokens)."""
     wide = rows.astype(np.float64)
     wide -= wide.max(axis=-1, keepdims=True)
-    picked = wide[np.arange(len(tokens)), tokens]
+    picked = wide[np.arange(len(rows)), tokens]
     return np.asarray(picked - np.log(np.exp(wide).sum(axis=-1)), np.float64)
 
 
@@ -370,5 +375,5 @@ def likelihoods(rows: Logits, tokens: Ids) -> list[Seen]:
     rest = rows.copy()
     rest[np.arange(len(tokens)), tokens] = -np.inf
     others = rest.argmax(axis=-1)
-    own, other = (logprobs(rows, wanted).tolist() for wanted in (tokens, others))
+    own, other = _logprobs(rows, np.stack([tokens, others])).tolist()
     return list(zip(tokens.tolist(), own, others.tolist(), other, strict=True))
