@@ -402,11 +402,42 @@ def _train_sentencepiece(file: Path, lines: list[str], **options: Any) -> None:
 
 
 _OPTIONAL = ("vLLM", "vllm", "may not mount")  # what even CI may lack
+FULL = {  # how long the proofs are with --long; each may be set by itself
+    "NEEDLEMAP_KILLS": "100",
+    "NEEDLEMAP_REPLICA_KILLS": "30",
+    "NEEDLEMAP_SOAK": "20000",
+    "NEEDLEMAP_TRIALS": "1000",
+    "NEEDLEMAP_FUZZ": "600",
+    "NEEDLEMAP_ARCHITECTURES": "llama,gpt2,gemma3_text,gpt_oss,qwen3_next,mamba,mamba2,jamba,bamba,"
+    "minimax,phi3 longrope,llama dynamic,openai-gpt,bert,deepseek_v3",
+}
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --long`: all proofs, each in full."""
+    parser.addoption("--long", action="store_true", help="The long proofs too, and all in full.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --long the long proofs are skipped. Files that may take longest come first, so that
+    no worker is left with one at the end."""
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="a long proof: pytest --long"))
+    longest = Counter[Path]()
+    for item in items:
+        allowed = item.get_closest_marker("timeout")
+        longest[item.path] = max(longest[item.path], allowed.args[0] if allowed else 0)
+    items.sort(key=lambda item: -longest[item.path])
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """In the background of a script a shell lets Ctrl-C be ignored, by all that the tests start
     too."""
+    if config.getoption("--long"):
+        for name, value in FULL.items():
+            os.environ.setdefault(name, value)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):  # as nohup and the background leave them

@@ -2,7 +2,8 @@
 nowhere.
 
 The one of memory over time, soak.py: tests/reliability/test_soak.py.
-NEEDLEMAP_ARCHITECTURES: which architectures are tried (six, one of each sort; in CI fifteen).
+NEEDLEMAP_ARCHITECTURES: which architectures are tried (six, one of each sort; with --long
+fifteen).
 """
 
 from __future__ import annotations
@@ -74,7 +75,14 @@ PROMISED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(PROMISED))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # what their smoke runs ask of a check, the gallery's tests ask too
+        pytest.param(name, marks=pytest.mark.long if name in ("check", "green") else ())
+        for name in sorted(PROMISED)
+    ],
+)
 def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name, tmp_path):
     if name in ("memory", "prompts"):
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")

@@ -316,7 +316,7 @@ def _listens(address: str) -> bool:
 def test_replicas_killed_at_random_are_named_and_replaced_and_lose_nothing_that_was_scored(
     needlemap, wire, until
 ):
-    kills = int(os.environ.get("NEEDLEMAP_REPLICA_KILLS", "2"))  # CI: 30, two minutes
+    kills = int(os.environ.get("NEEDLEMAP_REPLICA_KILLS", "2"))  # with --long 30
     random = Random(kills)
     wire.schedule("slow:0.2", cycle=True)
     grid = ("--lengths", "400:600:5", "--depths", "0:100:8", "--repeats", str(3 + kills))

@@ -16,12 +16,21 @@ from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
 SURE = [mutant for mutant in MUTANTS if mutant.sure]
+FIRST = {mutant.probe: mutant for mutant in reversed(SURE)}.values()  # of each probe
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("mutant", "size"),
-    [(mutant, SIZES[at % len(SIZES)]) for at, mutant in enumerate(SURE)],
-    ids=lambda each: getattr(each, "name", each),
+    [
+        pytest.param(
+            mutant,
+            SIZES[at % len(SIZES)],
+            marks=() if mutant in FIRST else pytest.mark.long,
+            id=f"{mutant.name}-{SIZES[at % len(SIZES)]}",
+        )
+        for at, mutant in enumerate(SURE)
+    ],
 )
 def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_path, mutant, size):
     """All injected faults began below the shortest size, so that a number that pooled the sizes

@@ -12,6 +12,9 @@ TRAINED = 256  # tokens within which the model finds every needle
 SMALL = ("--max-length", "256", "--load", "4", "--json", "-o", "c")
 
 
+WINDOW = ("--probe", "length", "--probe", "window", "--require", "length,window")
+
+
 def verdicts(asking, served, *flags, code=0):
     ended = asking("check", served, "--tokenizer", asking.checkpoint, *SMALL, *flags, code=code)
     return {each["probe"]: each for each in json.loads(ended.stdout)["probes"]}
@@ -74,13 +77,13 @@ def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
 
 
 def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):
-    found = verdicts(asking, llama(1, TRAINED), "--max-length", "512", code=1)
+    found = verdicts(asking, llama(1, TRAINED), *WINDOW, "--max-length", "512", code=1)
     assert states(found)["window"] == "fail"
     assert "are refused: less than promised" in found["window"]["said"]
 
 
 def test_the_last_tokens_of_a_context_are_asked_and_one_beyond_is_refused(llama, asking, needlemap):
-    found = verdicts(asking, llama(1, TRAINED))
+    found = verdicts(asking, llama(1, TRAINED), *WINDOW)
     assert states(found)["window"] == "pass"
     last = needlemap.records(f"c/window-{TRAINED}")
     assert {row["prompt_tokens"] for row in last} == {TRAINED - 20 - n for n in range(8)}

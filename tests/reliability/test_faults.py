@@ -1,7 +1,7 @@
 """Many trials on a server that fails in every way we know: none lost, none twice, no false map.
 
 The order of faults is drawn from a seed. NEEDLEMAP_FAULTS=SEED takes another. NEEDLEMAP_TRIALS: how
-many trials (200; in CI 1,000).
+many trials (200; with --long 1,000).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Whatever stands in a file that a user gives us, no exception but our own gets out: its text is
 for people.
 
-NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200), by a fixed seed: the same each time.
-NEEDLEMAP_FUZZ_SEED=random draws others. `benchmarks/fuzz.py` lets a coverage-guided fuzzer look on.
+NEEDLEMAP_FUZZ: how many files each test draws (20; in CI 200; with --long 600), by a fixed
+seed: the same each time. NEEDLEMAP_FUZZ_SEED=random draws others. `benchmarks/fuzz.py` lets a
+coverage-guided fuzzer look on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Killed, out of disk, or with a clock that goes back: what was scored stays, nothing is scored
 twice.
 
-NEEDLEMAP_KILLS: how often the run is killed (3; in CI 100, some minutes). Torn last lines, and two
-runs on one folder: tests/asking/test_resume.py. Killed replicas: tests/commands/test_replicas.py.
+NEEDLEMAP_KILLS: how often the run is killed (3; in CI 40; with --long 100). Torn last lines, and
+two runs on one folder: tests/asking/test_resume.py. Killed replicas:
+tests/commands/test_replicas.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A long run keeps its memory and its descriptors: 20,000 trials in CI, 800 by default.
+"""A long run keeps its memory and its descriptors: 20,000 trials with --long, 800 without.
 
 NEEDLEMAP_SOAK: how many trials (800). Memory is compared with what it was after the first tenth.
 """
