@@ -262,6 +262,14 @@ def test_tables_are_those_of_the_code(name: str) -> None:
     assert made.renewed(page, name, make()) == page, "Run: python tools/doc_tables.py"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_needlemap_is_installed_from_a_checkout_in_the_same_words(page: Path) -> None:
+    for line in page.read_text("utf-8").splitlines():
+        for what in re.findall(r"pip install (?:-[eU] )?'?((?:needlemap|\.)[^'\s`;]*)", line):
+            assert re.fullmatch(r"\.(\[[a-z,-]+\])?", what), line
+            assert "python3 -m pip install" in line, line
+
+
 def test_the_index_and_the_site_name_the_same_pages_behind_four_doors() -> None:
     doors = re.split(r"^## ", (ROOT / "docs" / "README.md").read_text("utf-8"), flags=re.MULTILINE)
     listed = [

@@ -14,12 +14,6 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
 PLUGIN = "needlemap.commands.pytest_plugin"
-NEEDLE = """
-needle: The magic number for {city} is {number}.
-question: What is the magic number for {city}?
-keywords: ["{number}"]
-draw: {city: [Berlin, Oslo, Paris, Madrid, Rome, Lima], number: "1000:9999"}
-"""
 
 
 @pytest.fixture
@@ -29,7 +23,8 @@ def page(llama, needlemap, checkpoint, gguf):
     (tests,) = re.findall(r"^```python\n# test_long_context.py\n(.*?)^```$", text, re.M | re.S)
     assert len(tests.splitlines()) <= 15
     (folder / "test_long_context.py").write_text(tests)
-    (folder / "needle.yaml").write_text(NEEDLE)
+    (needle,) = re.findall(r"^```yaml\n# needle.yaml\n(.*?)^```$", text, re.M | re.S)
+    (folder / "needle.yaml").write_text(needle)
     shutil.copytree(checkpoint, folder / "tiny")  # what a golden names is read within the folder
     (asked,) = re.findall(r"^needlemap (run .*)$", text, re.M)
     needlemap(*asked.replace("http://127.0.0.1:8000/v1", llama().base_url).split(), "--quiet")
