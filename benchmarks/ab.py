@@ -30,10 +30,10 @@ from time import monotonic
 import numpy as np
 
 from machine import machine
-from needlemap.asking.ab import Ab, ArmsInBlocks, Asked
+from needlemap.asking.ab import Ab, AbOptions, ArmsInBlocks
 from needlemap.asking.campaign import Campaign, Face
 from needlemap.maps import Array
-from needlemap.maps.arms import Trio, judge_arms, tripwire
+from needlemap.maps.arms import ArmTrial, judge_arms, tripwire
 from needlemap.maps.difference import mcnemar
 from needlemap.maps.sequential import BETS, Bets
 from needlemap.maps.verdicts import HIGH_ALPHA, LOW_ALPHA
@@ -150,16 +150,16 @@ def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
     return most[0], most[1], rows
 
 
-def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[Trio]:
+def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[ArmTrial]:
     """An ab of the model in the box against itself with a fault."""
     flags = {"lengths": "192,256", "depths": "10,60", "quiet": True, "seed": 3}
     arms = Arm("ref", "demo/retriever"), Arm("new", "demo/retriever")
-    asked = Asked(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
+    asked = AbOptions(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
     blocks = ArmsInBlocks(Ab.of(asked, folder), Face(), lambda _: None)
     return asyncio.run(Campaign({"new": lambda _: Faulty(engine)}).run(blocks))
 
 
-def moved_by_chance(found: list[Trio], random: np.random.Generator) -> list[Trio]:
+def moved_by_chance(found: list[ArmTrial], random: np.random.Generator) -> list[ArmTrial]:
     """The same prompts with both later askings being the first one's, each moved by noise."""
     made = []
     for trio in found:
@@ -182,7 +182,7 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
     """How many quiet faults the tripwire sees and answers do not decide, alarms of equal arms,
     notes."""
     found, notes, random = 0, list[str](), np.random.default_rng(5)
-    trios: list[Trio] = []
+    trios: list[ArmTrial] = []
     for name, engine in list(QUIET.items())[:faults]:
         with tempfile.TemporaryDirectory() as folder:
             trios = asked_of(engine, Path(folder) / "ab", pairs)

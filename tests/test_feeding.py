@@ -20,7 +20,7 @@ from needlemap.haystacks.generated import Generated
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
 from needlemap.prompts.feeding import Feed, Feeder
-from needlemap.settings import Lender
+from needlemap.settings import PromptSource
 from needlemap.settings.reading import configure
 from needlemap.tokenizers import load
 from needlemap.trials.build import Experiment, prepare
@@ -289,7 +289,7 @@ def test_the_keys_of_a_server_do_not_hang_on_what_is_seen(folders: Folders) -> N
 def test_prompts_that_a_server_was_asked_are_fed_as_they_are(folders: Folders, asker: str) -> None:
     folder = folders("llama_3")
     theirs = served(folder, repeats=2)
-    lender = Lender(run="r", model="openai/m", tokenizer=str(folder))
+    lender = PromptSource(run="r", model="openai/m", tokenizer=str(folder))
     model = f"{asker}/{folder}" if asker != "openai" else "openai/another"
     ours = prepare(theirs.settings.model_copy(update={"model": model, "prompts_of": lender}))
     hashes = [[trial.prompt.sha256 for trial in made.trials] for made in (theirs, ours)]

@@ -17,7 +17,7 @@ from weakref import finalize
 
 from needlemap.asking import Outcome
 from needlemap.asking.discovery import time_limit, with_model
-from needlemap.asking.resume import with_lent_prompts
+from needlemap.asking.resume import reuse_prompts
 from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
@@ -121,7 +121,7 @@ async def _run_limited(
 ) -> Run:
     settled = with_model(preset, plain_settings(settings))
     named = choose_each(preset, settled, trusted=trust_run)
-    each = {name: with_lent_prompts(chosen, trust_run) for name, chosen in named.items()}
+    each = {name: reuse_prompts(chosen, trust_run) for name, chosen in named.items()}
     first = next(iter(each.values()))
     kept = first.first.save
     if not kept and out is not None:
@@ -241,7 +241,7 @@ def make_plan(
     floating-point operations. cache_tokens, cache_block: a server's prefix cache to simulate.
     Raises SettingsError.
     """
-    from needlemap.plan.reckoned import plans_fields, reckon
+    from needlemap.plan.estimate import estimate_plan, plans_fields
     from needlemap.plan.summary import Shape, Terms
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
@@ -249,7 +249,7 @@ def make_plan(
     with limited_to(time_limit(preset, settings)):
         settled = with_model(preset, plain_settings(settings), asks=False)
         each = choose_each(preset, settled, planned=True).values()
-        return plans_fields([reckon(with_lent_prompts(chosen), terms) for chosen in each])
+        return plans_fields([estimate_plan(reuse_prompts(chosen), terms) for chosen in each])
 
 
 @_for_python()

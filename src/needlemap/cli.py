@@ -321,11 +321,11 @@ def _each(
     planned: bool = False,
 ) -> dict[str, Chosen]:
     """What is asked of each model, at a frozen difficulty if one is named."""
-    from needlemap.asking.resume import with_lent_prompts
+    from needlemap.asking.resume import reuse_prompts
     from needlemap.settings.suites import choose_each
 
     each = {
-        name: with_lent_prompts(chosen, trusted)
+        name: reuse_prompts(chosen, trusted)
         for name, chosen in choose_each(preset, flags, trusted=trusted, planned=planned).items()
     }
     if difficulty is None:

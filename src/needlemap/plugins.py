@@ -12,8 +12,10 @@ from needlemap.models import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
 from needlemap.registry import Checked
 from needlemap.scorers import Score, Scorer
-from needlemap.tasks import Background, Draw, Item, Needle, Reference, Task, Whole
+from needlemap.tasks import Background, Draw, Item, Needle, ReadyPrompt, Reference, Task
 from needlemap.text.tokens import Tokenizer, TokenText
+
+Whole = ReadyPrompt  # its older name, for two versions
 
 __all__ = [
     "Answer",
@@ -33,6 +35,7 @@ __all__ = [
     "Needle",
     "Probe",
     "Prompt",
+    "ReadyPrompt",
     "Reference",
     "Score",
     "Scorer",

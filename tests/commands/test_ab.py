@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from tests.models.test_likelihood import Box
 
-from needlemap.asking.ab import Ab, Asked, first_open
+from needlemap.asking.ab import Ab, AbOptions, first_open
 from needlemap.models.demo import DATA
 from needlemap.records.ab import Arm
 from needlemap.records.families import families_of
@@ -101,7 +101,7 @@ def test_a_start_goes_on_behind_whole_haystacks_also_where_depths_come_to_one_pr
     assert len(needlemap.records("ab/new-single")) == 4
     arms = Arm("ref", "baseline/bm25"), Arm("new", "baseline/bm25")
     flags = {"tokenizer": "cl100k_base", "lengths": "300,400", "depths": "50,50.01"}
-    asked = Asked(arms, flags, partial(choose_each, "demo"), pairs=12)
+    asked = AbOptions(arms, flags, partial(choose_each, "demo"), pairs=12)
     assert first_open(Ab.of(asked, needlemap.folder / "ab")) == 4
 
 

@@ -20,7 +20,7 @@ transformers = pytest.importorskip(
 
 from needlemap.models.hf_cache import configured_switch, switch_of  # noqa: E402
 from needlemap.models.hf_check import settle  # noqa: E402
-from needlemap.models.hf_engine import HuggingFaceEngine, Way  # noqa: E402
+from needlemap.models.hf_engine import CacheMode, HuggingFaceEngine  # noqa: E402
 
 SWITCH = 60  # tokens; prompts lie on both sides of it
 ANSWER = 6
@@ -274,7 +274,7 @@ class Careless(HuggingFaceEngine):
 def test_an_engine_that_crops_wrongly_is_noticed() -> None:
     engine = Careless(model("llama"), 2048)
     settle(engine)
-    assert engine.way == Way(share=False)
+    assert engine.way == CacheMode(share=False)
 
 
 def test_windows_keep_the_last_tokens_only_once_there_is_no_room_for_all(
@@ -413,10 +413,10 @@ def test_what_rounding_does_is_told_from_a_fault() -> None:
     jumpy = own(Jumpy)
     engine = HuggingFaceEngine(jumpy, 2048)
     assert settle(engine) == ()
-    assert engine.way == Way()
+    assert engine.way == CacheMode()
     faulty = Careless(jumpy, 2048)
     settle(faulty)
-    assert faulty.way == Way(share=False), "more rounding does not hide a fault"
+    assert faulty.way == CacheMode(share=False), "more rounding does not hide a fault"
 
 
 def test_a_model_whose_answers_hang_on_rounding_shares_nothing() -> None:

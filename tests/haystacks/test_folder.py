@@ -50,7 +50,7 @@ def test_a_folder_is_read_with_its_subfolders_in_the_order_of_paths(tmp_path):
 def test_one_document_is_a_haystack_too(tmp_path):
     put(tmp_path, {"a.md": "One.", "b.md": "Two."})
     assert [document.text for document in Folder(str(tmp_path / "a.md")).documents()] == ["One."]
-    assert "holds 1 documents, 4 bytes (1 .md)" in Folder(str(tmp_path / "a.md")).told()[0]
+    assert "holds 1 documents, 4 bytes (1 .md)" in Folder(str(tmp_path / "a.md")).notes()[0]
 
 
 def test_hidden_files_and_folders_of_dependencies_are_not_read(tmp_path):
@@ -71,7 +71,7 @@ def test_hidden_files_and_folders_of_dependencies_are_not_read(tmp_path):
         "env/ (dependencies",
         "dist/ (dependencies",
     ):
-        assert words in found.told()[1]
+        assert words in found.notes()[1]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_hidden_files_and_folders_of_dependencies_are_not_read(tmp_path):
 def test_what_a_name_says_to_be_a_key_is_not_read(tmp_path, name):
     found = Folder(put(tmp_path, {"a.md": "text", f"sub/{name}": "hush"}))
     assert names(found) == ["a.md"]
-    assert f"sub/{name} (its name says that it holds a key)" in found.told()[1]
+    assert f"sub/{name} (its name says that it holds a key)" in found.notes()[1]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_links_are_followed_inside_the_folder_only(tmp_path):
     (tmp_path / "in" / "loop").symlink_to(".")
     found = Folder(str(tmp_path / "in"))
     assert names(found) == ["a.md", "c.md"]
-    told = found.told()[1]
+    told = found.notes()[1]
     assert "d.md (a link that leaves the folder), e.md (a link that leaves the folder)" in told
     assert "folder/ (a link to a folder)" in told
     assert "f.md (a link to a file whose name says that it holds a key)" in told
@@ -164,7 +164,7 @@ def test_a_subfolder_without_permission_is_named(tmp_path, monkeypatch):
     put(tmp_path, {"a.md": "text", "b/c.md": "text"})
     forbid(monkeypatch, tmp_path / "b")
     found = Folder(str(tmp_path))
-    assert (names(found), found.told()[1]) == (["a.md"], "not read: b/ (no permission)")
+    assert (names(found), found.notes()[1]) == (["a.md"], "not read: b/ (no permission)")
 
 
 def test_a_file_without_permission_is_named(tmp_path, monkeypatch):
@@ -178,7 +178,7 @@ def test_a_file_without_permission_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "read_bytes", read)
     found = Folder(str(tmp_path))
-    assert (names(found), found.told()[1]) == (
+    assert (names(found), found.notes()[1]) == (
         ["b.md"],
         "not read: a.pdf (no permission), c.md (no permission)",
     )
@@ -211,7 +211,7 @@ def test_json_lines_in_a_folder_are_documents_and_other_ones_are_named(tmp_path)
         put(tmp_path, {"a.jsonl": lines, "b.jsonl": '{"text": "x"}\n{"note": "y"}', "c.md": "z"})
     )
     assert names(found) == ["a.jsonl:1", "a.jsonl:3", "c.md"]
-    assert found.told()[1] == "not read: b.jsonl (line 2: no text in field 'text')"
+    assert found.notes()[1] == "not read: b.jsonl (line 2: no text in field 'text')"
 
 
 def test_which_files_are_read_is_told_with_their_bytes(tmp_path):
@@ -219,7 +219,7 @@ def test_which_files_are_read_is_told_with_their_bytes(tmp_path):
         put(tmp_path, {"a.md": "1234", "b/c.py": "12", "d.md": "123", "e.png": "", "f.zip": ""})
     )
     assert len(found.part(0)) == len(found.part(1)) == 1
-    assert found.told() == [
+    assert found.notes() == [
         f"'{tmp_path}' holds 3 documents, 9 bytes (2 .md, 1 .py); 2 are read, 6 bytes: a.md, "
         f"b/c.py",
         "not read: 2 of other kinds (1 .png, 1 .zip)",
@@ -231,8 +231,8 @@ def test_names_of_files_never_reach_a_terminal_as_they_are(tmp_path):
     (tmp_path / os.fsdecode(b"\xff.md")).write_text("text")
     found = Folder(str(tmp_path))
     assert len(names(found)) == 2
-    assert "\x1b" not in found.told()[0]
-    found.told()[0].encode()
+    assert "\x1b" not in found.notes()[0]
+    found.notes()[0].encode()
 
 
 def test_a_folder_without_documents_says_what_it_holds(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.maps.arms import Trio, Tripwire, judge_arms, moved, trios, tripwire, worst_of
+from needlemap.maps.arms import ArmTrial, LogprobShift, judge_arms, moved, trios, tripwire, worst_of
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
 
@@ -30,8 +30,8 @@ def said(*rows: tuple[str, float, str, float], start: int = 100) -> Logprobs:
 
 def trio(
     first: Record | None, second: Record | None, again: Record | None = None, number: int = 0
-) -> Trio:
-    return Trio("single", (number, 100, 0.0), first, second, again)
+) -> ArmTrial:
+    return ArmTrial("single", (number, 100, 0.0), first, second, again)
 
 
 def test_the_token_that_ends_an_answer_is_the_same_however_a_server_spells_it():
@@ -84,7 +84,9 @@ def test_an_answer_that_was_weighed_says_more_than_its_beginning():
         [said(("a", at, "x", -3)) for at in (-0.2, -0.9, -0.25)],
     )
     records = [record(logprobs=each) for each in weighed]
-    found = Trio("single", (0, 100, 0.0), record(logprobs=written), record(), None, tuple(records))
+    found = ArmTrial(
+        "single", (0, 100, 0.0), record(logprobs=written), record(), None, tuple(records)
+    )
     assert (found.nats, found.own_nats) == (pytest.approx(-0.7), pytest.approx(-0.05))
     assert found.way == "generated"
 
@@ -144,7 +146,7 @@ def test_a_loss_below_the_margin_is_no_worse_however_sure():
 
 def test_a_haystack_is_one_bet_however_many_prompts_it_made():
     pairs = [
-        Trio(
+        ArmTrial(
             "single",
             (0, 100, depth / 100),
             record(depth=depth / 100),
@@ -181,7 +183,7 @@ def test_the_tripwire_heeds_a_small_shift_of_all_and_a_large_one_of_few():
     own = [random.gauss(0, 0.02) for _ in range(200)]
     equal = [random.gauss(0, 0.02) for _ in range(200)]
     wires = [
-        Tripwire.of(found, own)
+        LogprobShift.of(found, own)
         for found in (equal, [each + 0.05 for each in equal], [*equal[:160], *[-0.4] * 40])
     ]
     assert [wire.tripped for wire in wires if wire is not None] == [False, True, True]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from needlemap.models import Answer, Decoding
-from needlemap.models.decoding import opened_in, parted, told_apart
+from needlemap.models.decoding import opened_in, parted, split_thinking
 from needlemap.prompts import Prompt
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."
@@ -37,15 +37,15 @@ def test_a_template_that_opens_the_thoughts_is_seen_at_the_prompts_end():
     ends = ("<|im_start|>assistant\n<think>\n", "<|im_start|>assistant\n<think>\n\n</think>\n\n")
     assert [opened_in(Prompt.plain([("text", end)])) for end in ends] == [True, False]
     cut = Answer("Hm. The code is 42, I think", "length")
-    assert told_apart(cut, Decoding(), opened=True).text == ""
-    assert told_apart(cut, Decoding()).text == cut.text
+    assert split_thinking(cut, Decoding(), opened=True).text == ""
+    assert split_thinking(cut, Decoding()).text == cut.text
 
 
 def test_a_cut_off_text_longer_than_an_answer_may_be_is_a_thought_that_the_template_opened():
     """Scored as an answer, a thought that quotes the needle would be a hit."""
     cut = Answer("The text says 51328. Let me check", "length", completion_tokens=100)
-    assert told_apart(cut, Decoding(40, thinking_tokens=60)).thinking == cut.text
-    assert told_apart(cut, Decoding(100)).thinking is None
+    assert split_thinking(cut, Decoding(40, thinking_tokens=60)).thinking == cut.text
+    assert split_thinking(cut, Decoding(100)).thinking is None
 
 
 def asked(needlemap: Any, wire: Any, fault: str, *flags: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from rich.console import Console
 from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
-from needlemap.http import Door, HttpReply
+from needlemap.http import HttpReply, JsonClient
 from needlemap.http.faults import from_status
 from needlemap.interop.imported import Said, imported
 from needlemap.interop.sources import read
@@ -328,7 +328,7 @@ ANSWER = {
     "usage": {"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 9}},
 }
 ERROR = {"error": {"message": "no", "code": 400, "type": "x"}, "detail": ["no"]}
-DOOR = Door("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
+DOOR = JsonClient("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
 
 
 @READERS

@@ -19,7 +19,7 @@ import pytest
 
 from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
-from needlemap.http import Door, HttpReply, check_address
+from needlemap.http import HttpReply, JsonClient, check_address
 from needlemap.http.faults import from_status, message_of
 from needlemap.models import openai
 from needlemap.models.decoding import parted
@@ -97,7 +97,7 @@ def rows(count: int) -> str:
 
 def test_log_probabilities_are_read_in_proportion() -> None:
     """20,000 rows took 6 s in the event loop, for hiding keys alone."""
-    door = Door("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
+    door = JsonClient("http://127.0.0.1:9/v1", {"authorization": "Bearer sk-planted-0123456789"})
 
     def read_rows(text: str) -> object:
         return openai.read(door.object_in(HttpReply(200, {}, text), "The server"))

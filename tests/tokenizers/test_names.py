@@ -34,7 +34,7 @@ from needlemap.tokenizers.huggingface import HuggingFace, SentencePiece
         ("Qwen/Qwen2.5-7B", "qwen3"),
         ("Qwen/Qwen3-8B", "qwen3"),
         ("qwen3:8b", "qwen3"),
-        # Others of these families have another vocabulary, or one that nobody here knows.
+        # Others of these families have another vocabulary, or one that is unknown here.
         ("Qwen/Qwen3.5-27B", None),
         ("Qwen/Qwen-7B", None),
         ("meta-llama/Llama-2-7b", None),

@@ -3,7 +3,7 @@
 Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a
 crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
 `_UNSCORED` answers of each may wait for it. The loop knows nothing of terminals and files: it tells
-a `Watcher` what happens, and a `Keeper` keeps the records.
+a `Watcher` what happens, and a `RecordSink` keeps the records.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Watcher:
         """How the model's replicas stand, each time it is looked at."""
 
 
-class Keeper(Protocol):
+class RecordSink(Protocol):
     """Keeps records."""
 
     async def append(self, record: Record) -> None:
@@ -147,7 +147,7 @@ class Runner:
     scorer: Scorer
     settings: Settings
     budget: Budget
-    keeper: Keeper
+    sink: RecordSink
     watcher: Watcher
     already: int = 0
     answers: Mapping[str, Record] = field(default_factory=dict)
@@ -202,11 +202,11 @@ class Runner:
             if self.settings.pause_s and tried:
                 await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
 
-    def beside(self, keeper: Keeper, already: int, answers: Mapping[str, Record]) -> Runner:
+    def beside(self, sink: RecordSink, already: int, answers: Mapping[str, Record]) -> Runner:
         """One that asks other trials under the same limits, and keeps them elsewhere; nothing
         watches it."""
         shared = self.model, self.scorer, self.settings, self.budget
-        return Runner(*shared, keeper, Watcher(), already, answers, pacer=self._pacer)
+        return Runner(*shared, sink, Watcher(), already, answers, pacer=self._pacer)
 
     async def first(self, trial: Trial) -> Record | None:
         """Ask one trial before all others, and keep its record; None when a limit lets nothing be
@@ -274,7 +274,7 @@ class Runner:
         if self._sent(trial):
             record, _ = self._record(trial, None, skipped, tried)
             self._unread.pop(trial.key, None)
-            await self.keeper.append(record)
+            await self.sink.append(record)
 
     def _spend(self, trial: Trial, answer: Answer) -> None:
         """Count what an answer took, and pass on its note."""
@@ -319,10 +319,10 @@ class Runner:
         if trial.asked in self.answers:
             record = scored_anew(self.answers[trial.asked], record)
         if _is_skipped(score):  # its answer is kept, and scored by the next start
-            await self.keeper.append(record)
+            await self.sink.append(record)
             return record
         self._note(record, score)
-        await self.keeper.append(record)
+        await self.sink.append(record)
         self.watcher.recorded(record)
         self.outcome.decided |= self.decides is not None and self.decides(record)
         return record

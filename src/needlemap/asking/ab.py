@@ -29,7 +29,7 @@ from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Grid
 from needlemap.maps import asks_same, latest_records, place_of, places_of
-from needlemap.maps.arms import ArmsVerdict, Trio, judge_arms, trios
+from needlemap.maps.arms import ArmsVerdict, ArmTrial, judge_arms, trios
 from needlemap.maps.judging import Scope
 from needlemap.records.ab import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
@@ -50,7 +50,7 @@ Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AbOptions:
     """What an ab is asked to do. arms: the reference, and the other. settle: what flags choose.
     margin: in points. pairs: the most that are asked; decided: whether a verdict ends it before.
     weigh: whether the reference's answers are also given to both arms, to be weighed. scope: what
@@ -86,7 +86,7 @@ class Ab:
     families, what its settings come to; weighing: the same where given answers are weighed, if they
     are."""
 
-    asked: Asked
+    asked: AbOptions
     folder: Families
     seed: int
     ways: Mapping[str, Mapping[str, Resolved]]
@@ -94,7 +94,7 @@ class Ab:
     _read: dict[str, RunFolder] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: Asked, path: Path | None = None) -> Ab:
+    def of(cls, asked: AbOptions, path: Path | None = None) -> Ab:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another, or arms would get other prompts."""
         before = read_ab(path) if path and AB.is_in(path) else None
@@ -192,7 +192,7 @@ class Ab:
         )
         AB.write(self.folder.path, file)
 
-    def trios(self) -> list[Trio]:
+    def trios(self) -> list[ArmTrial]:
         """All that was asked so far."""
         arms = [*(arm.name for arm in self.asked.arms), AGAIN]
         kinds = [(arm, kind) for kind in ("", WEIGHED) for arm in arms]
@@ -215,12 +215,12 @@ class Ab:
         return latest_records(folder.records()) if folder.exists else []
 
 
-def _salt(asked: Asked) -> str:
+def _salt(asked: AbOptions) -> str:
     """What keeps a server's cached prefixes apart, if the user sends it."""
     return str(asked.flags.get("request", {}).get(SALT, ""))
 
 
-def _resolved(asked: Asked, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
+def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
     """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
     flags |= keeping_logprobs(arm.model)
@@ -270,7 +270,7 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         )
 
 
-class ArmsInBlocks(Strategy[list[Trio]]):
+class ArmsInBlocks(Strategy[list[ArmTrial]]):
     """Block by block all arms, in random order, until the verdict, a limit, or an arm that answers
     no more. Finds all that was asked. Its models have the arms' names.
 
@@ -284,7 +284,7 @@ class ArmsInBlocks(Strategy[list[Trio]]):
         self._failing, self._gone = dict[str, int](), dict[str, str]()
         self._again = Counter[tuple[str, str, int]]()
 
-    def batches(self) -> Batches[list[Trio]]:
+    def batches(self) -> Batches[list[ArmTrial]]:
         """Raises NeedlemapError where both arms are gone."""
         self.ab.begin()
         try:

@@ -218,12 +218,12 @@ async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None
     `Runner.run` does."""
     trials = unasked(experiment, folder)
     answers = to_be_scored(closed_book_records(folder))
-    alone = runner.beside(_Keeper(folder.path / CLOSED_BOOK), len(trials), answers)
+    alone = runner.beside(_ClosedBook(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
     await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
-class _Keeper:
+class _ClosedBook:
     """Appends records to one file."""
 
     def __init__(self, file: Path) -> None:

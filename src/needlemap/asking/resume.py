@@ -29,7 +29,7 @@ from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
-from needlemap.settings import Lender, Settings, marked, settings_of, with_role
+from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
 from needlemap.settings.suites import Chosen
 from needlemap.settings.trust import Trust, refuse_foreign
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 GRID_MODES = ("bins",)  # the whole grid decides where needles go, so the first start fixes it
 # Settings that whoever asks another run's prompts says: no prompt hangs on them.
-_ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("lent"))
+_ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("from_other_run"))
 
 
 class AnotherRun(NeedlemapError):
@@ -199,7 +199,7 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
     }
 
 
-def with_lent_prompts(chosen: Chosen, trusted: Trust = False) -> Chosen:
+def reuse_prompts(chosen: Chosen, trusted: Trust = False) -> Chosen:
     """A run with one family, with all that builds prompts as the named run has it. trusted: follow
     that run, though another machine began it; 'prompts': as far as that asks and runs nothing.
     Several families are refused when they are
@@ -232,19 +232,19 @@ def with_prompts_of(settings: Settings, trusted: Trust = False) -> Settings:
     own = {name: getattr(settings, name) for name in _ASKER} | lengths
     if settings.scorer == "auto":
         own |= {name: getattr(theirs, name) for name in with_role("scored")}
-    named = {name: getattr(theirs, name) for name in Lender.model_fields if name != "run"}
-    lender = theirs.prompts_of or Lender(run=str(folder), **named)
+    named = {name: getattr(theirs, name) for name in PromptSource.model_fields if name != "run"}
+    lender = theirs.prompts_of or PromptSource(run=str(folder), **named)
     return theirs.model_copy(update={**own, "prompts_of": lender})
 
 
-def check_lent(experiment: Experiment) -> None:
+def check_reused(experiment: Experiment) -> None:
     """Raises NeedlemapError where a prompt is not the one that the other run's record has the hash
     of.
 
     Nothing is checked where that run is gone: a run that was begun has keys of its own.
     """
     lender = experiment.settings.prompts_of
-    folder = RunFolder(lender.run) if isinstance(lender, Lender) else None
+    folder = RunFolder(lender.run) if isinstance(lender, PromptSource) else None
     if folder is None or not folder.exists:
         return
     built = {

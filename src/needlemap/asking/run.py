@@ -48,7 +48,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class FamiliesToAsk:
     """What is to be asked of one model, when nothing is known to be wrong with any family.
 
     ahead: of several families what is known of each. opened: of a run with one, what asks it, as
@@ -61,7 +61,7 @@ class Asking:
     opened: FullGrid | None = None
 
     @classmethod
-    def of(cls, chosen: Chosen, path: Path) -> Asking:
+    def of(cls, chosen: Chosen, path: Path) -> FamiliesToAsk:
         """Look at the folder, which may not be there yet. Raises NeedlemapError."""
         names = tuple(chosen.families)
         if not chosen.suite:
@@ -124,7 +124,7 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
     """The families of one model that are not whole yet, in their order, until one ends as all
     others would. Finds how the asking of each ended."""
 
-    def __init__(self, asking: Asking, face: Face, model: str = "") -> None:
+    def __init__(self, asking: FamiliesToAsk, face: Face, model: str = "") -> None:
         super().__init__(face, map(asking.families.folder, asking.families.names))
         self._asking, self._model = asking, model
 
@@ -156,7 +156,7 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
 class ModelsFace(Face):
     """Hears also how the asking of each model goes, named '' where there is one."""
 
-    def begins_model(self, name: str, asking: Asking) -> None:
+    def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
         """A model's families are about to be asked."""
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
@@ -181,7 +181,7 @@ class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
         folders = [path / name / family for name, of in each.items() for family in of.families]
         super().__init__(face, folders)
         self._each, self._path, self._face = each, path, face
-        self.only = Asking.of(each[""], path) if "" in each else None
+        self.only = FamiliesToAsk.of(each[""], path) if "" in each else None
         self._waiting = unfinished(each, path) if self.only is None else []
 
     def batches(self) -> Batches[dict[str, dict[str, Outcome]]]:
@@ -201,7 +201,7 @@ class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
         """Ask one model, and let go of it."""
         outcomes = dict[str, Outcome]()
         try:
-            asking = self.only or Asking.of(self._each[name], self._path / name)
+            asking = self.only or FamiliesToAsk.of(self._each[name], self._path / name)
             self._face.begins_model(name, asking)
             outcomes = yield from FamiliesInTurn(asking, self._face, name).batches()
         except NeedlemapError as error:

@@ -26,7 +26,7 @@ from needlemap.maps.rehearsal import tokens_by_kind
 from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.settings import Settings, lender_of
+from needlemap.settings import Settings, prompt_source_of
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
@@ -105,7 +105,7 @@ def resolve_sought(settings: Settings) -> Resolved:
     if settings.until:
         raise SettingsError("--seek and --until both choose what is asked. Give one.")
     resolved = resolve(settings)
-    if resolved.ready or lender_of(settings) is not None:
+    if resolved.ready or prompt_source_of(settings) is not None:
         raise SettingsError(
             "--seek makes its own prompts, and these exist already. Leave --seek out."
         )

@@ -24,7 +24,7 @@ from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.resume import (
     GRID_MODES,
-    check_lent,
+    check_reused,
     is_replaced,
     scorer_about,
     set_aside,
@@ -82,7 +82,7 @@ class Session:
         shares most. Raises NeedlemapError when it holds another run, SettingsError when a limit in
         dollars cannot hold."""
         check_judge(experiment)
-        check_lent(experiment)
+        check_reused(experiment)
         folder = RunFolder(path)
         left = unscored(folder, experiment)
         todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))

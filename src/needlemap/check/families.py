@@ -21,7 +21,7 @@ from needlemap.grid import Cell, make_grid
 from needlemap.models import backend_or_default
 from needlemap.prompts.templates import fill
 from needlemap.records.record import Record
-from needlemap.settings import Lender, Settings
+from needlemap.settings import PromptSource, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS, addressed, configure
 from needlemap.tasks import make_task
 from needlemap.tasks.apart import drawn_apart
@@ -235,7 +235,7 @@ def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
 
 def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
     """The settings with which a way's very prompts are asked of the reference."""
-    named = {name: getattr(settings, name) for name in Lender.model_fields if name != "run"}
+    named = {name: getattr(settings, name) for name in PromptSource.model_fields if name != "run"}
     address = "://" in reference
     asker = {"base_url": reference} if address else {"model": reference, "base_url": None}
     own: dict[str, Any] = {
@@ -244,7 +244,7 @@ def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:
         **keeping_logprobs(str(asker.get("model") or settings.model)),
         **asker,
     }
-    lent = {"prompts_of": Lender(run=str(run), **named)}
+    lent = {"prompts_of": PromptSource(run=str(run), **named)}
     return addressed(settings.model_copy(update={**own, **lent}))
 
 

@@ -22,12 +22,12 @@ from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
-from needlemap.asking.run import Asking
+from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
 from needlemap.models import Model
 from needlemap.plan import by_length
-from needlemap.plan.reckoned import notes_on
+from needlemap.plan.estimate import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.labels import tokens_label
@@ -48,7 +48,7 @@ def tell_rules(chosen: Chosen) -> None:
         tell(f"note: {chosen.told}")
 
 
-def families_line(suite: str, asking: Asking) -> str:
+def families_line(suite: str, asking: FamiliesToAsk) -> str:
     """What is known of several families before their prompts are built: how many trials, how many
     scored."""
     trials, scored = (

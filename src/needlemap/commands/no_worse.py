@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, ArmsInBlocks, Asked, Settle
+from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, AbOptions, ArmsInBlocks, Settle
 from needlemap.asking.campaign import Campaign
 from needlemap.asking.discovery import find_model
 from needlemap.check.gauge import ab_settings, arms_of_the_gauge, with_reference
@@ -31,7 +31,7 @@ from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
 from needlemap.http.compatible import served
 from needlemap.interop.imported import load_any
-from needlemap.maps.arms import ArmsVerdict, Trio
+from needlemap.maps.arms import ArmsVerdict, ArmTrial
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.judging import Scope
 from needlemap.maps.verdicts import NO_WORSE, WORSE, softened, worst_code
@@ -101,7 +101,7 @@ def ab_command(
     they choose without a preset, if none was typed."""
     arms, commands = typed_arms(typed, flags.get("model", ""))
     until = parse_until(typed.until)
-    asked = Asked(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))
+    asked = AbOptions(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))
     settled = partial(with_gauge, plain=plain, wanted=typed.gauge)
     if typed.plan:
         first, second = (_named(arm, flags) for arm in arms)
@@ -119,7 +119,7 @@ def ab_command(
             return ending.code
 
 
-def with_gauge(asked: Asked, plain: Settle | None, wanted: bool | None) -> Asked:
+def with_gauge(asked: AbOptions, plain: Settle | None, wanted: bool | None) -> AbOptions:
     """An ab whose settings are the gauge's, where both arms are, and no preset was typed."""
     if not arms_of_the_gauge(asked.arms, wanted) or plain is None:
         return asked
@@ -154,7 +154,7 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
     return replace(arm, model=served(name), base_url=address)
 
 
-def _run_ab(asked: Asked, typed: AbFlags, ending: Ending) -> int:
+def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
@@ -207,7 +207,7 @@ def _many_depths(ab: Ab) -> list[str]:
     return [told] if most > FEW_DEPTHS else []
 
 
-def plan_ab(asked: Asked, as_json: bool) -> int:
+def plan_ab(asked: AbOptions, as_json: bool) -> int:
     """What would be asked, and what that costs at most; nothing is asked. Returns 0."""
     ab = Ab.of(asked)
     tokens, usd = most_of(ab)
@@ -234,7 +234,7 @@ def plan_ab(asked: Asked, as_json: bool) -> int:
     return 0
 
 
-def show_found(ab: Ab, found: Sequence[Trio], typed: AbFlags) -> int:
+def show_found(ab: Ab, found: Sequence[ArmTrial], typed: AbFlags) -> int:
     """Print and keep what was found; the exit code."""
     asked, path = ab.asked, ab.folder.path
     names = asked.arms[0].name, asked.arms[1].name

@@ -19,7 +19,7 @@ from needlemap.files import refuse_link
 from needlemap.grid import make_grid, percent
 from needlemap.maps.seek import PLACES
 from needlemap.plan import ordered
-from needlemap.plan.reckoned import Reckoned, plans_fields, reckon, sum_of
+from needlemap.plan.estimate import PlanEstimate, estimate_plan, plans_fields, sum_of
 from needlemap.plan.summary import Shape, Summary, Terms
 from needlemap.reports.labels import tokens_label
 from needlemap.settings import Settings
@@ -43,7 +43,8 @@ def plan_command(each: Mapping[str, Chosen], typed: PlanFlags) -> None:
         _show_seek(each.values(), typed.json)
         return
     plans = {
-        chosen.first.label or chosen.first.model: reckon(chosen, terms) for chosen in each.values()
+        chosen.first.label or chosen.first.model: estimate_plan(chosen, terms)
+        for chosen in each.values()
     }
     if typed.json:
         show_json(plans_fields(list(plans.values())))
@@ -137,7 +138,7 @@ def _cost(settings: Settings, tokens: float) -> str:
     return short(round(tokens)) + (f" (${dollars(usd)})" if usd else "")
 
 
-def _show_plan(plan: Reckoned) -> None:
+def _show_plan(plan: PlanEstimate) -> None:
     chosen = plan.chosen
     for note in () if chosen.first.quiet else plan.told:
         tell(f"note: {note}")
@@ -152,7 +153,7 @@ def _show_plan(plan: Reckoned) -> None:
     show("\n".join(plan.notes()))
 
 
-def _title(plan: Reckoned) -> str:
+def _title(plan: PlanEstimate) -> str:
     settings = plan.chosen.first
     if plan.total is not None:
         return f"suite {plan.chosen.suite} · {settings.model} · mode {settings.mode}\n"

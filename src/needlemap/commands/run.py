@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import spent_in
 from needlemap.asking.run import (
-    Asking,
+    FamiliesToAsk,
     ModelsInTurn,
     campaign_of,
     look_ahead,
@@ -259,7 +259,7 @@ class Terminal(ShowingFace):
         self._noted = False
         self._maps, self._anywhere = not typed.json, typed.map
 
-    def begins_model(self, name: str, asking: Asking) -> None:
+    def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
         """Of several models say which, of several families how many."""
         super().begins_model(name, asking)
         chosen = self._each[name]

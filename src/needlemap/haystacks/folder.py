@@ -86,7 +86,7 @@ class Folder(Source):
         """All documents, by path."""
         return islice(chain.from_iterable(map(self.part, range(self.parts))), first, None)
 
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Which files were read, how many bytes, and what was left out, in a line each."""
         files = self._found.files
         kinds = counts_of(Counter(Path(file.name).suffix.lower() for file in files))

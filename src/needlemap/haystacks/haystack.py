@@ -89,7 +89,7 @@ def assemble(
 
 def _left_out(source: Source) -> str:
     """What a source of files did not read, for errors."""
-    lines = source.told()[1:]
+    lines = source.notes()[1:]
     return "".join(f" {line[:1].upper()}{line[1:]}." for line in lines)
 
 

@@ -40,8 +40,12 @@ class Source:
         """The documents of a part."""
         raise NotImplementedError
 
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """What was read so far and what was not, with the reasons, in a line each."""
+        return self.told()
+
+    def told(self) -> list[str]:
+        """The older name of `notes`, which sources of two versions ago override."""
         return []
 
 

@@ -171,7 +171,7 @@ class HttpReply:
     text: str
 
 
-class _Door:
+class _JsonClient:
     """What both ways to ask have: headers that go with each request, and what is made of a reply.
 
     headers: beside our own; plain: names of those that hold no secret. key_env: the variable that
@@ -250,7 +250,7 @@ class _Door:
         return body
 
 
-class Door(_Door):
+class JsonClient(_JsonClient):
     """Asks without waiting, many requests at a time, a server that takes JSON and answers in JSON.
 
     version: what base_url may lack ('/v1'), tried once where a server knows no such address.
@@ -356,7 +356,7 @@ class Door(_Door):
         await self._client.aclose()
 
 
-class WaitingDoor(_Door):
+class SyncJsonClient(_JsonClient):
     """Asks one after the other, and waits: for code that counts tokens between two lines."""
 
     _client: Client | None = None

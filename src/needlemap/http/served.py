@@ -19,7 +19,7 @@ from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.http import (
     VERSIONED,
     Sent,
-    WaitingDoor,
+    SyncJsonClient,
     check_address,
 )
 from needlemap.http.compatible import served
@@ -114,7 +114,7 @@ def _listed(base_url: str, sent: Sent) -> ServedModels:
 def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
     """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured where
     nobody answers, for 401, 403 and 503."""
-    door = WaitingDoor(base_url, sent.headers(), sent.key_env)
+    door = SyncJsonClient(base_url, sent.headers(), sent.key_env)
     try:
         reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):
@@ -210,7 +210,7 @@ def _counted_slots(root: str, sent: Sent) -> int | None:
 
 def _counted_blocks(root: str, sent: Sent) -> int | None:
     """Of vLLM: blocks times their size, as its metrics have them."""
-    door = WaitingDoor(root, sent.headers(), sent.key_env)
+    door = SyncJsonClient(root, sent.headers(), sent.key_env)
     try:
         reply = door.ask("GET", "/metrics", b"", _LONGEST_S, _MOST_BYTES, _DO)
     finally:

@@ -30,7 +30,7 @@ from needlemap.maps.pairs import (
 from needlemap.maps.verdicts import Word
 
 if TYPE_CHECKING:
-    from needlemap.models import Way
+    from needlemap.models import LogprobSource
     from needlemap.records.record import Record
 
 USUAL = 0.95  # share of the reference's own differences that are usual
@@ -43,7 +43,7 @@ BLOCKS = (16, 64, 128)
 
 
 @dataclass(frozen=True, slots=True)
-class Trio:
+class ArmTrial:
     """One prompt: the reference's record, the other arm's, and the reference's second one; None
     where it was not asked. weighed: in the same order what each thinks of the reference's answer,
     where it was
@@ -94,7 +94,7 @@ class Trio:
         return self._moved(self.again, self.weighed[2])
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> LogprobSource | None:
         """How the other arm's log-probabilities came about; None without any."""
         told = [each.logprobs for each in (self.weighed[1], self.second) if each and each.logprobs]
         return told[0].way if told and self.nats is not None else None
@@ -138,7 +138,7 @@ def moved(first: Record | None, second: Record | None) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
+def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
     """All prompts in the order of the haystacks. families: by name the records of the reference, of
     the other arm, and of the reference's second asking, and then the same of weighed answers, if
     any."""
@@ -148,7 +148,7 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[Trio]:
         for place in set().union(*found[:3]):
             first, second, again, *weighed = (each.get(place) for each in found)
             told = tuple(weighed) or (None, None, None)
-            made.append((place[0], rank, Trio(name, place, first, second, again, told)))
+            made.append((place[0], rank, ArmTrial(name, place, first, second, again, told)))
     return [trio for *_, trio in sorted(made, key=lambda row: (row[0], row[1], row[2].place))]
 
 
@@ -165,7 +165,7 @@ class FamilyChange:
     p: float
 
     @classmethod
-    def of(cls, pairs: Sequence[Trio]) -> FamilyChange:
+    def of(cls, pairs: Sequence[ArmTrial]) -> FamilyChange:
         """Of at least one pair."""
         lost, gained = sum(each.lost > 0 for each in pairs), sum(each.lost < 0 for each in pairs)
         means = [sum(each.scores[at] or 0.0 for each in pairs) / len(pairs) for at in (0, 1)]
@@ -198,7 +198,7 @@ class ArmsVerdict:
 
 
 def judge_arms(
-    found: Iterable[Trio], margin: float, *, wanted: Scope = "these", stops: bool = False
+    found: Iterable[ArmTrial], margin: float, *, wanted: Scope = "these", stops: bool = False
 ) -> ArmsVerdict:
     """The verdict. margin: a share. wanted: the scope that it is to hold for. stops: whether a
     verdict ends the asking, so that there were looks after each haystack."""
@@ -244,7 +244,7 @@ def _drift(rows: Rows) -> Drift | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tripwire:
+class LogprobShift:
     """What log-probabilities say. n, again_n: prompts that show how far the other arm moved the
     reference's answer, and how far its own second asking did. usual: nats a token that the
     reference's own differences rarely exceed. beyond, again_beyond: how many moved farther. median,
@@ -269,7 +269,7 @@ class Tripwire:
         return min(self.p_share, self.p_median) <= TRIP_ALPHA
 
     @classmethod
-    def of(cls, found: Sequence[float], own: Sequence[float]) -> Tripwire | None:
+    def of(cls, found: Sequence[float], own: Sequence[float]) -> LogprobShift | None:
         """From differences in nats a token, of the other arm and of the reference itself; None
         without."""
         if not found or not own:
@@ -301,15 +301,15 @@ def _tail(above: tuple[int, int], sizes: tuple[int, int]) -> float:
     return sum(comb(sizes[0], k) * comb(sizes[1], total - k) for k in ways) / whole
 
 
-def tripwire(found: Iterable[Trio]) -> Tripwire | None:
+def tripwire(found: Iterable[ArmTrial]) -> LogprobShift | None:
     """The tripwire of some prompts; None where log-probabilities are not there."""
     found = list(found)
     theirs = [nats for each in found if (nats := each.nats) is not None]
     own = [nats for each in found if (nats := each.own_nats) is not None]
-    return Tripwire.of(theirs, own)
+    return LogprobShift.of(theirs, own)
 
 
-def worst_of(found: Iterable[Trio]) -> list[Trio]:
+def worst_of(found: Iterable[ArmTrial]) -> list[ArmTrial]:
     """The prompts that show most: what is lost, then what became less likely, then what reads
     otherwise."""
     ranked = [
@@ -319,16 +319,16 @@ def worst_of(found: Iterable[Trio]) -> list[Trio]:
 
 
 def changes_by_cell(
-    found: Iterable[Trio],
+    found: Iterable[ArmTrial],
 ) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
     """By family, length and depth: the change of its pairs, and the mean change in nats a token."""
-    cells = defaultdict[tuple[str, int, float], list[Trio]](list)
+    cells = defaultdict[tuple[str, int, float], list[ArmTrial]](list)
     for each in found:
         if each.is_pair:
             cells[each.family, *each.place[1:]].append(each)
     return {at: (FamilyChange.of(cells[at]), _mean_nats(cells[at])) for at in sorted(cells)}
 
 
-def _mean_nats(pairs: Iterable[Trio]) -> float | None:
+def _mean_nats(pairs: Iterable[ArmTrial]) -> float | None:
     found = [nats for each in pairs if (nats := each.nats) is not None]
     return sum(found) / len(found) if found else None

@@ -77,7 +77,7 @@ class Forced:
 # A token's text and natural log-probability, and those of the likeliest other token, None where not
 # told.
 Row = tuple[object, object, object, object]
-Way = Literal["generated", "walk", "echo", "steps"]
+LogprobSource = Literal["generated", "walk", "echo", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Logprobs:
     nats: tuple[float, ...]
     others: tuple[str | None, ...]
     other_nats: tuple[float | None, ...]
-    way: Way
+    way: LogprobSource
     start: int | None = None
 
     @classmethod
@@ -108,10 +108,10 @@ class Logprobs:
             (named(text) or "", nats(own), *_pair(other, rest))
             for text, own, other, rest in rows[:MOST_ROWS]
         ]
-        if not kept or way not in get_args(Way) or any(row[1] is None for row in kept):
+        if not kept or way not in get_args(LogprobSource) or any(row[1] is None for row in kept):
             return None
         texts, own, others, rest = zip(*kept, strict=True)
-        return cls(texts, own, others, rest, cast(Way, way), tokens(start))
+        return cls(texts, own, others, rest, cast(LogprobSource, way), tokens(start))
 
     @property
     def mean(self) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from needlemap.errors import SettingsError
-from needlemap.models import Answer, Decoding, Logprobs, Way
+from needlemap.models import Answer, Decoding, Logprobs, LogprobSource
 from needlemap.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def spelt(vocabulary: Vocabulary, token: int) -> str:
 
 
 def spelt_out(
-    seen: Sequence[Seen], vocabulary: Vocabulary, way: Way, start: int
+    seen: Sequence[Seen], vocabulary: Vocabulary, way: LogprobSource, start: int
 ) -> Logprobs | None:
     """What a walk saw, in texts."""
     texts = {token: spelt(vocabulary, token) for row in seen for token in (row[0], row[2])}
@@ -149,7 +149,7 @@ def opened_in(prompt: Prompt) -> bool:
     return end.decode("utf-8", "ignore").rstrip().endswith(tuple(opening for opening, _ in MARKS))
 
 
-def told_apart(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
+def split_thinking(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
     """An answer without its thinking, which is kept beside it. opened: the prompt had begun the
     thinking.
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.errors import SettingsError, Unmeasured
-from needlemap.models.hf_engine import GENERATED, WAYS, HuggingFaceEngine, Way
+from needlemap.models.hf_engine import GENERATED, WAYS, CacheMode, HuggingFaceEngine
 from needlemap.models.model_files import position_limit
 from needlemap.models.walk import Ids, Logits
 
@@ -226,7 +226,7 @@ def _cheap(engine: HuggingFaceEngine) -> int:
     return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
-def _is_good(engine: HuggingFaceEngine, way: Way, check: CacheCheck) -> bool:
+def _is_good(engine: HuggingFaceEngine, way: CacheMode, check: CacheCheck) -> bool:
     """Whether a way gives what passes without a cache give."""
     engine.way = way
     try:

@@ -38,7 +38,7 @@ _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", 
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CacheMode:
     """How prompts are computed. share: what two have in common is computed once. pieces: in chunks.
     cached: False where each token computes the whole text anew. generated: so, through the model's
     own
@@ -51,12 +51,12 @@ class Way:
 
 
 WAYS = (
-    Way(),
-    Way(share=False),
-    Way(share=False, pieces=False),
-    Way(share=False, pieces=False, cached=False),
+    CacheMode(),
+    CacheMode(share=False),
+    CacheMode(share=False, pieces=False),
+    CacheMode(share=False, pieces=False, cached=False),
 )
-GENERATED = Way(share=False, pieces=False, cached=False, generated=True)
+GENERATED = CacheMode(share=False, pieces=False, cached=False, generated=True)
 _RANDOM = (
     "it draws random numbers where it computes {tokens:,} tokens: asked twice, it answers "
     "differently."
@@ -91,7 +91,7 @@ class HuggingFaceEngine(Engine):
         self._keep_field = next((name for name in names if name in takes), None)
         self.positions = "position_ids" in takes
         self.switch = switch_of(model)
-        self.way, self._roomy, self._snaps = Way(), False, False
+        self.way, self._roomy, self._snaps = CacheMode(), False, False
         self._made = False
         self.cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
@@ -121,7 +121,7 @@ class HuggingFaceEngine(Engine):
             is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers
         )
         picks = picks or bool(getattr(self.model.config.get_text_config(), "index_topk", None))
-        self.share, self.way = share, Way(share=share and not picks, pieces=not picks)
+        self.share, self.way = share, CacheMode(share=share and not picks, pieces=not picks)
         self.way = WAYS[-1] if self.cache is None else self.way
         self.crop(0)
 

@@ -167,7 +167,7 @@ class Judge(Scorer):
 
 
 def _most_tokens(prompt: Prompt) -> int:
-    """Tokens of a prompt by a tokenizer that nobody here knows, at most."""
+    """Tokens of a prompt by an unknown tokenizer, at most."""
     return sum(len(message.data) for message in prompt.messages) // _LEAST_BYTES
 
 

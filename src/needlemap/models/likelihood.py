@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.http import Door, faults
+from needlemap.http import JsonClient, faults
 from needlemap.http.compatible import served
 from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
 from needlemap.models.servers import understood
@@ -42,7 +42,7 @@ _LARGEST_ID = 2**31
 class Weighing:
     """Weighs given answers on one server. read: the answer in a reply."""
 
-    def __init__(self, name: str, server: Door, read: Reader) -> None:
+    def __init__(self, name: str, server: JsonClient, read: Reader) -> None:
         self._name, self._server, self._read = name, server, read
         self._way: Literal["echo", "steps"] | None = None
         self._finding = asyncio.Lock()

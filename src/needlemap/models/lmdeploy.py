@@ -20,7 +20,7 @@ from needlemap.http import faults
 from needlemap.http.faults import OUT_OF_MEMORY
 from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
-from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, stop_strings, told_apart
+from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, split_thinking, stop_strings
 from needlemap.models.model_files import ModelFiles
 from needlemap.models.walk import Ids
 from needlemap.prompts import Prompt
@@ -149,7 +149,7 @@ class LMDeployModel(Model):
             model=self.name,
             latency_s=perf_counter() - start,
         )
-        return told_apart(answer, decoding, opened=opened_in(prompt))
+        return split_thinking(answer, decoding, opened=opened_in(prompt))
 
     async def close(self) -> None:
         """Stop the engine, and give its memory back."""

@@ -21,10 +21,10 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.http import Door, Sent, at_home, base_url_of, faults, from_environment
+from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
-from needlemap.models.decoding import told_apart
+from needlemap.models.decoding import split_thinking
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import (
     ServedModel,
@@ -142,7 +142,7 @@ class OpenAIModel(ServedModel):
             answer = replace(
                 answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
             )
-        return told_apart(answer, decoding)
+        return split_thinking(answer, decoding)
 
     async def _name_served(self, refused: Unmeasured) -> None:
         """Add to a refusal which names the server lists, where it seems to know no such model."""
@@ -204,7 +204,7 @@ class OpenAIModel(ServedModel):
         return {**fields, **decoding.request}
 
 
-async def _llama_cpp_slots(door: Door) -> int:
+async def _llama_cpp_slots(door: JsonClient) -> int:
     """How many slots a server has, each with a cache of its own, if it says that it is llama.cpp's;
     0 for any other server."""
     try:

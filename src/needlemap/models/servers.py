@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.http import Door, Sent, custom_headers, faults, key_of
+from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get
 from needlemap.models import Answer, Model, tokens
 
@@ -41,7 +41,7 @@ class ServedModel(Model):
         sent = {header: value for header, value in self.headers(key).items() if value}
         sent |= custom_headers(self.headers_variable)
         known = self.plain_headers, self.limit_headers
-        self._server = Door(base_url, sent, version, key_env, *known)
+        self._server = JsonClient(base_url, sent, version, key_env, *known)
 
     @property
     def base_url(self) -> str:

@@ -22,8 +22,15 @@ from numpy.typing import NDArray
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.models import Answer, Decoding, Forced, Model, Way
-from needlemap.models.decoding import Seen, Stops, opened_in, spelt_out, stop_strings, told_apart
+from needlemap.models import Answer, Decoding, Forced, LogprobSource, Model
+from needlemap.models.decoding import (
+    Seen,
+    Stops,
+    opened_in,
+    spelt_out,
+    split_thinking,
+    stop_strings,
+)
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:
@@ -290,7 +297,7 @@ class WalkingModel(Model):
         answer = self._make_answer(
             walked, start, "generated", completion_tokens=len(walked.answer), **said
         )
-        return told_apart(answer, decoding, opened=opened_in(prompt))
+        return split_thinking(answer, decoding, opened=opened_in(prompt))
 
     def _force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
         wanted = self.answer_ids(prompt, answer)
@@ -312,7 +319,9 @@ class WalkingModel(Model):
         self._timeout_s, self._until = decoding.timeout_s, start + decoding.timeout_s
         return start, ids
 
-    def _make_answer(self, made: Walked | Weighed, start: float, way: Way, **said: Any) -> Answer:
+    def _make_answer(
+        self, made: Walked | Weighed, start: float, way: LogprobSource, **said: Any
+    ) -> Answer:
         """An answer with what it took."""
         read = made.cached + made.computed
         return Answer(

@@ -9,7 +9,7 @@ from needlemap.records.run_file import RuledScorer, RunFile, RunHaystack, RunTok
 from needlemap.settings import marked, with_role
 
 Differences = Mapping[str, tuple[Any, Any]]  # by name, what the two runs say
-SUBJECT = marked("subject")  # none of them changes a prompt
+SUBJECT = marked("model_identity")  # none of them changes a prompt
 _NO_MATTER = with_role(
     "grid", "free", "scored"
 )  # settings that change no answer, or are told by the scorer

@@ -212,7 +212,7 @@ def followed(about: RunFile) -> list[str]:
     lines += [f"address {hidden(str(address))}"] if address else []
     keys = [*key_names(settings)] or [backend_or_default(model.partition("/")[0]).key_variable]
     lines += [f"key of ${', $'.join(keys)}"] if any(keys) else []
-    for name in marked("opened"):
+    for name in marked("executes_or_opens"):
         value = settings.get(name)
         given = value not in (None, "", "auto", [], {})
         lines += [f"{name.replace('_', ' ')} {hidden(str(value))}"] if given else []

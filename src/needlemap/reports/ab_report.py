@@ -11,9 +11,9 @@ from needlemap.grid import percent
 from needlemap.maps.arms import (
     BLOCKS,
     ArmsVerdict,
+    ArmTrial,
     FamilyChange,
-    Trio,
-    Tripwire,
+    LogprobShift,
     changes_by_cell,
     judge_arms,
     trios,
@@ -24,7 +24,7 @@ from needlemap.maps.difference import holm
 from needlemap.maps.judging import Scope
 from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.maps.verdicts import softened
-from needlemap.models import Way
+from needlemap.models import LogprobSource
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.judgement import judgement_json, verdict_of, verdict_sentence, warnings_of
 from needlemap.reports.labels import score_label
@@ -49,7 +49,7 @@ from needlemap.text import counted
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
 
-WAYS: Mapping[Way, str] = {
+WAYS: Mapping[LogprobSource, str] = {
     "generated": (
         "of each answer as it was written, to the first other token, with the runner-up there"
     ),
@@ -87,9 +87,9 @@ class ArmsFound:
 
     path: Path
     names: tuple[str, str]
-    found: Sequence[Trio]
+    found: Sequence[ArmTrial]
     arms: ArmsVerdict
-    tripwire: Tripwire | None
+    tripwire: LogprobShift | None
     most: int
     stops: bool
 
@@ -100,7 +100,7 @@ class ArmsFound:
         return max(0, self.most - self.arms.prompts) if ended else 0
 
     @property
-    def pairs(self) -> list[Trio]:
+    def pairs(self) -> list[ArmTrial]:
         """What both arms answered."""
         return [each for each in self.found if each.is_pair]
 
@@ -201,7 +201,7 @@ class ArmsFound:
         """A row a family, and one of all where they are several. p is as it is beside the other
         families' (Holm 1979); that of all stands for itself."""
         shown = bool(self.arms.judged.n)
-        by_family: dict[str, list[Trio]] = {}
+        by_family: dict[str, list[ArmTrial]] = {}
         for each in self.pairs:
             by_family.setdefault(each.family, []).append(each)
         changes = {name: FamilyChange.of(own) for name, own in by_family.items()}
@@ -236,7 +236,7 @@ class ArmsFound:
         table = Table("worst", WORST, rows, "the worst prompts:", f"see the first: {again}")
         return table, Fact("replay", again)
 
-    def _lines(self, trio: Trio) -> str:
+    def _lines(self, trio: ArmTrial) -> str:
         """Where a prompt is and what was lost, and what both arms say where they part."""
         repeat, length, depth = trio.place
         place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
@@ -247,7 +247,7 @@ class ArmsFound:
             lines.append(f"  {self._parting(trio, trio.difference)}")
         return "\n".join(lines)
 
-    def _parting(self, trio: Trio, found: FirstDifference) -> str:
+    def _parting(self, trio: ArmTrial, found: FirstDifference) -> str:
         first, second = self.names
         if found.token is None:
             where = f"behind {found.before!r}" if found.before else "from the first character on"
@@ -258,7 +258,7 @@ class ArmsFound:
         at = "" if place is None else f", position {place:,} ({blocks})"
         return f"token {found.token + 1}{at}: {said}"
 
-    def _worst_values(self, trio: Trio) -> dict[str, Any]:
+    def _worst_values(self, trio: ArmTrial) -> dict[str, Any]:
         """A prompt for programs."""
         repeat, length, depth = trio.place
         found, position = trio.difference, trio.position
@@ -282,7 +282,7 @@ class ArmsFound:
 def ab_report(
     path: Path,
     names: tuple[str, str],
-    found: Sequence[Trio],
+    found: Sequence[ArmTrial],
     margin: float,
     most: int = 0,
     *,

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from needlemap.asking import Outcome, Watcher
-from needlemap.asking.run import Asking, ModelsFace
+from needlemap.asking.run import FamiliesToAsk, ModelsFace
 from needlemap.asking.session import Session, about
 from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
@@ -55,7 +55,7 @@ class ShowingFace(ModelsFace, ExitStack):
         self._live = live
         self._page: LivePage | None = None
 
-    def begins_model(self, name: str, asking: Asking) -> None:
+    def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
         """Show its families from now on."""
         self.families, self._page = asking.families, None
 

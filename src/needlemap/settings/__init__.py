@@ -26,7 +26,16 @@ Spec = (
 )  # [...], {min, max, count, scale}, "min:max:count"
 Role = Literal["asked", "built", "scored", "grid", "free"]
 Mark = Literal[
-    "subject", "shared", "family", "stays", "served", "opened", "lent", "check", "ab", "older"
+    "model_identity",
+    "shared",
+    "family",
+    "per_family",
+    "per_model",
+    "executes_or_opens",
+    "from_other_run",
+    "check",
+    "ab",
+    "older",
 ]
 
 
@@ -36,17 +45,17 @@ class SettingMeta:
 
     role, in a trial's key. 'asked': its value is in it. 'built': what it comes to is, texts, places
     and the tokenizer's own. 'scored': so, and `needlemap score` changes it. 'grid' and 'free': it
-    is not, and may differ when a run is resumed; the grid says which cells there are. marks.
-    'subject': who is asked, which changes no prompt. 'shared': the same for all families of a
-    suite.
-    'family': makes a family what it is, so that no flag changes it in all. 'stays': so only where a
-    family says it. 'served': one of several models may have its own, as it may all of group Model.
-    'opened': may make this machine open or run something. 'lent': comes with the prompts of another
-    run. 'check',
-    'ab':
-    needlemap check and ab take it, ab also what check does. 'older': a way of the older tools,
-    which `--help` leaves to docs/coming-from.md. read: the rule in `unread.py` that says where it
-    is read; None: always.
+    is not, and may differ when a run is resumed; the grid says which cells there are.
+
+    marks. 'model_identity': who is asked, which changes no prompt. 'shared': the same for all
+    families of a suite. 'family': makes a family what it is, so that no flag changes it in all.
+    'per_family': so only where a family says it. 'per_model': one of several models may have its
+    own, as it may all of group Model. 'executes_or_opens': may make this machine open or run
+    something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
+    check and ab take it, ab also what check does. 'older': a way of the older tools, which `--help`
+    leaves to docs/coming-from.md.
+
+    read: the rule in `unused_settings.py` that says where it is read; None: always.
     """
 
     group: str
@@ -97,7 +106,7 @@ def refuse_lattice(mode: object) -> object:
     return mode
 
 
-class Lender(BaseModel):
+class PromptSource(BaseModel):
     """The run whose prompts are asked: where it was, and what of its model builds prompts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,37 +124,47 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     # model
-    model: Annotated[str, _MODEL("asked", "subject", "shared")] = "baseline/bm25"
+    model: Annotated[str, _MODEL("asked", "model_identity", "shared")] = "baseline/bm25"
     """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list."""
     label: Annotated[str, _MODEL("free", "shared")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
-    base_url: Annotated[str | None, _MODEL("asked", "subject", "shared", read="address")] = None
+    base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
+        None
+    )
     """Address of a compatible server, as http://127.0.0.1:8000/v1."""
-    model_options: Annotated[dict[str, Any], _MODEL("asked", "subject", "shared")] = {}
+    model_options: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
     """The back end's own options, KEY=VALUE."""
     trust_remote_code: Annotated[bool, _MODEL("asked", "shared", read="own code")] = False
     """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
-    tokenizer: Annotated[str, _MODEL("built", "shared", "opened", "lent")] = "auto"
+    tokenizer: Annotated[str, _MODEL("built", "shared", "executes_or_opens", "from_other_run")] = (
+        "auto"
+    )
     """Whose tokens lengths count; auto: the model's own; server: ask base_url."""
-    max_answer_tokens: Annotated[int, _MODEL("asked", "lent"), Field(ge=1, le=MOST_LENGTH)] = 300
+    max_answer_tokens: Annotated[
+        int, _MODEL("asked", "from_other_run"), Field(ge=1, le=MOST_LENGTH)
+    ] = 300
     """The answer's budget in tokens."""
     thinking_tokens: Annotated[
         int | None, _MODEL("asked", read="sampled"), Field(ge=1, le=MOST_LENGTH)
     ] = None
     """A reasoning model's budget before its answer; no part of lengths."""
     temperature: Annotated[
-        float | None, _MODEL("asked", "subject", "shared", read="sampled"), Field(ge=0, le=100)
+        float | None,
+        _MODEL("asked", "model_identity", "shared", read="sampled"),
+        Field(ge=0, le=100),
     ] = 0.0
     """Sampling temperature; 'none' leaves the field out."""
-    request: Annotated[dict[str, Any], _MODEL("asked", "subject", "shared", read="sampled")] = {}
+    request: Annotated[
+        dict[str, Any], _MODEL("asked", "model_identity", "shared", read="sampled")
+    ] = {}
     """Any further request field, KEY=VALUE."""
     logprobs: Annotated[bool, _MODEL("free", "shared", read="model")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other
     answer."""
     # task
-    task: Annotated[str, _TASK("asked", "opened", "family")] = "single"
+    task: Annotated[str, _TASK("asked", "executes_or_opens", "family")] = "single"
     """What is hidden and asked; see needlemap list tasks."""
-    task_options: Annotated[dict[str, Any], _TASK("asked", "opened")] = {}
+    task_options: Annotated[dict[str, Any], _TASK("asked", "executes_or_opens")] = {}
     """The task's own options, KEY=VALUE; see docs/tasks.md."""
     needle: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
     """The fact to hide; by default a locker code, drawn afresh for each repeat."""
@@ -167,7 +186,7 @@ class Settings(BaseModel):
         dict[str, list[str] | str], _TASK("built", "family", "check", read="drawn")
     ] = {}
     """Values for {placeholders}: a list, or low:high."""
-    prompts_of: Annotated[str | Lender, _TASK("built", "opened")] = ""
+    prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[
         Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built", read="language")
@@ -176,9 +195,11 @@ class Settings(BaseModel):
     # haystack
     haystack: Annotated[str, _HAYSTACK("built", "check", read="haystack")] = "generated"
     """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
-    haystack_path: Annotated[str | None, _HAYSTACK("built", "opened", "check", read="path")] = None
+    haystack_path: Annotated[
+        str | None, _HAYSTACK("built", "executes_or_opens", "check", read="path")
+    ] = None
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[list[str], _HAYSTACK("built", "opened", read="one file")] = []
+    file_list: Annotated[list[str], _HAYSTACK("built", "executes_or_opens", read="one file")] = []
     """Which files of a folder of JSON Lines, in this order."""
     order: Annotated[
         Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")
@@ -195,7 +216,7 @@ class Settings(BaseModel):
     # grid
     lengths: Annotated[Spec, _GRID("grid", "ab")] = "1k:16k:8:log"
     """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
-    depths: Annotated[Spec, _GRID("grid", "stays", "ab")] = "0:100:11"
+    depths: Annotated[Spec, _GRID("grid", "per_family", "ab")] = "0:100:11"
     """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
     repeats: Annotated[int, _GRID("free", read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
     """Draws of each cell: other documents, other values."""
@@ -226,7 +247,9 @@ class Settings(BaseModel):
     ] = 0
     """Tokens that the server's chat template adds; they count into the length."""
     # template
-    template: Annotated[str, _TEMPLATE("built", "opened", "check", read="built")] = "auto"
+    template: Annotated[str, _TEMPLATE("built", "executes_or_opens", "check", read="built")] = (
+        "auto"
+    )
     """Its name or a YAML file; auto: by language and kind of model."""
     question_position: Annotated[Literal["end", "start"], _TEMPLATE("built", read="built")] = "end"
     """Question after or before the haystack."""
@@ -235,7 +258,7 @@ class Settings(BaseModel):
     answer_prefix: Annotated[str, _TEMPLATE("built")] = ""
     """The answer's beginning, given to the model; {task}: the task's own."""
     # scoring
-    scorer: Annotated[str, _SCORING("scored", "opened")] = "auto"
+    scorer: Annotated[str, _SCORING("scored", "executes_or_opens")] = "auto"
     """Its name, see needlemap list scorers; auto: the task's."""
     scorer_options: Annotated[dict[str, Any], _SCORING("scored")] = {}
     """The scorer's own options, KEY=VALUE."""
@@ -243,24 +266,24 @@ class Settings(BaseModel):
     mode: Annotated[
         Literal["exact", "bins", "single", "cold"],
         BeforeValidator(refuse_lattice),
-        _RUN("asked", "shared", "lent", "ab"),
+        _RUN("asked", "shared", "from_other_run", "ab"),
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
     bin_tolerance: Annotated[
-        float | None, _RUN("built", "lent", read="bins"), Field(gt=0, le=50)
+        float | None, _RUN("built", "from_other_run", read="bins"), Field(gt=0, le=50)
     ] = None
     """Mode bins: percent of depth either side of a cell's; half a step if not given."""
-    seed: Annotated[int, _RUN("asked", "lent", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
+    seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
     concurrency: Annotated[
-        int, _RUN("free", "served", "ab", read="side by side"), Field(ge=1, le=10_000)
+        int, _RUN("free", "per_model", "ab", read="side by side"), Field(ge=1, le=10_000)
     ] = 4
     """Requests at a time."""
-    retries: Annotated[int, _RUN("free", "served", "check"), Field(ge=0, le=1000)] = 6
+    retries: Annotated[int, _RUN("free", "per_model", "check"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""
-    timeout_s: Annotated[float, _RUN("free", "served", "check"), Field(gt=0, le=MOST_S)] = 600.0
+    timeout_s: Annotated[float, _RUN("free", "per_model", "check"), Field(gt=0, le=MOST_S)] = 600.0
     """For one attempt, in seconds."""
-    wait: Annotated[Seconds, _RUN("free", "served", "check"), Field(ge=0, le=MOST_S)] = 0.0
+    wait: Annotated[Seconds, _RUN("free", "per_model", "check"), Field(ge=0, le=MOST_S)] = 0.0
     """Wait so long for a server that is not there yet, as 5m."""
     pause_s: Annotated[float, _RUN("free", "older"), Field(ge=0, le=MOST_S)] = 0.0
     """Rest after each answer, in seconds."""
@@ -278,23 +301,23 @@ class Settings(BaseModel):
     """Ask where it matters for the length up to which the mean is so high, as 85."""
     within: Annotated[Percent, _RUN("free", read="seek"), Field(ge=3, le=100)] = 30.0
     """With --seek: how narrow, as 30% or 10% either side."""
-    until: Annotated[str, _RUN("free", "opened")] = ""
+    until: Annotated[str, _RUN("free", "executes_or_opens")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
     scope: Annotated[Literal["these", "new"], _RUN("free", read="until")] = "these"
     """With --until: what the verdict holds for, these prompts or new haystacks too (72 or more)."""
     requests_per_minute: Annotated[
-        float | None, _RUN("free", "served", "check"), Field(gt=0, le=1e9)
+        float | None, _RUN("free", "per_model", "check"), Field(gt=0, le=1e9)
     ] = None
     """Send no more, evenly; a server's own limits are learned anyway."""
     tokens_per_minute: Annotated[
-        Tokens | None, _RUN("free", "served", "check"), Field(gt=0, le=10**15)
+        Tokens | None, _RUN("free", "per_model", "check"), Field(gt=0, le=10**15)
     ] = None
     """Send no more prompt and answer tokens, evenly, as 100k."""
     canary: Annotated[bool, _RUN("free")] = True
     """Ask one small trial first, and stop if something is wrong."""
     closed_book: Annotated[bool, _RUN("free")] = False
     """Also ask each question without a haystack: what is known anyway proves nothing."""
-    prices: Annotated[dict[str, float], _RUN("free", "shared", "served", "check")] = {}
+    prices: Annotated[dict[str, float], _RUN("free", "shared", "per_model", "check")] = {}
     """Own prices, US dollars per million: input=, cached_input=, output=."""
     save: Annotated[bool, _RUN("free", "shared")] = True
     """Keep the run folder; off: only the printed map is left."""
@@ -344,12 +367,12 @@ class Settings(BaseModel):
         )
 
 
-def lender_of(settings: Settings) -> Settings | None:
+def prompt_source_of(settings: Settings) -> Settings | None:
     """The settings of the run whose prompts are asked; None for a run with prompts of its own.
 
     Raises SettingsError where that run was not read.
     """
-    if isinstance(settings.prompts_of, Lender):
+    if isinstance(settings.prompts_of, PromptSource):
         lent = {name: value for name, value in settings.prompts_of if name != "run"}
         return settings.model_copy(update={**lent, "prompts_of": ""})
     if settings.prompts_of:
@@ -389,7 +412,7 @@ def marked(*marks: Mark) -> tuple[str, ...]:
 
 
 def read_by(*rules: str) -> tuple[str, ...]:
-    """The names of the settings that one of these rules of `unread.py` asks about."""
+    """The names of the settings that one of these rules of `unused_settings.py` asks about."""
     return tuple(name for name, known in KNOWN.items() if known.read in rules)
 
 

@@ -199,7 +199,10 @@ def _heeded(
 ) -> tuple[Settings, list[Unheeded]]:
     """Settings without those that nothing would read. What is left out may leave others unread:
     again."""
-    from needlemap.settings.unread import find_unread, what_stays  # late: it needs what a run needs
+    from needlemap.settings.unused_settings import (  # late: it needs what a run needs
+        find_unread,
+        what_stays,
+    )
 
     unheeded: list[Unheeded] = []
     while True:

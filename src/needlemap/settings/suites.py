@@ -28,7 +28,7 @@ DEFAULT = "demo"
 _KEYS = ("families", "settings")
 _MODEL_S_OWN = (
     *settings_of("Model"),
-    *marked("served"),
+    *marked("per_model"),
 )  # what one of several models may have to itself
 
 
@@ -218,7 +218,9 @@ class Suite:
         subject: of several models the one that is meant, with settings of its own.
         """
         stay = [
-            name for name in marked("stays") if all(name in own for own in self.families.values())
+            name
+            for name in marked("per_family")
+            if all(name in own for own in self.families.values())
         ]
         for name in (*marked("family"), *stay):
             if name in flags:
@@ -245,7 +247,7 @@ class Suite:
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._label: self.settings, mine: own}
-        stay = own.keys() & marked("stays")
+        stay = own.keys() & marked("per_family")
         given = {name: value for name, value in flags.items() if name not in stay}
         with naming(f"Family '{family}'"):
             reading = read_settings(preset, given, between, subject)

@@ -24,14 +24,14 @@ from needlemap.errors import SettingsError
 from needlemap.http.compatible import ADDRESS
 from needlemap.models import backend_or_default
 from needlemap.secrets import hidden, parts_of
-from needlemap.settings import OPTIONS, Lender, Settings, lender_of, marked
+from needlemap.settings import OPTIONS, PromptSource, Settings, marked, prompt_source_of
 
 TRUST = "--trust-run"
 Trust = bool | Literal["prompts"]  # of another run: nothing, all, or what builds prompts from files
 CODE = "python/"
 REMOTE = "trust_remote_code"
 _KERNELS = "attn_implementation"  # a hub's name of one is code that is downloaded and run
-_WATCHED = {*marked("opened", "subject"), *OPTIONS, REMOTE}
+_WATCHED = {*marked("executes_or_opens", "model_identity"), *OPTIONS, REMOTE}
 _PLAIN_SOURCES = ("generated", "folder", "txt", "jsonl")  # haystacks of this machine's files
 _PLAIN_MODELS = ("baseline", "demo", "gauge", "python")  # whose vocabulary comes with the package
 _SENT = ("base_url", "key_env", "model")
@@ -120,7 +120,7 @@ def _reached(theirs: Settings, scored: bool) -> Iterator[tuple[str, str]]:
     yield from code_in(own)
     if theirs.haystack not in _PLAIN_SOURCES:
         yield "haystack", theirs.haystack
-    built = lender_of(theirs) if isinstance(theirs.prompts_of, Lender) else theirs
+    built = prompt_source_of(theirs) if isinstance(theirs.prompts_of, PromptSource) else theirs
     yield from _tokenizers(built or theirs)
     yield from _files(theirs)
     if scored:

@@ -20,7 +20,7 @@ from needlemap.prompts import TEXT
 from needlemap.prompts.templates import fill
 from needlemap.storm.act import FACTS, Act, Fact, Path, Piece, Stream, Turn
 from needlemap.storm.operation import RANKS
-from needlemap.tasks import Item, Reference, Whole
+from needlemap.tasks import Item, ReadyPrompt, Reference
 from needlemap.tasks.apart import drawn_apart
 from needlemap.tasks.single import drawn
 from needlemap.trials import Trial
@@ -189,7 +189,7 @@ class Texts:
         question = self.question(number, act.path[-1])
         item = Item((), question, Reference(secrets[0], secrets, "", question))
         prompt = whole_prompt(
-            Whole(tuple(rows), item, None),
+            ReadyPrompt(tuple(rows), item, None),
             self.resolved.traits,
             self.resolved.tokenizer.index,
             feeder=self.resolved.feeder,

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.files import read_json, read_regular
-from needlemap.tasks import Draw, Item, Reference, Task, Whole
+from needlemap.tasks import Draw, Item, ReadyPrompt, Reference, Task
 from needlemap.text import whole_characters
 
 
@@ -53,7 +53,7 @@ class Published(Task):
         answers = [str(row.get("target", "")).strip() for row in rows]
         self._prompts = [self._read(number, row, answers) for number, row in enumerate(rows, 1)]
 
-    def prompts(self) -> Sequence[Whole]:
+    def prompts(self) -> Sequence[ReadyPrompt]:
         """All prompts, in the file's order."""
         return self._prompts
 
@@ -66,7 +66,7 @@ class Published(Task):
         """The item of the prompt with the repeat's number."""
         return self._prompts[draw.repeat].item
 
-    def _read(self, number: int, row: dict[str, object], answers: Sequence[str]) -> Whole:
+    def _read(self, number: int, row: dict[str, object], answers: Sequence[str]) -> ReadyPrompt:
         try:
             return FORMATS[self.format].read(row, answers)
         except (KeyError, TypeError, ValueError) as error:
@@ -101,11 +101,11 @@ class Format:
 
     fields: frozenset[str]
     scorer: str
-    read: Callable[[Row, Sequence[str]], Whole]
+    read: Callable[[Row, Sequence[str]], ReadyPrompt]
     scorer_options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def ruler(row: Row, _answers: Sequence[str]) -> Whole:
+def ruler(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
     """`input` is the prompt, `outputs` the answers; newer files keep the answer's beginning
     apart."""
     text, outputs = _text(row, "input"), _texts(row["outputs"])
@@ -114,10 +114,10 @@ def ruler(row: Row, _answers: Sequence[str]) -> Whole:
     question = text.rstrip().rpartition("\n")[2].strip()
     reference = Reference(", ".join(outputs), tuple(outputs), question=question)
     item = Item((), question, reference, answer_prefix=str(row.get("answer_prefix") or ""))
-    return Whole((("user", text),), item, _depth_of(text, outputs[0]))
+    return ReadyPrompt((("user", text),), item, _depth_of(text, outputs[0]))
 
 
-def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
+def mrcr(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
     """`prompt` is a conversation as JSON, `answer` begins with `random_string_to_prepend`."""
     told = row["prompt"]
     messages = read_json(told) if isinstance(told, str) else told
@@ -137,12 +137,12 @@ def mrcr(row: Row, _answers: Sequence[str]) -> Whole:
     place = next((at for at, (_, said) in enumerate(turns) if said.strip() == wanted.strip()), None)
     depth = None if place is None else sum(sizes[:place]) / max(1, sum(sizes[:-1]) - sizes[place])
     choices = _replies(turns, place)
-    return Whole(
+    return ReadyPrompt(
         turns, Item((), question, _verbatim(code, wanted, question, choices)), _share(depth)
     )
 
 
-def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
+def mrcr2(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
     """`queries` is the prompt as one text, `answer` begins with a code of 12 characters."""
     text, answer = _text(row, "queries"), _text(row, "answer").strip()
     code, wanted = answer[:_CODE], answer[_CODE:].strip()
@@ -152,10 +152,10 @@ def mrcr2(row: Row, _answers: Sequence[str]) -> Whole:
             "the prompt does not ask for the 12 characters that the answer begins with"
         )
     item = Item((), question, _verbatim(code, wanted, question))
-    return Whole((("user", text),), item, _depth_of(text, wanted))
+    return ReadyPrompt((("user", text),), item, _depth_of(text, wanted))
 
 
-def babilong(row: Row, answers: Sequence[str]) -> Whole:
+def babilong(row: Row, answers: Sequence[str]) -> ReadyPrompt:
     """`input` is the text, `target` the label; the other labels are the file's other targets."""
     context, question, target = (
         _text(row, "input"),
@@ -167,10 +167,10 @@ def babilong(row: Row, answers: Sequence[str]) -> Whole:
         raise ValueError("target is empty, or all rows of the file have the same")
     text = _BABILONG.format(context=context.strip(), question=question)
     reference = Reference(target, (target,), question=question, decoys=others)
-    return Whole((("user", text),), Item((), question, reference), None)
+    return ReadyPrompt((("user", text),), Item((), question, reference), None)
 
 
-def longbench(row: Row, _answers: Sequence[str]) -> Whole:
+def longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
     """`context`, `question`, `choice_A` to `choice_D`, and `answer`, a letter."""
     right = _text(row, "answer").strip()
     if right not in _LETTERS:
@@ -185,7 +185,7 @@ def longbench(row: Row, _answers: Sequence[str]) -> Whole:
     )
     wrong = tuple(letter for letter in _LETTERS if letter != right)
     reference = Reference(right, question=asked, decoys=wrong, choices=_LETTERS)
-    return Whole((("user", text),), Item((), asked, reference), None)
+    return ReadyPrompt((("user", text),), Item((), asked, reference), None)
 
 
 FORMATS: Mapping[str, Format] = {

@@ -153,7 +153,7 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ReadyPrompt:
     """A prompt that exists already. messages: role and text. depth: where its answer stands, a
     share; None where unknown. item: what is asked and right; it hides nothing."""
 
@@ -202,7 +202,7 @@ class Task(metaclass=Checked):
         None: the settings' haystack."""
         return None
 
-    def prompts(self) -> Sequence[Whole]:
+    def prompts(self) -> Sequence[ReadyPrompt]:
         """All prompts that exist already, in an order that never changes."""
         return ()
 

@@ -19,7 +19,7 @@ from weakref import finalize
 import numpy as np
 
 from needlemap.errors import Failure, Unmeasured, VocabularyMissing
-from needlemap.http import LARGEST_BYTES, Sent, WaitingDoor, check_address
+from needlemap.http import LARGEST_BYTES, Sent, SyncJsonClient, check_address
 from needlemap.secrets import scrub
 from needlemap.text.tokens import Tokenizer, TokenText
 
@@ -59,7 +59,7 @@ class Server(Tokenizer):
         check_address(address)
         where = urlsplit(address.rstrip("/").removesuffix("/v1"))
         self.name = f"server:{where.geturl()}"
-        self._door = WaitingDoor(f"{where.scheme}://{where.netloc}", sent.headers())
+        self._door = SyncJsonClient(f"{where.scheme}://{where.netloc}", sent.headers())
         finalize(self, self._door.close)
         self._path = f"{where.path}/tokenize"
         self._field, self._options, probe = self._dialect()

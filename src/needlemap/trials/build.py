@@ -24,8 +24,8 @@ from needlemap.models import MARK, Traits, backend_or_default
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.prompts.templates import Index
-from needlemap.settings import Settings, lender_of
-from needlemap.tasks import Task, Whole
+from needlemap.settings import Settings, prompt_source_of
+from needlemap.tasks import ReadyPrompt, Task
 from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Span, TokenText
 from needlemap.trials import Trial, ask_twice, share_prompts
@@ -92,7 +92,7 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     may differ. Raises TimeUp as soon as the command's time ends.
     """
     resolved = resolve(settings, asked=asked)
-    if (lender := lender_of(settings)) is not None:
+    if (lender := prompt_source_of(settings)) is not None:
         return _prepare_lent(resolved, prepare(lender, asked=False))
     if resolved.task.ready:
         return _prepare_ready(resolved, resolved.task)
@@ -209,7 +209,7 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
 def _notes(resolved: Resolved) -> tuple[str, ...]:
     """Which documents are read, and by what answers are scored where a right one may score low for
     its wording."""
-    told = tuple(resolved.source.told())
+    told = tuple(resolved.source.notes())
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
         return told
     return (
@@ -299,7 +299,7 @@ def _far(sizes: Sequence[int]) -> SettingsError:
 
 
 def whole_prompt(
-    whole: Whole, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
+    whole: ReadyPrompt, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
 ) -> Prompt:
     """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one
     text."""

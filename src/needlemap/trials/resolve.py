@@ -25,7 +25,7 @@ from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import Template, load_template
 from needlemap.registry import find, find_kind, installed
 from needlemap.scorers import Scorer, find_scorer
-from needlemap.settings import Settings, lender_of
+from needlemap.settings import Settings, prompt_source_of
 from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers import BUNDLED, load
@@ -106,7 +106,7 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     check_size(len(grid.lengths) * len(grid.depths) * settings.repeats)
     traits = model_traits(settings) if asked else traits_unasked(settings)
     check_request(settings, traits)
-    lender, task = lender_of(settings), make_task(settings)
+    lender, task = prompt_source_of(settings), make_task(settings)
     tokenizer = (
         load_tokenizer(lender, traits_unasked(lender))
         if lender

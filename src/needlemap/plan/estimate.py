@@ -26,7 +26,7 @@ _SUMMED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoned:
+class PlanEstimate:
     """A plan. rows: what each mode comes to, or where there are several families each of them.
     total: all families, one behind the other. told: what a user should know of the settings. bound:
     haystack tokens that no choice of depths can go below; None for prompts that exist already, and
@@ -111,7 +111,7 @@ class Reckoned:
         return notes
 
 
-def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
+def plans_fields(plans: Sequence[PlanEstimate]) -> dict[str, Any]:
     """The document of a plan; of several models that of each, and their sum."""
     if len(plans) == 1:
         return plans[0].plain()
@@ -119,7 +119,7 @@ def plans_fields(plans: Sequence[Reckoned]) -> dict[str, Any]:
     return {"models": [plan.plain() for plan in plans], "total": total}
 
 
-def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
+def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
     """What a run would ask and cost. Raises SettingsError for terms or settings that nothing can be
     reckoned with."""
     terms.check()
@@ -138,7 +138,7 @@ def reckon(chosen: Chosen, terms: Terms) -> Reckoned:
             rows, bound = _by_mode(experiment, settings, terms)
     assert first is not None  # a run has a family
     total = sum_of(list(rows.values())) if chosen.suite else None
-    return Reckoned(chosen, terms, rows, total, tuple(told), bound, first)
+    return PlanEstimate(chosen, terms, rows, total, tuple(told), bound, first)
 
 
 def _by_mode(

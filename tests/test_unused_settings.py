@@ -11,7 +11,7 @@ from needlemap.files import PRESETS, SUITES
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.reading import configure
 from needlemap.settings.suites import load_suite
-from needlemap.settings.unread import RULES
+from needlemap.settings.unused_settings import RULES
 
 SERVER = {"model": "openai/m"}
 BM25 = {"model": "baseline/bm25"}
