@@ -2,6 +2,7 @@
 nobody else?
 
     python benchmarks/check.py [--clean N] [--smoke] [--no-mutants]
+    python benchmarks/check.py --real FILE [--max-length 8k] [--times 3] [--only WORDS] [--keep DIR]
 
 The faults are those of tests/gallery/mutants.py, in the model in the box. Each begins at each of a
 check's three sizes in turn, and is asked what the probe that is meant for it needs, at the alpha
@@ -10,6 +11,10 @@ and at no shorter one. Clean runs are checks of all: of that model with and with
 reader that is wrong by chance one time in forty, so that of two equal askings one pair in twenty
 differs; and, where `.ci/servers` was run, of llama-server with one slot and with four, and of
 transformers serve, with the model of tests/real_servers.
+
+`--real` checks real engines that serve the gauge (`engines.py`): two dozen honest ways to run them,
+and faults. FILE gets a line of JSON after each check, and what it holds is not asked again, so that
+the same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from engines import CASES, check_each, summed
 from machine import machine
 from table import rounded, show
 
@@ -63,7 +69,15 @@ def main() -> None:
     )
     parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
     parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
+    parser.add_argument("--real", type=Path, help="Check real engines, a line each in this file.")
+    parser.add_argument("--max-length", default="8k", help="With --real: the longest prompt.")
+    parser.add_argument("--times", type=int, default=3, help="With --real: checks of each.")
+    parser.add_argument("--probes", default="", help="With --real: of honest ones only these.")
+    parser.add_argument("--only", default="", help="With --real: cases whose name holds this.")
     options = parser.parse_args()
+    if options.real:
+        real(options)
+        return
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
     sizes = SIZES[1:2] if options.smoke else SIZES
     rows, found, slowest = [], 0, 0.0
@@ -96,6 +110,34 @@ def main() -> None:
     ]
     header = ("fault", "meant for", *(f"from {size}" for size in sizes))
     show("Faults of the gallery, found by check", machine(), header, rows, notes, result)
+
+
+def real(options: argparse.Namespace) -> None:
+    """Checks of real engines, and what all lines of their file come to."""
+    cases = [case for case in CASES if options.only in case.name]
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    asked = options.max_length, options.times, cases, options.keep, options.probes
+    found = check_each(options.real, *asked)
+    rows = []
+    for name, length, some in dict.fromkeys((e.case, e.max_length, e.probes) for e in found):
+        mine = [e for e in found if (e.case, e.max_length, e.probes) == (name, length, some)]
+        codes = " ".join(str(each.code) for each in mine)
+        failed = sorted({n for each in mine for n, state in each.states.items() if state == "fail"})
+        rows.append(
+            (
+                name,
+                length,
+                some or "all",
+                codes,
+                f"{max(e.cpu_s for e in mine):.0f}",
+                " ".join(failed),
+            )
+        )
+    header = ("engine", "to", "probes", "exit codes", "CPU s, most", "fails")
+    notes = ["CPU s: of the check, without the server."]
+    result = {"benchmark": "check", **summed(found)}
+    show("The gauge on real engines", machine(), header, rows, notes, result)
 
 
 def clean(count: int, probes: Collection[str], folder: Path) -> tuple[Counter[str], Counter[str]]:

@@ -3,15 +3,21 @@ fault, and the reference is this package's own engine."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from needlemap.check.asking import CheckOptions
+from needlemap.check.ask import Ask, Reply
+from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.check.beside import counted_apart
+from needlemap.check.coarse import ALIKE, explained
 from needlemap.check.gauge import (
+    MOVES,
     ab_settings,
     arms_of_the_gauge,
     beside_the_gauge,
@@ -19,8 +25,13 @@ from needlemap.check.gauge import (
     with_reference,
 )
 from needlemap.check.haystack import Options
+from needlemap.check.judge import Verdict
+from needlemap.check.probe import LEAST
 from needlemap.errors import SettingsError
-from needlemap.models.gauge import DATA, holds_tokens, write_checkpoint
+from needlemap.models.gauge import DATA, REFERENCE, holds_tokens, write_checkpoint
+from needlemap.models.gauge_cache import CoarseEngine
+from needlemap.models.gauge_model import NAME, GaugeModel
+from needlemap.models.walk import Engine
 from needlemap.records.ab import Arm
 
 HOLDS = holds_tokens()
@@ -109,3 +120,56 @@ def test_wrong_rotary_positions_are_found_without_a_second_model(
     state = {each["probe"]: each["state"] for each in found["findings"]}
     assert state["reference"] == ("fail" if code else "pass")
     assert found["reference"] == "gauge/numpy"
+    said = found["findings"][0]["said"]
+    assert ("as float32 may (to 2e-05)" in said) == (not code)
+
+
+def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Verdict:
+    """A check of the gauge in this process beside its reference, with another engine."""
+    options = Options(256, probes=("reference",), require=("reference",), exact=exact)
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    check = Check.of(asked, folder)
+    asking = ProbesOnSchedule(check, make=lambda _: GaugeModel(NAME, engine))
+    return asyncio.run(asking.run())
+
+
+def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
+    """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
+    verdict = checked(tmp_path, CoarseEngine("q4_0"))
+    (found,) = verdict.findings
+    assert (verdict.code, found.state, found.points) == (5, "undecided", True)
+    assert found.said.startswith(f"{found.sizes[0].size}: cache coarser, as q4_0: margins move by ")
+    assert "] nats" in found.said
+    exact = checked(tmp_path, CoarseEngine("q4_0"), exact=True)  # of the same answers
+    assert (exact.code, exact.findings[0].state) == (1, "fail")
+
+
+def test_margins_that_all_move_alike_are_no_coarse_cache() -> None:
+    """Values 1.05 times as large move all margins by a nat, as a cache of 4 bits does in the mean;
+    what is computed with that cache is not like it."""
+    cache = np.array([-1.3, -0.7, -1.5, -0.9])
+    values = np.array([-1.01, -1.0, -1.0, -1.01])
+    assert explained(values, cache) < ALIKE < explained(cache + 0.05 * values, cache)
+
+
+def test_thresholds_grow_by_data_type() -> None:
+    limits = [most for _, most in MOVES]
+    assert limits == sorted(limits)
+
+
+def test_a_template_that_adds_tokens_is_named() -> None:
+    pairs = [(reply_of(at, tokens=100), reply_of(at, tokens=109)) for at in range(LEAST)]
+    assert counted_apart(pairs).endswith(
+        "109 tokens where the model has 100: another chat template"
+    )
+    assert counted_apart([(one, one) for one, _ in pairs]) == ""
+    assert counted_apart(pairs[1:]) == ""
+
+
+def reply_of(number: int, tokens: int) -> Reply:
+    return Reply(Ask("cold", 200, 200, 0.5, number), prompt_tokens=tokens)
+
+
+def test_kv_exact_is_of_the_gauge_alone(needlemap: Callable[..., object]) -> None:
+    ended = needlemap("check", "--model", "demo/retriever", "--kv", "exact", "--plan", code=2)
+    assert "--kv exact judges a server of needlemap's gauge" in str(getattr(ended, "stderr", ""))

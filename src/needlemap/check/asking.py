@@ -125,6 +125,10 @@ class Check:
             self.looks.append(size)
         look = max(1, len(self.looks))
         made = judge(self.asker.schedule, self.answers, look, self.failed)
+        if self.asked.options.moves:
+            from needlemap.check.coarse import judge_cache
+
+            made = judge_cache(self.asker, made, self.answers)
         if self.asked.baseline:
             name = str(self.asked.baseline)
             schedule = self.asker.schedule

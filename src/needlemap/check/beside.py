@@ -35,12 +35,17 @@ def margin_apart(one: Reply, other: Reply) -> float | None:
 
     Unlike a probability, a margin moves also where a model is all but sure.
     """
+    apart = [abs(left - right) for left, right in alike_margins(one, other)]
+    return sum(apart) / len(apart) if apart else None
+
+
+def alike_margins(one: Reply, other: Reply) -> list[tuple[float, float]]:
+    """The margins of both, token by token, as far as they say the same."""
     if one.margins is None or other.margins is None:
-        return None
+        return []
     both = zip(one.margins, other.margins, strict=False)
     alike = takewhile(lambda pair: pair[0][0] == pair[1][0], both)
-    apart = [abs(left - right) for (_, left), (_, right) in alike]
-    return sum(apart) / len(apart) if apart else None
+    return [(left, right) for (_, left), (_, right) in alike]
 
 
 class Nats(Probe):
@@ -83,7 +88,7 @@ class Nats(Probe):
         """Only where answers were alike."""
         return row.n > 0
 
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
         """A sign test of the pairs whose margins move beyond the server's own noise."""
         again = {warm.ask.prompt: other for warm, other in _pairs(answers, size, "warm", "again")}
         moved = list[tuple[float, float, Reply]]()
@@ -95,7 +100,7 @@ class Nats(Probe):
                     moved.append((apart, usual, warm))
         if not moved:
             return AtSize(size, "undecided", said=NOTHING)
-        told = _least_shift([row[1] for row in moved])
+        told = _least_shift([row[1] for row in moved], most_moved(layout))
         beyond = [row for row in moved if row[0] > told]
         n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
         fails = p <= level and bool(beyond)
@@ -124,15 +129,31 @@ def _pairs(answers: Answers, size: int, first: str, second: str) -> list[Pair]:
     return answers.same_prompt(size, first, second)
 
 
-def _least_shift(usual: Sequence[float]) -> float:
-    """Nats by which a margin must move to be told, beside what equal askings differ by.
+def _least_shift(usual: Sequence[float], rounded: float) -> float:
+    """Nats by which a margin must move to be told, beside what equal askings differ by. rounded:
+    what the coarsest rounding may move it by.
 
     Where these are the same to the last bit, they do not tell in which precision a server rounds.
     """
     middling = median(usual)
     if not middling and not any(0 < each < LEAST_NATS for each in usual):
-        return ROUNDED_NATS
+        return rounded
     return max(LEAST_NATS, TIMES_USUAL * middling)
+
+
+def most_moved(layout: Geometry) -> float:
+    """By how many nats a token the margins of an honest engine differ from the reference's at
+    most: of a known model by its coarsest data type."""
+    moves = layout.options.moves
+    return moves[-1][1] if moves else ROUNDED_NATS
+
+
+def data_type(layout: Geometry, most: float) -> str:
+    """The finest data type that explains a move of margins, in words; '' where none is known.
+
+    most: the largest move of a prompt, nats a token."""
+    found = next((each for each in layout.options.moves if most <= each[1]), None)
+    return f", as {found[0]} may (to {found[1]:g})" if found else ""
 
 
 class Window(Probe):
@@ -288,13 +309,13 @@ class Reference(Paired):
         crowd = crowd_of(layout, pair[1].ask, number) if here.state == "loaded" else []
         return [[here, *crowd], [there]]
 
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
         """Half of the level for answers, half for margins."""
-        row = super().at(answers, size, level / 2)
+        row = self.at(answers, size, level / 2)
         pairs = self.pairs(answers, size)
         if not pairs:
             return row
-        told = max(ROUNDED_NATS, TIMES_USUAL * _usual(answers, size))
+        told = max(most_moved(layout), TIMES_USUAL * _usual(answers, size))
         apart = [(margin_apart(there, here), here) for there, here in pairs]
         moved = [(nats, here) for nats, here in apart if nats is not None]
         far = [here for nats, here in moved if nats > told]
@@ -303,8 +324,14 @@ class Reference(Paired):
         said = row.said
         if moved:
             mean = fmean(nats for nats, _ in moved)
-            said += f"; margins move by {mean:.2g} nats a token, {len(far)} of {len(moved)} by over"
-            said += f" {told:.2g}"
+            said += f"; margins move by {mean:.2g} nats a token"
+            kind = data_type(layout, max(nats for nats, _ in moved))
+            said += kind or f", {len(far)} of {len(moved)} by over {told:.2g}"
+        if counts := counted_apart(pairs) if layout.options.holds else "":
+            said += f"; {counts}"
+            row = replace(
+                row, state="fail", points=True, worst=row.worst or smallest([pairs[0][1]])
+            )
         row = replace(row, said=said)
         if p <= level / 2 and far:
             worst = smallest(far)
@@ -312,6 +339,17 @@ class Reference(Paired):
         if not sure and row.state == "pass":
             row = replace(row, state="undecided", said=f"{said}: the reference finds too little")
         return row
+
+
+def counted_apart(pairs: Sequence[Pair]) -> str:
+    """That the server counts another number of tokens than the reference in each prompt, in words:
+    its template or its tokenizer is another one."""
+    counts = [(there.prompt_tokens, here.prompt_tokens) for there, here in pairs]
+    known = [(one, other) for one, other in counts if one is not None and other is not None]
+    if len(known) < LEAST or any(one == other for one, other in known):
+        return ""
+    one, other = known[0]
+    return f"the server counts {other:,} tokens where the model has {one:,}: another chat template"
 
 
 def _usual(answers: Answers, size: int) -> float:

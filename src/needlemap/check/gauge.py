@@ -14,11 +14,14 @@ from needlemap.check.asking import CheckOptions
 from needlemap.check.families import facts_for
 from needlemap.check.haystack import Options
 from needlemap.errors import SettingsError
-from needlemap.models.gauge import DATA, holds_tokens
+from needlemap.models.gauge import DATA, REFERENCE, holds_tokens
 from needlemap.records.ab import Arm
 
 ANSWER = 24  # tokens: its answers have 14
-REFERENCE, TEMPLATE = "gauge/numpy", "text-en"
+TEMPLATE = "text-en"
+# Nats a token: twice what honest engines moved a prompt's margins at most, by their coarsest data
+# type, at 160 to 8,000 tokens (benchmarks/RESULTS.md). The gauge's own margins are 12 and more.
+MOVES = (("float32", 0.00002), ("float16", 0.03), ("q8_0", 0.06), ("bfloat16", 0.13))
 # With these changed, it is not known how much the gauge finds.
 CHANGING = {"needle", "question", "keywords", "draw", "haystack", "template", "temperature"}
 
@@ -37,12 +40,10 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
         options = replace(options, max_length=holds)
     if not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
-    made = replace(
-        asked,
-        flags={**_own(), **asked.flags},
-        options=options,
-        reference=asked.reference or REFERENCE,
-    )
+    reference = asked.reference or REFERENCE
+    if reference == REFERENCE:
+        options = replace(options, moves=MOVES)
+    made = replace(asked, flags={**_own(), **asked.flags}, options=options, reference=reference)
     said = f"'{model}' is taken for needlemap's gauge: its own tokenizer, --reference "
     said += f"{made.reference}, --max-length {options.max_length}. For another model: --no-gauge"
     return made, said

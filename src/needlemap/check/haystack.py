@@ -45,7 +45,9 @@ class Options:
     that the server says it takes. logprobs: whether answers come with them. serial: whether the
     model answers one prompt at a time. told: whether --max-length is somebody's promise. probes:
     those that are wanted, all without one. require, accept: as typed. holds: tokens to which the
-    model is known to find every fact, 0 where that is not known."""
+    model is known to find every fact, 0 where that is not known. moves: by data type, from the
+    finest on, the nats a token by which honest engines' margins differ from the reference's at
+    most; () where that is not known. exact: whether a cache coarser than the weights is a fault."""
 
     max_length: int = 128_000
     load: int = 8
@@ -63,6 +65,8 @@ class Options:
     require: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     holds: int = 0
+    moves: tuple[tuple[str, float], ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,11 @@ class Probe:
         if why:
             return Finding(self.name, "not applicable", False, 0, why, decides=self.decides)
         level = self.level(look, len(layout.sizes))
-        return self.whole([self.at(answers, size, level) for size in layout.sizes])
+        return self.whole([self.row(layout, answers, size, level) for size in layout.sizes])
+
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """The same for a probe that heeds what is known of the model."""
+        return self.at(answers, size, level)
 
     def level(self, look: int, sizes: int) -> float:
         """The alpha of one size at one look, the first being 1: all looks that there may ever be

@@ -98,6 +98,13 @@ def _fail_or_pass(typed: str) -> str:
     return typed
 
 
+def _any_or_exact(typed: str) -> str:
+    """Raises SettingsError for anything else."""
+    if typed not in ("any", "exact"):
+        raise SettingsError(f"--kv takes any or exact, got '{typed}'.")
+    return typed
+
+
 def _these_or_new(typed: str) -> str:
     """Raises SettingsError for anything else."""
     if typed not in ("these", "new"):
@@ -130,6 +137,15 @@ TrustRun = Annotated[
 ]
 TheGauge = Annotated[
     bool | None, option("needlemap's gauge is served; by default if it has that name.")
+]
+TheCache = Annotated[
+    str,
+    option(
+        "With needlemap's gauge: a coarser KV cache is a choice ('any', exit 5), or a fault "
+        "('exact', exit 1).",
+        metavar="any|exact",
+        callback=_any_or_exact,
+    ),
 ]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
@@ -281,6 +297,7 @@ class CheckFlags:
     load: int = flag(8, "Prompts at a time where there is load.", min=2)
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     gauge: TheGauge = None
+    kv: TheCache = "any"
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
     require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
     accept: list[str] | None = flag(

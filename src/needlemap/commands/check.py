@@ -19,10 +19,12 @@ from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
 from needlemap.commands.announce import say_stopped, show_json, terminable
 from needlemap.commands.arguments import CheckFlags
+from needlemap.errors import SettingsError
 from needlemap.grid import duration_label, tokens
 from needlemap.http.compatible import ADDRESS, BACKEND
 from needlemap.http.served import context_of, wait_for
 from needlemap.maps.verdicts import softened
+from needlemap.models.gauge import REFERENCE
 from needlemap.records.lock import hold_folder
 from needlemap.reports.check_report import check_report
 from needlemap.reports.live import ShowingFace
@@ -72,11 +74,18 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
         probes=tuple(typed.probe or ()),
         require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
         accept=tuple(typed.accept or ()),
+        exact=typed.kv == "exact",
     )
     asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
     asked, note = beside_the_gauge(asked, typed.gauge)
     if note:
         tell(f"note: {note}")
+    if asked.options.exact and not asked.options.moves:
+        model = asked.flags.get("model", "")
+        raise SettingsError(
+            f"--kv exact judges a server of needlemap's gauge beside {REFERENCE}; '{model}' is "
+            "not taken for it: type --gauge if it is"
+        )
     return asked
 
 

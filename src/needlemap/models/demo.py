@@ -173,7 +173,8 @@ class NumpyEngine(Engine):
             joint = self._norm(hidden, layer.norm_1) @ layer.attend.T
             parts = joint.reshape(len(ids), heads + 2 * shared, -1).transpose(1, 0, 2)
             both = turned(parts[: heads + shared], cos, sin)
-            cache[0, :, start:stop], cache[1, :, start:stop] = both[heads:], parts[heads + shared :]
+            keys, values = self._kept(both[heads:], parts[heads + shared :])
+            cache[0, :, start:stop], cache[1, :, start:stop] = keys, values
             mixed = attention(both[:heads], cache[0, :, :stop], cache[1, :, :stop])
             hidden = hidden + mixed.transpose(1, 0, 2).reshape(len(ids), -1) @ layer.mix.T
             hidden = (
@@ -181,6 +182,10 @@ class NumpyEngine(Engine):
             )
         self._length = stop
         return hidden
+
+    def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
+        """What the cache holds of new keys and values, each (shared heads, tokens, head width)."""
+        return keys, values
 
     def _norm(self, hidden: Array, scale: Array) -> Array:
         total: Array = np.add.reduce(hidden * hidden, axis=-1, keepdims=True)

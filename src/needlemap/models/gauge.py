@@ -23,6 +23,7 @@ from needlemap.errors import SettingsError
 from needlemap.models.demo import Array, Layer, NumpyEngine, Weights
 
 DATA = Path(str(files("needlemap") / "models" / "gauge_data"))
+REFERENCE = "gauge/numpy"  # what serves it in this process
 CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 TEMPLATE = "chat_template.jinja"
 FILES = (CONFIG, "generation_config.json", TENSORS, TOKENIZER, "tokenizer_config.json", TEMPLATE)

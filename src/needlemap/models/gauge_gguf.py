@@ -7,10 +7,12 @@ float32 only, so that vectors stay 32 bits, as llama.cpp's converter keeps them 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
 from needlemap.models.demo import Array
@@ -35,8 +37,9 @@ TENSORS = {
 }
 
 
-def write_gguf(path: Path) -> None:
-    """Write the gauge as a GGUF file. Raises SettingsError without the package `gguf`."""
+def write_gguf(path: Path, tensors: Mapping[str, NDArray[np.uint16]] | None = None) -> None:
+    """Write the gauge as a GGUF file. tensors: other weights than its own, by name, as bits of
+    bfloat16. Raises SettingsError without the package `gguf`."""
     try:
         import gguf
     except ImportError:
@@ -48,7 +51,7 @@ def write_gguf(path: Path) -> None:
     _write_shape(writer, told)
     _write_tokenizer(writer, told, gguf.TokenType)
     heads = {"attn_q": told["num_attention_heads"], "attn_k": told["num_key_value_heads"]}
-    for name, bits in read_tensors().items():
+    for name, bits in (tensors or read_tensors()).items():
         prefix, kind = renamed(name.removesuffix(".weight"))
         weights = widened(bits)
         if kind in heads:

@@ -19,7 +19,7 @@ from needlemap.models.chat import Chat, Row
 from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.gauge import DATA, load_engine, read_config
 from needlemap.models.model_files import ModelFiles
-from needlemap.models.walk import Ids, WalkingModel
+from needlemap.models.walk import Engine, Ids, WalkingModel
 from needlemap.prompts import TEXT, Prompt
 from needlemap.text.tokens import TokenText
 
@@ -27,15 +27,15 @@ NAME = "numpy"
 
 
 class GaugeModel(WalkingModel):
-    """Answers one prompt after another, from one cache."""
+    """Answers one prompt after another, from one cache. engine: another one than the exact."""
 
     unread, free = ("thinking_tokens", "concurrency"), True
     backend = "gauge"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, engine: Engine | None = None) -> None:
         check_name(name)
         stops = (int(read_config()["eos_token_id"]),)
-        super().__init__(name, load_engine(), stops, chat().vocabulary)
+        super().__init__(name, engine or load_engine(), stops, chat().vocabulary)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:

@@ -1,0 +1,312 @@
+"""Real engines that serve the gauge: honest ways to run them, and faults that are put into them.
+
+    python benchmarks/check.py --real FILE
+
+checks each, and keeps a line of JSON of each check in FILE; what FILE holds is not asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
+
+from conftest import Served, Servers  # of tests/real_servers
+from needlemap.models.gauge import read_tensors, widened, write_checkpoint
+
+Tensors = dict[str, NDArray[np.uint16]]
+LLAMA, TRANSFORMERS = "llama-server", "transformers serve"
+ANSWER = 128  # tokens of a context beside the longest prompt: the answer, and what templates add
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A way to serve the gauge. options: of the engine. asked: of `check`. slots: prompts at a
+    time; room: of the longest prompt, what a slot's context holds. altered: the weights. hot: a
+    temperature that the server heeds instead of the asked one. fault: what is wrong, '' where
+    nothing is; probes: those that name its kind."""
+
+    name: str
+    engine: str = LLAMA
+    options: tuple[object, ...] = ()
+    asked: tuple[object, ...] = ()
+    slots: int = 1
+    room: float = 1.0
+    altered: Callable[[], Tensors] = read_tensors
+    hot: float | None = None
+    fault: str = ""
+    probes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check of a case came to. states: of its probes; said: what those that do not pass
+    found; cpu_s: of the check itself, without the server; probes: those that were asked, all where
+    none is named."""
+
+    case: str
+    fault: str
+    max_length: str
+    time: int
+    code: int
+    states: Mapping[str, str]
+    said: Mapping[str, str] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    ended: str = ""
+    probes: str = ""
+
+
+def honest_cases() -> Iterator[Case]:
+    """llama-server by slots, RAM cache, flash attention, cache type and endpoint; values in q8_0
+    need flash attention. transformers serve in two data types."""
+    for slots, ram, flash, kind, api in product(
+        (1, 4), ("on", "off"), ("on", "off"), ("f16", "q8_0"), ("chat", "completions")
+    ):
+        if kind == "q8_0" and flash == "off":
+            continue
+        options = ("-fa", flash, "-ctk", kind, "-ctv", kind, *(("-cram", 0) * (ram == "off")))
+        asked = ("--template", "text-en", "--model-options", "api=completions")
+        name = f"llama-server, slots {slots}, RAM cache {ram}, flash {flash}, {kind}, {api}"
+        yield Case(name, options=options, asked=asked * (api == "completions"), slots=slots)
+    for kind in ("float32", "bfloat16"):
+        yield Case(f"transformers serve, {kind}", TRANSFORMERS, ("--dtype", kind))
+
+
+def with_values_grown() -> Tensors:
+    """The gauge whose second layer's values are 1.05 times as large."""
+    name, tensors = "model.layers.1.self_attn.v_proj.weight", read_tensors()
+    return {**tensors, name: rounded_bits(np.float32(1.05) * widened(tensors[name]))}
+
+
+def with_a_tensor_in_fp8() -> Tensors:
+    """The gauge, one of whose tensors was put into 8-bit floats as it is, without a scale."""
+    name, tensors = "model.layers.1.mlp.down_proj.weight", read_tensors()
+    weights = widened(tensors[name])
+    step = np.exp2(np.maximum(np.floor(np.log2(np.abs(weights) + 1e-30)), -6) - 3)
+    return {**tensors, name: rounded_bits(np.round(weights / step) * step)}
+
+
+def rounded_bits(weights: NDArray[Any]) -> NDArray[np.uint16]:
+    """Numbers as the bits of the nearest bfloat16."""
+    bits = weights.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+MARGINS, ROOM = ("reference",), ("window", "cut")
+EXACT = ("--kv", "exact")  # the one who asks knows that the cache is no coarser than the weights
+WRONG = (
+    Case("half the rotary base", options=("--rope-freq-base", 5e11), probes=MARGINS),
+    Case("half the rotary scale", options=("--rope-freq-scale", 0.5), probes=MARGINS),
+    Case(
+        "YaRN where there is none",
+        options=("--rope-scaling", "yarn", "--rope-scale", 4, "--yarn-orig-ctx", 8192),
+        probes=MARGINS,
+    ),
+    Case("a context smaller than promised", room=0.5, probes=ROOM),
+    Case("context shift", options=("--context-shift",), room=0.5, probes=ROOM),
+    Case("a context divided among slots", slots=4, room=0.25, probes=ROOM),
+    Case("a wrong chat template", options=("--chat-template", "llama2"), probes=MARGINS),
+    Case("temperature left on", TRANSFORMERS, hot=2.0, probes=("same",)),
+    Case("one layer's values times 1.05", altered=with_values_grown, probes=MARGINS),
+    Case("one tensor through fp8 without its scale", altered=with_a_tensor_in_fp8, probes=MARGINS),
+)
+
+
+def faulty_cases() -> Iterator[Case]:
+    """Ten faults, asked what the probes that name them need."""
+    for case in WRONG:
+        flash = ("-fa", "on") if case.engine == LLAMA else ()
+        asked = [word for probe in ("length", *case.probes) for word in ("--probe", probe)]
+        asked += EXACT if case.probes == MARGINS else ()
+        yield replace(case, fault=case.name, options=(*flash, *case.options), asked=tuple(asked))
+
+
+CASES = (*honest_cases(), *faulty_cases())
+
+
+@contextmanager
+def serving(case: Case, tokens: int, folder: Path) -> Iterator[Served]:
+    """A server of the case, for prompts of so many tokens; it ends with the block."""
+    started = Servers(folder)
+    try:
+        if case.engine == TRANSFORMERS:
+            served = _transformers(started, case, folder)
+        else:
+            served = _llama(started, case, tokens, folder)
+        with heated(served, case.hot) as reached:
+            yield reached
+    finally:
+        started.end()
+
+
+@contextmanager
+def heated(served: Served, temperature: float | None) -> Iterator[Served]:
+    """The server, or one before it that asks with a temperature of its own."""
+    if temperature is None:
+        yield served
+        return
+
+    class Before(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.pass_on(None)
+
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            asked = json.loads(self.rfile.read(size)) | {"temperature": temperature}
+            self.pass_on(json.dumps(asked).encode())
+
+        def pass_on(self, body: bytes | None) -> None:
+            request = Request(served.root + self.path, body, {"Content-Type": "application/json"})
+            try:
+                with urlopen(request, timeout=600) as reply:
+                    code, said = reply.status, reply.read()
+            except HTTPError as error:
+                code, said = error.code, error.read()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Before)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield replace(served, root=f"http://127.0.0.1:{server.server_port}")
+    finally:
+        server.shutdown()
+
+
+def _llama(started: Servers, case: Case, tokens: int, folder: Path) -> Served:
+    sys.path.append(os.environ["NEEDLEMAP_GGUF_CONVERTER"])
+    from needlemap.models import gauge_gguf
+
+    file = folder / gauge_gguf.NAME
+    gauge_gguf.write_gguf(file, case.altered())
+    context = round(case.slots * (case.room * tokens + (ANSWER if case.room == 1 else 0)))
+    size = ("-c", context, "-np", case.slots, "-t", 1, "-tb", 1, "--alias", "gauge", "--jinja")
+    where = ("--host", "127.0.0.1", *case.options, "--port")
+    binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
+    return started.start("gauge", binary, "-m", file, *size, *where)
+
+
+def _transformers(started: Servers, case: Case, folder: Path) -> Served:
+    gauge = write_checkpoint(folder / "gauge")
+    (folder / "home" / "hub").mkdir(parents=True)
+    python = Path(os.environ.get("NEEDLEMAP_TRANSFORMERS_PYTHON", sys.executable))
+    serve = (python.with_name("transformers"), "serve", gauge, "--device", "cpu", *case.options)
+    home = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home")}
+    return started.start(str(gauge), *serve, "--host", "127.0.0.1", "--port", **home)
+
+
+def checked(
+    case: Case, max_length: str, time: int, kept: Path | None = None, probes: str = ""
+) -> Checked:
+    """Serve a case and check it. kept: the check's folder, where it is to stay. probes: of an
+    honest case, where not all are to be asked."""
+    from needlemap.grid import tokens
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        out = kept or folder / "check"
+        with serving(case, int(tokens(max_length)), folder) as served:
+            address = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
+            some = [word for name in probes.split(",") if name for word in ("--probe", name)]
+            some += ["--require", probes] * bool(probes)
+            asked = ("--max-length", max_length, *address, *case.asked, *some, "--quiet", "-o", out)
+            code = "from needlemap.cli import main; main()"
+            before = cpu_s()
+            ended = subprocess.run(
+                [sys.executable, "-c", code, "check", *map(str, asked)],
+                capture_output=True,
+                text=True,
+            )
+            spent = cpu_s() - before
+        file = out / "check.json"
+        found = json.loads(file.read_text())["findings"] if file.is_file() else []
+    return Checked(
+        case.name,
+        case.fault,
+        max_length,
+        time,
+        ended.returncode,
+        {each["probe"]: each["state"] for each in found},
+        {each["probe"]: each["said"] for each in found if each["state"] in ("fail", "undecided")},
+        round(spent, 1),
+        ended.stderr[-300:] if not found else "",
+        probes,
+    )
+
+
+def cpu_s() -> float:
+    """CPU seconds of ended processes."""
+    spent = getrusage(RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def read_checked(file: Path) -> list[Checked]:
+    """What a file holds."""
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return [Checked(**json.loads(line)) for line in lines]
+
+
+def check_each(
+    file: Path,
+    max_length: str,
+    times: int,
+    cases: Sequence[Case],
+    kept: Path | None = None,
+    probes: str = "",
+) -> list[Checked]:
+    """Check each case so often as the file lacks it, a line of it after each; all lines."""
+    done = {(each.case, each.max_length, each.time, each.probes) for each in read_checked(file)}
+    for time in range(times):
+        for case in cases:
+            some = "" if case.fault else probes
+            if (case.name, max_length, time, some) in done:
+                continue
+            place = kept / f"{CASES.index(case)}-{max_length}-{time}" if kept else None
+            found = checked(case, max_length, time, place, some)
+            with file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(asdict(found)) + "\n")
+            print(f"{case.name}: {found.code} {found.said or found.ended}", file=sys.stderr)
+    return read_checked(file)
+
+
+def summed(found: Sequence[Checked]) -> dict[str, object]:
+    """Honest configurations and faults, and what came of them."""
+    by_name = {case.name: case for case in CASES}
+    honest = [each for each in found if not each.fault]
+    faults = [each for each in found if each.fault]
+    return {
+        "real_honest": len({each.case for each in honest}),
+        "real_checks": len(honest),
+        "real_blamed": sum(each.code == 1 for each in honest),
+        "real_undecided": sum(each.code not in (0, 1) for each in honest),
+        "real_faults": len({each.case for each in faults}),
+        "real_found": len({each.case for each in faults if is_named(each, by_name[each.case])}),
+    }
+
+
+def is_named(found: Checked, case: Case) -> bool:
+    """Whether a probe that names a fault's kind fails."""
+    return any(found.states.get(probe) == "fail" for probe in case.probes)

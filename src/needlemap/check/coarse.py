@@ -1,0 +1,139 @@
+"""A coarse cache told from a fault, where a server of the gauge moves margins.
+
+The package's NumPy engine computes some of the prompts again with the caches that engines offer.
+What moves margins as one of them does is that cache: a choice. What does not is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Reply
+from needlemap.check.beside import alike_margins, margin_apart
+from needlemap.check.exact import middle
+from needlemap.check.finding import AtSize, NetState
+from needlemap.check.judge import Verdict, settle, unmeasured
+from needlemap.models.gauge import REFERENCE, load_engine
+from needlemap.models.gauge_cache import FORMATS, CoarseEngine
+from needlemap.models.gauge_model import NAME, GaugeModel
+
+if TYPE_CHECKING:
+    from needlemap.check.families import Asker
+    from needlemap.models.demo import NumpyEngine
+    from needlemap.models.walk import Ids
+
+Margins = NDArray[np.float64]
+PROMPTS = 8  # that are computed again
+ALIKE = 0.8  # correlation of moves from which on they are of one kind
+LEFT = 0.5  # share of the moves that a cache leaves unexplained, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A prompt with the server's answer, and by how many nats its margins moved, by token."""
+
+    ids: Ids
+    answer: Ids
+    nats: Margins
+
+
+def judge_cache(asker: Asker, verdict: Verdict, answers: Answers) -> Verdict:
+    """The verdict, in which margins that a coarse cache moved are no fault, unless the cache was
+    said to be as fine as the weights."""
+    found = next((each for each in verdict.findings if each.probe == "reference"), None)
+    if found is None or found.state != "fail" or asker.reference != REFERENCE:
+        return verdict
+    if any(row.lost for row in found.sizes) or not (name := cache_of(asker, answers)):
+        return verdict
+    probe = asker.schedule.probes["reference"]
+    exact = asker.schedule.options.exact
+    rows = [said_of(row, answers, name, exact=exact) for row in found.sizes]
+    told = probe.whole(rows, found.accepted)
+    told = replace(told, tokens=found.tokens, seconds=found.seconds)
+    findings = [told if each is found else each for each in verdict.findings]
+    return settle(asker.schedule, findings, unmeasured(answers))
+
+
+def said_of(row: AtSize, answers: Answers, name: str, *, exact: bool) -> AtSize:
+    """A row that failed by its margins, as that cache explains it."""
+    if row.state != "fail":
+        return row
+    pairs = answers.same_prompt(row.size, FIRST_BESIDE, FIRST)
+    moved = middle([nats for pair in pairs if (nats := margin_apart(*pair)) is not None])
+    by = f"{moved.value:.2g} [{moved.low:.2g}, {moved.high:.2g}]" if moved else "0"
+    said = f"cache coarser, as {name}: margins move by {by} nats"
+    state: NetState = "fail" if exact else "undecided"
+    return replace(row, state=state, points=True, effect=moved, said=said)
+
+
+def cache_of(asker: Asker, answers: Answers) -> str:
+    """The format of a cache that moves margins as the server does; '' where none does."""
+    moved = moved_prompts(asker, answers)
+    if not moved:
+        return ""
+    nats = np.concatenate([each.nats for each in moved])
+    exact = load_engine()
+    right = [margins_of(exact, each) for each in moved]
+    best = "", ALIKE
+    for name in FORMATS:
+        engine = CoarseEngine(name)
+        made = [margins_of(engine, each) - own for each, own in zip(moved, right, strict=True)]
+        likeness = explained(nats, np.concatenate(made))
+        if likeness >= best[1]:
+            best = name, likeness
+    return best[0]
+
+
+def explained(nats: Margins, made: Margins) -> float:
+    """How alike moves of margins are to those that a cache makes: their correlation, which heeds no
+    move that all tokens share; 0 where the cache leaves more than half of them.
+
+    >>> moves = np.array([0.5, -1.0, 0.2, -0.4])
+    >>> round(explained(moves, 0.9 * moves), 2), explained(moves, -moves)
+    (1.0, 0.0)
+    >>> round(explained(np.array([1.0, 1.1, 1.0, 1.1]), np.array([0.7, 0.7, 1.3, 1.3])), 2)
+    0.0
+    """
+    left = np.abs(nats - made).mean() > LEFT * np.abs(nats).mean()
+    if left or not np.std(nats) or not np.std(made):
+        return 0.0
+    return max(0.0, float(np.corrcoef(nats, made)[0, 1]))
+
+
+def moved_prompts(asker: Asker, answers: Answers) -> list[Moved]:
+    """The first prompts of the shortest size, with the server's margins beside the reference's."""
+    size, found = asker.schedule.sizes[0], list[Moved]()
+    for there, here in answers.same_prompt(size, FIRST_BESIDE, FIRST):
+        if there.right and here.right and len(found) < PROMPTS:
+            found += moved_prompt(asker, there, here)
+    return found
+
+
+def moved_prompt(asker: Asker, there: Reply, here: Reply) -> Sequence[Moved]:
+    """One of them, as far as both say the same; none without margins."""
+    alike = alike_margins(there, here)
+    if not alike:
+        return ()
+    trial = asker.experiment([here.ask])[here.ask.key]
+    prompt = asker.elsewhere(there.ask, trial)[1].prompt
+    model = GaugeModel(NAME)
+    answer = model.answer_ids(prompt, here.answer)[: len(alike)]
+    nats = np.array([right - left for left, right in alike[: len(answer)]])
+    return (Moved(model.prompt_ids(prompt), answer, nats),)
+
+
+def margins_of(engine: NumpyEngine, moved: Moved) -> Margins:
+    """By how many nats each token of an answer is likelier than the likeliest other."""
+    engine.crop(0)
+    ids, answer = moved.ids, moved.answer
+    logits = engine.extend_all(np.concatenate([ids, answer[:-1]]).astype(np.int32))[-len(answer) :]
+    at = np.arange(len(answer)), answer
+    own = logits[at].astype(np.float64)
+    logits[at] = -np.inf
+    margins: Margins = own - logits.max(axis=-1)
+    return margins
