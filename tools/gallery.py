@@ -11,7 +11,7 @@ the more nats they move.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +32,7 @@ FULL_NATS = 0.5  # a token: margins that move so much are drawn darkest
 
 sys.path.insert(0, str(ROOT / "tests" / "gallery"))
 from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
+from threads import THREADS, Thread  # noqa: E402
 
 from needlemap.check import Finding, read_check  # noqa: E402
 from needlemap.records.folder import RunFolder  # noqa: E402
@@ -168,19 +169,51 @@ def table_row(mutant: Mutant, checks: Path) -> tuple[str, int]:
     return f"| [{mutant.name}](#{mutant.name}) | `{mutant.probe}` | {' | '.join(cells)} |", count
 
 
+def thread_row(thread: Thread, counts: Mapping[str, int]) -> str:
+    """A thread's row of the coverage table. counts: at how many sizes each fault is found."""
+    found = "not tried"
+    if thread.lacks:
+        found = f"no: needs {thread.lacks}"
+    elif thread.fault:
+        count = counts[thread.fault]
+        said = "found" if count == len(SIZES) else f"found at {count} of {len(SIZES)} sizes"
+        found = f"{said}: [{thread.fault}](#{thread.fault})"
+    probe = f"`{thread.probe}`" if thread.probe else "none"
+    return f"| {thread.where} | {thread.what} | {probe} | {found} |"
+
+
+def coverage(counts: Mapping[str, int]) -> str:
+    """The table of public threads, and what it comes to."""
+    covered = sum(counts.get(thread.fault) == len(SIZES) for thread in THREADS)
+    seen = sum(bool(thread.probe) for thread in THREADS) - covered
+    lacking = len(THREADS) - covered - seen
+    return f"""## Thirty threads of 2026
+
+Public threads on long contexts that went wrong in silence. Of {len(THREADS)}, {covered} are of a
+kind that a fault of this gallery stands for, and that is found. {seen} more are of a kind that a
+probe asks for, and no fault here stands for them. {lacking} are of no kind that `check` asks for.
+
+| thread | what | probe | found |
+| --- | --- | --- | --- |
+{chr(10).join(thread_row(thread, counts) for thread in THREADS)}
+
+"""
+
+
 def main(checks: Path) -> None:
     """Draw all that were kept, and write the page."""
     (DOCS / "images" / "gallery").mkdir(parents=True, exist_ok=True)
-    rows, found = [], 0
+    rows, counts = [], {}
     for mutant in MUTANTS:
         row, count = table_row(mutant, checks)
         rows.append(row)
-        found += count
+        counts[mutant.name] = count
         check = checks / f"{mutant.name}-{SIZES[1]}"
         blocks = [(size, rows_at(mutant.probe, check, size)) for size in read_check(check).sizes]
         drawn = picture(blocks, f"{mutant.name}, from {SIZES[1]} tokens on")
         (DOCS / "images" / "gallery" / f"{mutant.name}.svg").write_text(drawn)
     first, middle, last = SIZES
+    found = sum(counts.values())
     head = f"""# The gallery of faults
 
 For readers who ask what [check](check.md) can see. At the end you know which probe finds which
@@ -206,7 +239,7 @@ fault begins. `tools/gallery.py` makes this page: do not edit it.
 
 """
     sections = [section(mutant, checks) for mutant in MUTANTS]
-    (DOCS / "gallery.md").write_text(head + "\n".join(sections) + "\n" + WAYS)
+    (DOCS / "gallery.md").write_text(head + "\n".join(sections) + "\n" + coverage(counts) + WAYS)
 
 
 WAYS = """## Ways of asking

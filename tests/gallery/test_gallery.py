@@ -7,9 +7,11 @@ runs.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
+from threads import THREADS
 
 from needlemap.check import Known, Options, probes
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
@@ -59,6 +61,16 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
 def test_every_mutant_is_meant_for_a_probe_that_there_is():
     assert {mutant.probe for mutant in MUTANTS} <= set(probes())
     assert len(MUTANTS) >= 16
+
+
+def test_the_page_says_of_thirty_threads_whether_a_fault_of_their_kind_is_found():
+    page = (Path(__file__).parents[2] / "docs" / "gallery.md").read_text("utf-8")
+    assert len(THREADS) == 30
+    assert {thread.fault for thread in THREADS} - {""} <= {mutant.name for mutant in MUTANTS}
+    assert {thread.probe for thread in THREADS} - {""} <= set(probes())
+    for thread in THREADS:
+        assert f"\n| {thread.where} | {thread.what} |" in page
+        assert bool(thread.lacks) != bool(thread.probe)
 
 
 def test_all_probes_and_all_looks_that_there_may_ever_be_share_one_alpha():

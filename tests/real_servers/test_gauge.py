@@ -11,10 +11,12 @@ import sys
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
 import tokenizers
 
 from needlemap.models.gauge import DATA
+from needlemap.models.gauge_cache import BLOCKS
 
 STRINGS = 10_000
 PIECES = (
@@ -95,28 +97,41 @@ def test_every_needle_is_found(gauge_server, template, needlemap):
     assert [record["score"] for record in records if record["score"] != 1] == []
 
 
-PROBES = ("--probe", "length", "--probe", "reference", "--require", "length,reference")
+COARSE = ("-fa", "on", "-ctk", "q4_0", "-ctv", "q4_0")
 
 
 @pytest.mark.parametrize(
-    ("options", "states"),
+    ("options", "code", "state", "words"),
     [
-        ((), {"length": "pass", "reference": "pass"}),
-        (("--rope-freq-base", 5e11), {"length": "pass", "reference": "fail"}),
-        (("--rope-freq-scale", 0.5), {"length": "fail", "reference": "fail"}),
+        ((), 0, "pass", "as float16 may (to 0.03)"),
+        (("--rope-freq-base", 5e11), 1, "fail", "by over 0.13"),
+        (COARSE, 5, "undecided", "cache coarser, as q4_0: margins move by "),
     ],
-    ids=["honest", "half the rotary base", "half the rotary scale"],
+    ids=["honest", "half the rotary base", "a cache of four bits"],
 )
-def test_check_knows_it_by_name_and_finds_what_is_computed_wrong(
-    gauge_served, options, states, needlemap
+def test_check_knows_it_by_name_and_says_how_it_is_computed(
+    gauge_served, options, code, state, words, needlemap
 ):
     served = gauge_served(*options)
-    address = ("--model", "openai/gauge", "--base-url", served.base_url, "--max-length", "512")
-    code = 1 if "fail" in states.values() else 0
-    ended = needlemap("check", *address, *PROBES, "-o", "c", code=code)
-    found = json.loads((needlemap.folder / "c" / "check.json").read_text())
-    assert {each["probe"]: each["state"] for each in found["findings"]} == states
+    address = ("--model", "openai/gauge", "--base-url", served.base_url, "--max-length", "300")
+    probes = ("--probe", "reference", "--require", "reference")
+    ended = needlemap("check", *address, *probes, "-o", "c", code=code)
+    (found,) = json.loads((needlemap.folder / "c" / "check.json").read_text())["findings"]
+    assert (found["state"], words in found["said"]) == (state, True), found["said"]
     assert "'openai/gauge' is taken for needlemap's gauge" in ended.stderr
+
+
+@pytest.mark.usefixtures("gauge_gguf")  # skips where the package gguf is missing
+def test_caches_are_rounded_as_llama_cpp_rounds_them(monkeypatch):
+    """Beside the arithmetic of llama.cpp's own Python package, bit by bit."""
+    monkeypatch.syspath_prepend(os.environ["NEEDLEMAP_GGUF_CONVERTER"])
+    from gguf import GGMLQuantizationType, quants
+
+    values = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
+    for name, rounded in BLOCKS.items():
+        kind = getattr(GGMLQuantizationType, name.upper())
+        theirs = quants.dequantize(quants.quantize(values, kind), kind)
+        assert np.array_equal(rounded(values), theirs), name
 
 
 def test_an_ab_of_one_arm_is_beside_the_packages_own_engine(gauge_server, needlemap):
@@ -136,7 +151,7 @@ def test_an_ab_of_one_arm_is_beside_the_packages_own_engine(gauge_server, needle
 TEST = """
 def test_my_engine(needle_server):
     server = needle_server("openai/gauge", command={command!r})
-    server.assert_checked(max_length="512", probes=("length", "reference"))
+    server.assert_checked(max_length="300", probes=("reference",))
 """
 
 

@@ -17,14 +17,14 @@ from needlemap.models.demo import Array, NumpyEngine
 from needlemap.models.gauge import load_weights
 
 Round = Callable[[Array], Array]
-BLOCK = 32  # numbers that share a scale in llama.cpp
+WIDE = 32  # numbers that share a scale in llama.cpp
 FP8_LEAST, FP8_BITS, FP8_MOST = -6, 3, 448.0  # exponent, bits behind the point, largest number
 
 
 def in_signed_blocks(values: Array, steps: int) -> Array:
     """llama.cpp's q4_0 (8 steps a side) and q5_0 (16): in each block the number that lies farthest
     from 0 is the last step (ggml-quants.c)."""
-    blocks = values.reshape(*values.shape[:-1], -1, BLOCK)
+    blocks = values.reshape(*values.shape[:-1], -1, WIDE)
     far = np.abs(blocks).argmax(-1)[..., None]
     scale = np.take_along_axis(blocks, far, -1) / -steps
     turned = np.where(scale == 0, 0, 1 / np.where(scale == 0, 1, scale))
@@ -33,7 +33,7 @@ def in_signed_blocks(values: Array, steps: int) -> Array:
     return made.reshape(values.shape)
 
 
-def between_ends(values: Array, steps: int, size: int = BLOCK) -> Array:
+def between_ends(values: Array, steps: int, size: int = WIDE) -> Array:
     """llama.cpp's q4_1 (15 steps) and q5_1 (31); with blocks of a whole head, LMDeploy's int4."""
     blocks = values.reshape(*values.shape[:-1], -1, size)
     least = blocks.min(-1, keepdims=True)
@@ -72,15 +72,15 @@ def hadamard(size: int) -> Array:
     return turn
 
 
-_BLOCKS: Mapping[str, Round] = {
+BLOCKS: Mapping[str, Round] = {
     "q4_0": partial(in_signed_blocks, steps=8),
     "q4_1": partial(between_ends, steps=15),
     "q5_0": partial(in_signed_blocks, steps=16),
     "q5_1": partial(between_ends, steps=31),
 }
 FORMATS: Mapping[str, Round] = {
-    **{name: partial(behind_turn, rounded=each) for name, each in _BLOCKS.items()},
-    **{f"{name} of older llama.cpp": each for name, each in _BLOCKS.items()},
+    **{name: partial(behind_turn, rounded=each) for name, each in BLOCKS.items()},
+    **{f"{name} of older llama.cpp": each for name, each in BLOCKS.items()},
     "int4": lambda values: between_ends(values, 15, values.shape[-1]),
     "fp8": in_fp8,
 }
