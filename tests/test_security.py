@@ -16,7 +16,7 @@ from rich.console import Console
 from needlemap.http import check_address
 from needlemap.models.replicas import Processes
 from needlemap.records.loaded import load_run
-from needlemap.reports.terminal import terminal_map
+from needlemap.reports.renderers.heat import terminal_map
 from needlemap.secrets import refuse_keys
 from needlemap.text import printable
 

@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.interop.sources import read
     from needlemap.prompts.templates import load_template
     from needlemap.records.loaded import load_run
-    from needlemap.reports.terminal import plain_summary
+    from needlemap.reports.renderers.heat import plain_summary
     from needlemap.settings.reading import configure
 
 ABOUT = (

@@ -16,7 +16,7 @@ from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page import summary, tables
-from needlemap.reports.terminal import terminal_map
+from needlemap.reports.renderers.heat import terminal_map
 
 FLAGS = (
     "--lengths",

@@ -13,7 +13,7 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
 from needlemap.reports.renderers.markdown import to_markdown
 from needlemap.reports.renderers.page import to_sheet
-from needlemap.reports.renderers.text import to_text
+from needlemap.reports.renderers.text import show_report, to_text
 from needlemap.reports.report import (
     COUNT,
     LENGTH,
@@ -91,6 +91,16 @@ def test_a_table_that_is_wider_than_the_console_is_printed_whole() -> None:
     head, *shown = to_text(Report("suite", "s", (Table("", tuple(columns), rows),))).splitlines()
     assert head.split() == [f"{at + 1}k" for at in range(30)]
     assert {tuple(line.split()) for line in shown} == {tuple(f"{at * 2.5:.1f}" for at in range(30))}
+
+
+def test_a_name_in_a_table_is_neither_markup_nor_a_control_sequence(capsys) -> None:
+    name = "org/m[red]x\x1b[2J\nnext"
+    table = Table("", (Column("name", "run"),), (Row({"name": name}),))
+    show_report(Report("models", "1 model", (table,)))
+    assert capsys.readouterr().out == to_text(Report("models", "1 model", (table,)))
+    assert to_text(Report("models", "1 model", (table,))).splitlines()[1].strip() == (
+        "org/m[red]x[2J next"
+    )
 
 
 def test_a_line_that_leads_comes_first_and_the_exit_code_of_the_command_last() -> None:

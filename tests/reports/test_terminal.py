@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from needlemap.maps.means import Map
-from needlemap.reports.terminal import broken, plain_summary, terminal_map
+from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
 
 
 def printed(map: Map, width: int = 80, encoding: str = "utf-8", **options: Any) -> list[str]:

@@ -25,12 +25,17 @@ from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
+from needlemap.commands.arguments import AbFlags, CheckFlags, CompareFlags
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.estimate import notes_on
 from needlemap.plan.summary import judged_usd
 from needlemap.records.folder import RunFolder
 from needlemap.reports.labels import tokens_label
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.renderers.junit import write_junit
+from needlemap.reports.renderers.text import show_report
+from needlemap.reports.report import Report
 from needlemap.scorers import rule_of
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
@@ -95,69 +100,68 @@ def _announce_seek(session: Session) -> None:
 
 def announce(session: Session) -> None:
     """What is about to be asked, and what the settings silently would not say."""
-    if session.experiment.settings.seek is not None:
+    experiment = session.experiment
+    if experiment.settings.seek is not None:
         _announce_seek(session)
         return
-    experiment = session.experiment
+    notes = (f"note: {note}" for note in notes_on(experiment))
+    lines = [_asked_line(experiment), *notes, *_begun_lines(session), *_surprises(session)]
+    tell("\n".join([*lines, *(_most(session) if session.todo else ())]))
+
+
+def _asked_line(experiment: Experiment) -> str:
+    """The model, the task, how many trials, how many tokens."""
     grid, settings = experiment.grid, experiment.settings
-    axes = (
-        counted(len(grid.lengths), "length"),
-        counted(len(grid.depths), "depth"),
-        str(settings.repeats),
-    )
+    lengths, depths = len(grid.lengths), len(grid.depths)
     first = sum(not trial.second for trial in experiment.trials)
-    twice = len(experiment.trials) - first
-    whole = len(grid.lengths) * len(grid.depths) * settings.repeats == first
-    size = (
-        "" if experiment.ready else f"{' x '.join(axes)} {'=' if whole else 'in'} "
-    )  # cells share prompts
-    trials = size + counted(first, "trial") + (f", {twice:,} of them asked twice" if twice else "")
-    lines = [
-        f"{settings.model} · {experiment.task.name} · {trials} · "
-        f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name})"
-    ]
-    if experiment.tokens_fed is not None:
-        lines[0] += f", {experiment.tokens_fed:,} of the model's own"
-    lines += [f"note: {note}" for note in notes_on(experiment)]
-    if settings.until:
-        lines.append(f"until decided: {Goal.of(settings.until, settings.scope).label}")
-    left = len(session.unanswered)
-    kept = len(session.todo) - left
-    lines += [f"{session.done} already scored, {left} to ask"] if session.done or kept else []
-    scorer = f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
-    lines += [f"{kept} answers are kept and scored anew: {scorer}"] if kept else []
-    for what, count in zip(("lengths", "depths"), grid.duplicates, strict=True):
-        lines += (
-            [f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"]
-            if count
-            else []
-        )
-    if any(trial.haystack_repeated for trial in experiment.trials):
-        lines.append("warning: the haystack is shorter than the longest prompt and is repeated")
-    collided = sorted({word for trial in experiment.trials for word in trial.collisions})
-    lines += (
-        [f"warning: the haystack already holds {', '.join(map(repr, collided))}"]
-        if collided
-        else []
+    trials, twice = counted(first, "trial"), len(experiment.trials) - first
+    if not experiment.ready:
+        axes = counted(lengths, "length"), counted(depths, "depth"), str(settings.repeats)
+        whole = lengths * depths * settings.repeats == first  # else cells share prompts
+        trials = f"{' x '.join(axes)} {'=' if whole else 'in'} {trials}"
+    again = f", {twice:,} of them asked twice" if twice else ""
+    fed = experiment.tokens_fed
+    own = "" if fed is None else f", {fed:,} of the model's own"
+    return (
+        f"{settings.model} · {experiment.task.name} · {trials}{again} · "
+        f"{experiment.tokens_asked:,} prompt tokens ({experiment.tokenizer.name}){own}"
     )
-    given = experiment.given_away
-    lines += [f"warning: the question gives its answer away: {given[0]}"] if given else []
-    if experiment.traits.render is not None and begins_twice(experiment.trials[0].prompt):
-        lines.append(
-            "warning: prompts begin with the same token twice: does the template spell it?"
-        )
+
+
+def _begun_lines(session: Session) -> Iterator[str]:
+    """Until when it is asked, and what of it was asked before."""
+    experiment, left = session.experiment, len(session.unanswered)
+    settings, kept = experiment.settings, len(session.todo) - left
+    if settings.until:
+        yield f"until decided: {Goal.of(settings.until, settings.scope).label}"
+    if session.done or kept:
+        yield f"{session.done} already scored, {left} to ask"
+    if kept:
+        scorer = f"scorer {experiment.scorer.name}, rule {rule_of(experiment.scorer)}"
+        yield f"{kept} answers are kept and scored anew: {scorer}"
+
+
+def _surprises(session: Session) -> Iterator[str]:
+    """Notes and warnings: what the settings silently would not say."""
+    experiment = session.experiment
+    trials = experiment.trials
+    for what, count in zip(("lengths", "depths"), experiment.grid.duplicates, strict=True):
+        if count:
+            yield f"note: {what} hold {counted(count, 'value')} twice (rounded): asked once"
+    if any(trial.haystack_repeated for trial in trials):
+        yield "warning: the haystack is shorter than the longest prompt and is repeated"
+    if collided := sorted({word for trial in trials for word in trial.collisions}):
+        yield f"warning: the haystack already holds {', '.join(map(repr, collided))}"
+    if given := experiment.given_away:
+        yield f"warning: the question gives its answer away: {given[0]}"
+    if experiment.traits.render is not None and begins_twice(trials[0].prompt):
+        yield "warning: prompts begin with the same token twice: does the template spell it?"
     if not session.done and is_replaced(session.folder, experiment):
-        lines.append(
-            f"note: nothing was answered in the run that {session.folder.path} held: it is replaced"
-        )
-    missed = [abs(trial.prompt.off_by) for trial in experiment.trials if trial.prompt.off_by]
-    if missed:
+        path = session.folder.path
+        yield f"note: nothing was answered in the run that {path} held: it is replaced"
+    if missed := [abs(trial.prompt.off_by) for trial in trials if trial.prompt.off_by]:
         most = counted(max(missed), "token")
-        lines.append(
-            f"warning: {len(missed)} prompts miss their length, by {most} at most (recorded)"
-        )
-    lines += _most(session) if session.todo else []
-    tell("\n".join(lines))
+        yield f"warning: {len(missed)} prompts miss their length, by {most} at most (recorded)"
 
 
 def _most(session: Session) -> list[str]:
@@ -279,6 +283,27 @@ def say_stopped(why: str, path: Path) -> None:
 def show_json(document: Any) -> None:
     """Print one JSON document."""
     show_data(f"{json.dumps(document, indent=1, ensure_ascii=False)}\n")
+
+
+def show_finding(
+    report: Report,
+    typed: CheckFlags | AbFlags | CompareFlags,
+    path: Path | None = None,
+    *,
+    seen: bool = True,
+    **more: Any,
+) -> None:
+    """Print a report, as JSON where that was typed, and write it for CI. path: its folder, of which
+    there is a page. seen: whether people are shown it. more: what JSON has, too."""
+    if typed.json:
+        show_json(to_json(report) | more)
+    elif seen:
+        show_report(report)
+        if path is not None:
+            page = f"needlemap report {path} -o {report.kind}.html"
+            tell(f"\n{report.kind}: {path}\npage: {page}")
+    if typed.junit is not None and report.claims:
+        write_junit(typed.junit, [report], typed.on_undecided)
 
 
 def verdict(outcome: Outcome, session: Session, path: Path) -> int:

@@ -17,7 +17,7 @@ from needlemap.check.gauge import beside_the_gauge
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.probe import probes
-from needlemap.commands.announce import say_stopped, show_json, terminable
+from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import duration_label, tokens
@@ -28,14 +28,22 @@ from needlemap.models.gauge import REFERENCE
 from needlemap.records.lock import hold_folder
 from needlemap.reports.check_report import check_report
 from needlemap.reports.live import ShowingFace
-from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import show_report, show_table
-from needlemap.reports.report import Fact, Report
-from needlemap.text import counted, short, show, tell
+from needlemap.reports.report import COUNT, Column, Fact, Report, Row, Table, Unit
+from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
 
 _EVERY = 50  # answers between two lines of progress
+_TOKENS, _MINUTES = Unit(short), Unit("{:g}".format)
+PLAN = (
+    Column("check", "check"),
+    Column("prompts", "prompts", COUNT),
+    Column("computed", "computed", _TOKENS),
+    Column("sent", "without a cache", _TOKENS),
+)
+MINUTES = (
+    Column("minutes", "minutes", _MINUTES),
+    Column("minutes_without_cache", "without a cache", _MINUTES),
+)
 
 
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
@@ -54,11 +62,12 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         found = ending.finish(asking.run(), check.folder.path)
     path = check.folder.path
     if found is None:
-        show_verdict(check, check.verdict(), typed)
+        show_finding(report_of(check, check.verdict(), typed.on_undecided), typed, path)
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
-    show_verdict(check, found, typed, missed=bool(asking.missed))
+    report = report_of(check, found, typed.on_undecided)
+    show_finding(report, typed, path, seen=not asking.missed)
     if not asking.missed:
         say_stopped(asking.why, path)
     return softened(found.code, typed.on_undecided)
@@ -110,28 +119,17 @@ def _with_context(asked: CheckOptions) -> CheckOptions:
 def show_plan(check: Check, typed: CheckFlags) -> int:
     """What a check asks: prompts, tokens sent, and tokens that a server computes which caches
     prefixes; with minutes where its speed is given. Nothing is asked. Returns 0."""
-    schedule = check.asker.schedule
-    rows = []
+    schedule, speed, rows = check.asker.schedule, typed.tokens_per_second, []
     for name, cost in (("whole", schedule.whole), ("undecided rows, at most", schedule.most)):
         row: dict[str, Any] = {"check": name, **asdict(cost)}
-        if typed.tokens_per_second:
-            row["minutes"] = round(cost.computed / typed.tokens_per_second / 60, 1)
-            row["minutes_without_cache"] = round(cost.sent / typed.tokens_per_second / 60, 1)
-        rows.append(row)
-    if typed.json:
-        show_json({"sizes": list(schedule.sizes), "plan": rows, "total": asdict(schedule.whole)})
-        return 0
-    head = ["check", "prompts", "computed", "without a cache"]
-    shown = [
-        [row["check"], f"{row['prompts']:,}", short(row["computed"]), short(row["sent"])]
-        for row in rows
-    ]
-    if typed.tokens_per_second:
-        head += ["minutes", "without a cache"]
-        for cells, row in zip(shown, rows, strict=True):
-            cells += [f"{row['minutes']:g}", f"{row['minutes_without_cache']:g}"]
-    show_table(head, shown)
-    show("computed: prompt tokens, by a server that caches prefixes")
+        if speed:
+            row["minutes"] = round(cost.computed / speed / 60, 1)
+            row["minutes_without_cache"] = round(cost.sent / speed / 60, 1)
+        rows.append(Row(row))
+    said = "computed: prompt tokens, by a server that caches prefixes"
+    plan = Table("plan", (*PLAN, *(MINUTES if speed else ())), tuple(rows), after=said)
+    parts = (Fact("sizes", list(schedule.sizes)), plan, Fact("total", asdict(schedule.whole)))
+    show_finding(Report("check", "what is asked", parts), typed)
     return 0
 
 
@@ -176,18 +174,6 @@ def report_of(check: Check, verdict: Verdict, on_undecided: str = "fail") -> Rep
         more.append(Fact(said=f"not seen without --reference: {probes()['reference'].sees}"))
     ends = softened(verdict.code, on_undecided)
     return check_report(check.folder.path, settings.model, verdict, _spent(check), more, ends)
-
-
-def show_verdict(check: Check, verdict: Verdict, typed: CheckFlags, missed: bool = False) -> None:
-    """Print what was found, and write it for CI."""
-    path, report = check.folder.path, report_of(check, verdict, typed.on_undecided)
-    if typed.json:
-        show_json(to_json(report))
-    elif not missed:
-        show_report(report)
-        tell(f"\ncheck: {path}\npage: needlemap report {path} -o check.html")
-    if typed.junit is not None:
-        write_junit(typed.junit, [report], typed.on_undecided)
 
 
 def _spent(check: Check) -> str:

@@ -21,7 +21,7 @@ from needlemap.check.gauge import ab_settings, arms_of_the_gauge, with_reference
 from needlemap.commands.announce import (
     Ending,
     say_stopped,
-    show_json,
+    show_finding,
     terminable,
 )
 from needlemap.commands.arguments import AbFlags, CompareFlags
@@ -44,16 +44,19 @@ from needlemap.reports.comparison import answers_text, comparison_report
 from needlemap.reports.judgement import margin_label
 from needlemap.reports.paired import MARGIN, compare_runs
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import show_report, show_table, to_text
-from needlemap.reports.report import Claim, Fact
+from needlemap.reports.report import COUNT, Claim, Column, Fact, Report, Row, Table, keyed
 from needlemap.settings.prices import Prices, summed
-from needlemap.text import counted, dollars, printable, short, show, show_data, tell
+from needlemap.text import counted, dollars, printable, short, tell
 
 EVERY_S = 5.0  # between two lines of progress
 LONG_AB = "suite:long-ab"
 DECIDED = "decided"
 FEW_DEPTHS = 4
+PLAN = (
+    Column("family", "family"),
+    Column("lengths", "lengths, one a haystack"),
+    Column("depths", "depths", COUNT),
+)
 
 
 def parse_until(typed: str | None) -> tuple[int, bool]:
@@ -105,7 +108,7 @@ def ab_command(
     settled = partial(with_gauge, plain=plain, wanted=typed.gauge)
     if typed.plan:
         first, second = (_named(arm, flags) for arm in arms)
-        return plan_ab(settled(replace(asked, arms=(first, second))), typed.json)
+        return plan_ab(settled(replace(asked, arms=(first, second))), typed)
     if commands and typed.out is None:
         raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
     with terminable() as ending, ExitStack() as stack:
@@ -207,30 +210,30 @@ def _many_depths(ab: Ab) -> list[str]:
     return [told] if most > FEW_DEPTHS else []
 
 
-def plan_ab(asked: AbOptions, as_json: bool) -> int:
+def plan_ab(asked: AbOptions, typed: AbFlags) -> int:
     """What would be asked, and what that costs at most; nothing is asked. Returns 0."""
     ab = Ab.of(asked)
     tokens, usd = most_of(ab)
-    if as_json:
-        row = {
-            "arms": [arm.name for arm in asked.arms],
-            "families": ab.families,
-            "pairs": ab.most_pairs,
-        }
-        row |= {"haystacks": ab.haystacks * len(ab.families), "tokens": tokens, "usd": usd}
-        show_json(row)
-        return 0
-    rows = [
-        (
-            family,
-            ", ".join(f"{length:,}" for length in found.grid.lengths),
-            f"{len(found.grid.depths)}",
+    values = {
+        "arms": [arm.name for arm in asked.arms],
+        "families": ab.families,
+        "pairs": ab.most_pairs,
+        "haystacks": ab.haystacks * len(ab.families),
+        "tokens": tokens,
+        "usd": usd,
+    }
+    rows = tuple(
+        Row(
+            {
+                "family": family,
+                "lengths": ", ".join(f"{length:,}" for length in found.grid.lengths),
+                "depths": len(found.grid.depths),
+            }
         )
         for family, found in ab.ways[asked.arms[0].name].items()
-    ]
-    show()
-    show_table(("family", "lengths, one a haystack", "depths"), rows)
-    show("\n".join([most_line(ab), *_many_depths(ab)]))
+    )
+    table = Table("", PLAN, rows, after="\n".join([most_line(ab), *_many_depths(ab)]))
+    show_finding(Report("ab", "what is asked", (*keyed(values), table)), typed)
     return 0
 
 
@@ -250,13 +253,7 @@ def show_found(ab: Ab, found: Sequence[ArmTrial], typed: AbFlags) -> int:
     )
     plain = to_json(report)
     ab.keep(plain | {"code": report.verdict and report.verdict.code})
-    if typed.json:
-        show_json(plain)
-    else:
-        show_report(report)
-        tell(f"\nab: {path}\npage: needlemap report {path} -o ab.html")
-    if typed.junit is not None:
-        write_junit(typed.junit, [report], typed.on_undecided)
+    show_finding(report, typed, path)
     return int(plain["code"])
 
 
@@ -315,12 +312,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     code = worst_code(codes)
     gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
     report = comparison_report(comparison, names, typed.answers, code, gated, more)
-    if typed.json:
-        show_json(to_json(report) | {"exit_code": code})
-    else:
-        show_data(to_text(report))
-    if typed.junit is not None:
-        write_junit(typed.junit, [report], typed.on_undecided)
+    show_finding(report, typed, exit_code=code)
     return code
 
 

@@ -270,26 +270,23 @@ def _failure_text(head: str, run: Run, compared: Compared) -> str:
 def _map(folder: Path) -> str:
     """A run's map in letters."""
     from needlemap.records.loaded import load_run
-    from needlemap.reports.terminal import map_text
+    from needlemap.reports.renderers.heat import map_text
 
     return map_text(load_run(folder).map, _WIDE)
 
 
 def _found(path: Path, verdict: Verdict) -> str:
-    """What a check that did not pass shows: its first line, each probe, and where to look."""
+    """What a check that did not pass shows: the probes that decide it, its report, and the maps of
+    what they missed."""
     from needlemap.reports.check_report import check_report
+    from needlemap.reports.renderers.text import to_text
 
-    applying = [each for each in verdict.findings if each.decides and each.sizes]
-    bad = [each for each in applying if each.state == "fail"] or [
-        each for each in applying if each.state == "undecided"
+    asked = [each for each in verdict.findings if each.decides and each.sizes]
+    bad = [each for each in asked if each.state == "fail"] or [
+        each for each in asked if each.state == "undecided"
     ]
     state = bad[0].state if bad else "undecided"
     names = ", ".join(each.probe for each in bad) or "too little was asked"
-    lines = [f"needlemap: check {state}: {names}", verdict.line, ""]
-    lines += [f"{each.probe:<10} {each.state:<10} {each.said}" for each in applying]
-    claims = {each.name: each for each in check_report(path, "", verdict).claims}
-    for each in bad:
-        lines += ["", claims[each.probe].text]
-        if each.worst is not None:
-            lines.append(_map(path / each.worst.way))
-    return "\n".join(lines)
+    maps = [_map(path / each.worst.way) for each in bad if each.worst is not None]
+    text = to_text(check_report(path, "", verdict), _WIDE).rstrip()
+    return "\n\n".join([f"needlemap: check {state}: {names}", text, *maps])

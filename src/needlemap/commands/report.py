@@ -22,7 +22,7 @@ from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
-from needlemap.reports.closing import cache_lines, ended_lines
+from needlemap.reports.closing import cache_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
@@ -31,13 +31,12 @@ from needlemap.reports.page import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
-from needlemap.reports.report import Report
-from needlemap.reports.results import results, run_fields, runs_below
-from needlemap.reports.seek_report import seek_report, seeks
+from needlemap.reports.report import Heat, Report
+from needlemap.reports.results import run_report, runs_below
+from needlemap.reports.seek_report import seeks
 from needlemap.reports.suite_report import fields_of, models_report, suite_report
-from needlemap.reports.summary import FAMILY_RULES, read_families, summary_lines
+from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
-from needlemap.reports.terminal import show_map, show_wrapped
 from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text import printable, show, tell
 
@@ -152,8 +151,10 @@ def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
         theirs = (
             _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
         )
-        fields += [run_fields(run, rules or RULES) for run in theirs] or [_fields(path, rules)]
-    show_json(results(fields))
+        fields += [to_json(run_report(run, rules or RULES)) for run in theirs] or [
+            _fields(path, rules)
+        ]
+    show_json({"runs": fields})
 
 
 def _fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
@@ -168,14 +169,6 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     a check came to."""
     read = read_families(families)
     show_report(kept_report(families, read) or suite_report(families, read, rules))
-
-
-def show_kept(run: Loaded, *, anywhere: bool = False) -> None:
-    """Print a run's map, or what it sought. anywhere: the map also without a terminal."""
-    if seeks(run):
-        show_report(seek_report(run))
-    else:
-        show_map(run.map, anywhere=anywhere)
 
 
 def _folders(paths: Sequence[Path]) -> list[Path]:
@@ -211,13 +204,8 @@ def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
 
 def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
     for run in runs:
-        if seeks(run):
-            show_report(seek_report(run))
-            continue
-        show_map(run.map, typed.palette, anywhere=typed.map)
-        show_wrapped(summary_lines(run.cube, _rules(typed)))
-        show_wrapped(map(printable, ended_lines(run)))
-        for line in cache_lines(run.records):
+        show_report(run_report(run, _rules(typed), Heat(run.map, typed.palette, typed.map)))
+        for line in () if seeks(run) else cache_lines(run.records):
             tell(line)
 
 

@@ -36,7 +36,7 @@ from needlemap.commands.announce import (
     verdict,
 )
 from needlemap.commands.arguments import ReplicaFlags, RunFlags
-from needlemap.commands.report import show_families, show_kept
+from needlemap.commands.report import show_families
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
@@ -52,7 +52,7 @@ from needlemap.reports.live import LiveMap, MapView, ShowingFace
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
 from needlemap.reports.renderers.text import show_report, to_text
-from needlemap.reports.results import results
+from needlemap.reports.results import map_report
 from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.suite_report import fields_of, models_report
 from needlemap.reports.verdict import (
@@ -182,7 +182,7 @@ class _Command:
                 {**fields_of(path), **verdicts.get(path, {})}
                 for path in filter(is_run_folder, codes)
             ]
-            show_json(results(runs) | {"exit_code": code})
+            show_json({"runs": runs, "exit_code": code})
         if self.typed.junit is not None:
             write_junit(self.typed.junit, list(reports.values()), passing)
         for path, report in reports.items() if not self.typed.json else ():
@@ -351,7 +351,7 @@ class Terminal(ShowingFace):
         if not self.families.is_plain:
             self.end()
         elif self._maps and (folder := RunFolder(self.families.path)).exists:
-            show_kept(load_run(folder), anywhere=self._anywhere)
+            show_report(map_report(load_run(folder), anywhere=self._anywhere))
 
     def _show(self, name: str, session: Session) -> None:
         shown = not name and self._maps
@@ -367,7 +367,7 @@ class Terminal(ShowingFace):
 def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> None:
     """The map, or without a terminal its lines, or what a run that seeks knows; and where it is
     kept. anywhere: the map in any case."""
-    show_kept(run, anywhere=anywhere)
+    show_report(map_report(run, anywhere=anywhere))
     if settings.save and not settings.quiet and run.folder is not None:
         path = run.folder.path
         page, figure = (

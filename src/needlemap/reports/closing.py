@@ -49,19 +49,19 @@ _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the sh
 
 def ended_lines(run: Loaded) -> list[str]:
     """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its
-    depth, or where another tool's file was read."""
+    depth."""
     about, records = run.about, run.records
-    if run.folder is None:
-        return []
     unasked = sum(not prompt.records for prompt in run.prompts)
     skipped = unasked if about.stopped else 0
     return [
         *(f"note: {note}" for note in run.notes),
-        *outdated(str(run.folder.path), about),
+        *outdated(run.path, about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=about.one_haystack),
         *closed_book_lines(
-            [record for record in kept(run.folder) if scorer_of(record) == about.scorer.current]
+            record
+            for record in (kept(run.folder) if run.folder else ())
+            if scorer_of(record) == about.scorer.current
         ),
         *outcome_lines(records, skipped, one=about.one_haystack),
     ]

@@ -31,7 +31,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
 from needlemap.reports.closing import Tally
-from needlemap.reports.terminal import broken, terminal_map
+from needlemap.reports.renderers.heat import broken, terminal_map
 from needlemap.text import printable, show
 from needlemap.trials import Trial
 

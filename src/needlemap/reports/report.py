@@ -17,6 +17,7 @@ from typing import Any
 from needlemap.grid import percent
 from needlemap.maps.effective import Effective, Mean
 from needlemap.maps.intervals import ClusterMean
+from needlemap.maps.means import Map
 from needlemap.reports.labels import length_labels, p_label, points, score_label
 
 
@@ -168,6 +169,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Heat:
+    """Scores by length and depth, a picture. anywhere: drawn where there is no terminal, too."""
+
+    map: Map
+    palette: str | None = None
+    anywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One thing that passes or not, a test case in CI. code: the exit code of it alone. said: what
     came of it, in a line. text: all that is known; the whole report if not given."""
@@ -212,7 +222,7 @@ class Verdict:
 class Report:
     """What a command found. kind: the command. title: what was asked. parts: in the order in which
     people read them. verdict: None where none was asked for. chart: its lines. brief: what a tab of
-    the page says without a verdict."""
+    the page says without a verdict. heat: the map that people see first."""
 
     kind: str
     title: str
@@ -221,6 +231,7 @@ class Report:
     claims: tuple[Claim, ...] = ()
     chart: tuple[Line, ...] = ()
     brief: str = ""
+    heat: Heat | None = None
 
     @property
     def facts(self) -> list[Fact]:
@@ -231,8 +242,11 @@ class Report:
         """What is said besides the verdict and the cells of tables, a line each."""
         for fact in self.facts:
             yield from fact.said.splitlines()
-        for row in (row for table in self.all_tables for row in table.shown):
-            yield from (" · ".join(map(str.strip, each.splitlines())) for each in row.details)
+        for table in self.all_tables:
+            if table.title and table.shown and not table.heads:
+                yield table.title
+            for row in table.shown:
+                yield from (" · ".join(map(str.strip, each.splitlines())) for each in row.details)
 
     @property
     def all_tables(self) -> list[Table]:

@@ -6,7 +6,9 @@ Scores and depths are in percent, as in tables and in `compare --json`, lengths 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,20 +17,22 @@ from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.grid import percent
 from needlemap.maps.columns import CELLS, RUN
-from needlemap.maps.effective import Effective, FamilyScores, Mean
+from needlemap.maps.effective import RULES, Effective, Mean, effective_length
 from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.lock import is_held
+from needlemap.reports.closing import ended_lines
 from needlemap.reports.labels import (
     interval_label,
     percent_of,
     score_label,
 )
 from needlemap.reports.renderers.json import to_json
+from needlemap.reports.report import Fact, Heat, Report, keyed
 from needlemap.reports.seek_report import seek_report, seeks
-from needlemap.reports.summary import effective_by_rule, read_families, scores_of
+from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
@@ -36,42 +40,60 @@ Read = Mapping[str, Loaded | None]
 _DEPTHS = ("depth_percent", "realised_depth_percent")
 
 
-def results(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The document of some runs, each as `fields_of` gives it."""
-    return {"runs": list(runs)}
+def map_report(run: Loaded, *, anywhere: bool = False) -> Report:
+    """The map of a run alone, or what it sought. anywhere: drawn without a terminal, too."""
+    if seeks(run):
+        return seek_report(run)
+    return Report("run", run.map.model, heat=Heat(run.map, anywhere=anywhere))
 
 
-def run_fields(run: Loaded, rules: Sequence[str]) -> dict[str, Any]:
-    """A run with one family: overall, by length, by depth, by cell; effective lengths; notes."""
-    map, cube = run.map, run.cube
-    even = not seeks(run)
-    depths = [] if map.depthless else depth_scores(cube)
-    return {
+def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = None) -> Report:
+    """The report of a run with one family: its map, sentences, and for programs all numbers. Of a
+    run that seeks what it sought, as means over uneven cells tell nothing. heat: how the map is
+    drawn. Raises SettingsError for an unknown rule."""
+    found, sought = run.map, seek_report(run) if seeks(run) else None
+    values = {
         "run": run.path,
-        "model": map.model,
-        "task": map.task,
-        "tokenizer": map.tokenizer,
-        "scorer": map.scorer,
-        "mode": map.mode,
-        "overall": map.total and mean_fields(map.total) if even else None,
-        "missing": map.missing,
+        "model": found.model,
+        "task": found.task,
+        "tokenizer": found.tokenizer,
+        "scorer": found.scorer,
+        "mode": found.mode,
+        "overall": mean_fields(found.total) if found.total and not sought else None,
+        "missing": found.missing,
         "stopped": run.about.stopped or None,
-        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in map.margins.items()],
-        "depths": [
-            {
-                "depth_percent": percent(row.depth),
-                "end_percent": percent(row.end),
-                **mean_fields(row.mean),
-            }
-            for row in depths
-        ],
-        "cells": [_cell_fields(cell, map.depthless) for cell in map.cells],
-        "effective_lengths": effective_fields(effective_by_rule(FamilyScores([cube]), rules))
-        if even
-        else [],
+        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in found.margins.items()],
+        "depths": lambda: _depth_fields(run),
+        "cells": lambda: [_cell_fields(cell, found.depthless) for cell in found.cells],
+        "effective_lengths": lambda: [effective_fields(each) for each in _held(run, rules)],
         "notes": list(run.notes),
-        **({} if even else {"seek": to_json(seek_report(run)) or None}),
     }
+    if sought:
+        values["seek"] = to_json(sought) or None
+        parts = (replace(part, key="") for part in sought.parts)
+        return replace(sought, parts=(*keyed(values), *parts))
+    ended = (printable(line, line=True) for line in ended_lines(run))
+    lines = (*summary_lines(run.cube, rules), *ended)
+    said = (Fact(said=line) for line in lines)
+    return Report("run", found.model, (*keyed(values), *said), heat=heat or Heat(found))
+
+
+def _held(run: Loaded, rules: Sequence[str]) -> list[Effective]:
+    """How far the scores of a run hold; not known of one that seeks."""
+    return [] if seeks(run) else held_by(partial(effective_length, run.cube), rules)
+
+
+def _depth_fields(run: Loaded) -> list[dict[str, Any]]:
+    """A row a depth, or a part of the haystack; none of a task that asks about the whole text."""
+    rows = () if run.map.depthless else depth_scores(run.cube)
+    return [
+        {
+            "depth_percent": percent(row.depth),
+            "end_percent": percent(row.end),
+            **mean_fields(row.mean),
+        }
+        for row in rows
+    ]
 
 
 def mean_fields(mean: ClusterMean | Mean) -> dict[str, Any]:
@@ -93,12 +115,7 @@ def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
     return found | (dict.fromkeys(_DEPTHS) if depthless else {})
 
 
-def effective_fields(found: Mapping[str, Effective | None]) -> list[dict[str, Any]]:
-    """How far scores hold, by each rule that tells."""
-    return [_rule_fields(each) for each in found.values() if each is not None]
-
-
-def _rule_fields(found: Effective) -> dict[str, Any]:
+def effective_fields(found: Effective) -> dict[str, Any]:
     """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the longest
     length tested is that length, and named in `beyond`; 0 is below the shortest."""
     ends = {"value": found.value, "low": found.low, "high": found.high}
@@ -140,14 +157,13 @@ def listed(path: Path) -> list[str]:
         families = families_of(path)
         read = read_families(families)
         begun = [run for run in read.values() if run is not None]
-        only = read.get("")
-        mean: ClusterMean | Mean | None = only.map.total if only else scores_of(read).overall()
+        mean = overall_of(read)
     except NeedlemapError as error:
         return [str(path), "", "", "", "", f"cannot be read: {printable(str(error), line=True)}"]
     return [
         str(path),
         ", ".join(dict.fromkeys(run.map.model for run in begun)),
-        only.map.task if only else f"suite:{printable(families.suite, line=True)}",
+        begun[0].map.task if families.is_plain else f"suite:{printable(families.suite, line=True)}",
         _score(mean),
         f"{sum(len(run.map.cells) for run in begun):,}",
         _state(read, families),

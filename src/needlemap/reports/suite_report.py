@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from needlemap.maps.effective import RULES, FamilyScores, parse_rule
+from needlemap.maps.effective import RULES, FamilyScores, Mean, parse_rule
+from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.seek import Sought
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
@@ -25,14 +26,15 @@ from needlemap.reports.report import (
     Table,
     keyed,
 )
-from needlemap.reports.results import Read, effective_fields, mean_fields, run_fields
+from needlemap.reports.results import Read, effective_fields, mean_fields, run_report
 from needlemap.reports.seek_report import asked_line, length_line, seeks, sought_of
 from needlemap.reports.summary import (
     FAMILY_RULES,
     NO_MEAN,
     count_label,
-    effective_by_rule,
+    held_by,
     mean_length_lines,
+    overall_of,
     read_families,
     scores_of,
 )
@@ -53,7 +55,7 @@ def suite_report(
     begun = [run for run in read.values() if run is not None]
     sought = any(map(seeks, begun))
     scores = FamilyScores([]) if sought else scores_of(read)
-    means, overall, found = scores.means(), scores.overall(), effective_by_rule(scores, rules)
+    means, overall, found = scores.means(), scores.overall(), held_by(scores.effective, rules)
     mean = Line(MEAN, means, scores.effective(parse_rule(glance)), main=True)
     models = ", ".join(dict.fromkeys(run.map.model for run in begun))
     title = printable(f"suite {families.suite} · {models}", line=True)
@@ -65,18 +67,20 @@ def suite_report(
         "overall": overall and mean_fields(overall),
         "missing": sum(run.map.missing for run in begun),
         "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
-        "effective_lengths": effective_fields(found),
-        "families": lambda: {name: run and run_fields(run, rules) for name, run in read.items()},
+        "effective_lengths": list(map(effective_fields, found)),
+        "families": lambda: {
+            name: run and to_json(run_report(run, rules)) for name, run in read.items()
+        },
     }
     lines = mean_length_lines(means, found) if means else [NO_MEAN]
-    score = None if overall is None else overall.score
-    shown = _sought(title, read) if sought else _scored(families, read, title, mean, score, lines)
+    score = score_label(None if overall is None else overall.score)
+    shown = _sought(title, read) if sought else _scored(families, read, title, mean, overall, lines)
     return Report(
         "suite",
         title,
         (*keyed(values), *shown),
         chart=(*family_lines(read), *(() if sought else (mean,))),
-        brief=count if sought else f"{count}, mean {score_label(score)}",
+        brief=count if sought else f"{count}, mean {score}",
     )
 
 
@@ -85,12 +89,12 @@ def _scored(
     read: Read,
     title: str,
     mean: Line,
-    overall: float | None,
+    overall: Mean | None,
     lines: Sequence[str],
 ) -> Iterator[Fact | Table]:
     """The mean over families, then scores by length of each family and of the mean."""
     waiting = [*read.values()].count(None)
-    score = "none yet" if overall is None else f"{score_label(overall)} %"
+    score = "none yet" if overall is None else f"{score_label(overall.score)} %"
     yield Fact(value=score, head="Mean over families", note="each family counts the same")
     if mean.effective is not None:
         held, rule = effective_label(mean.effective), mean.effective.rule.name
@@ -100,8 +104,7 @@ def _scored(
         yield Fact(said=f"suite {families.suite}: nothing was asked yet")
         return
     rows = [_family(name, run) for name, run in read.items()]
-    scores = {n: each.score for n, each in mean.means.items() if each is not None}
-    rows.append(_values(MEAN, scores, overall))
+    rows.append(_values(MEAN, mean.means, overall))
     yield _by_length("family", rows, Column("count", "n", FIGURES), title=title)
     yield Fact(said="\n".join(lines))
 
@@ -145,7 +148,7 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
     families = families_of(path)
     read = read_families(families)
     if only := read.get(""):
-        return run_fields(only, rules or RULES)
+        return to_json(run_report(only, rules or RULES))
     return to_json(suite_report(families, read, rules or FAMILY_RULES))
 
 
@@ -167,25 +170,26 @@ def _score_at(length: int, row: Mapping[str, Any]) -> float | None:
 
 
 def _values(
-    name: str, scores: Mapping[int, float], overall: float | None, **more: Any
+    name: str,
+    means: Mapping[int, ClusterMean | Mean | None],
+    overall: ClusterMean | Mean | None,
+    **more: Any,
 ) -> dict[str, Any]:
     """The values of a row."""
-    return {"name": printable(name, line=True), "scores": scores, "overall": overall, **more}
+    scores = {n: mean.score for n, mean in means.items() if mean is not None}
+    whole = None if overall is None else overall.score
+    return {"name": printable(name, line=True), "scores": scores, "overall": whole, **more}
 
 
 def _family(name: str, run: Loaded | None) -> dict[str, Any]:
-    scores = {n: mean.score for n, mean in run.map.margins.items()} if run else {}
-    return _values(name, scores, run.map.overall if run else None, count=count_label(run))
+    means, mean = (run.map.margins, run.map.total) if run else ({}, None)
+    return _values(name, means, mean, count=count_label(run))
 
 
 def _model(families: Families, read: Read) -> dict[str, Any]:
     """Its name, its scores, their mean, and how many trials are missing."""
     begun = [run for run in read.values() if run is not None]
     name = begun[0].map.model if begun else str(families.path)
+    means = begun[0].map.margins if families.is_plain else scores_of(read).means()
     missing = sum(run.map.missing for run in begun) or None
-    if families.is_plain:
-        return _family(name, begun[0]) | {"missing": missing}
-    scores = scores_of(read)
-    mean, means = scores.overall(), scores.means()
-    overall = None if mean is None else mean.score
-    return _values(name, {n: each.score for n, each in means.items()}, overall, missing=missing)
+    return _values(name, means, overall_of(read), missing=missing)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -51,7 +52,7 @@ FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "
 NO_MEAN = "no mean over families yet: no length has a score of each of them"
 
 
-def summary_lines(cube: Cube, rules: tuple[str, ...] = RULES) -> list[str]:
+def summary_lines(cube: Cube, rules: Sequence[str] = RULES) -> list[str]:
     """All lines; none without a score. Raises SettingsError for an unknown rule."""
     mean = total_score(cube)
     if mean is None:
@@ -130,9 +131,8 @@ def _ends(scores: Array, missing: int) -> tuple[str, str]:
     return score_label(low), score_label(high)
 
 
-def _effective_lines(cube: Cube, rules: tuple[str, ...]) -> list[str]:
-    found = [effective_length(cube, parse_rule(rule)) for rule in rules]
-    known = [each for each in found if each is not None]
+def _effective_lines(cube: Cube, rules: Sequence[str]) -> list[str]:
+    known = held_by(partial(effective_length, cube), rules)
     if not known:
         return []
     shown = [f"{each.rule.name} {effective_label(each)}" for each in known]
@@ -254,6 +254,12 @@ def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
     return FamilyScores(cubes if len(cubes) == len(read) else [])
 
 
+def overall_of(read: Mapping[str, Loaded | None]) -> ClusterMean | Mean | None:
+    """The mean of a run, of several families their mean; None without a score of each."""
+    only = read.get("")
+    return only.map.total if only else scores_of(read).overall()
+
+
 def count_label(run: Loaded | None) -> str:
     """How many trials of a family have a score, and how many are missing."""
     if run is None:
@@ -261,9 +267,10 @@ def count_label(run: Loaded | None) -> str:
     return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"
 
 
-def effective_by_rule(scores: FamilyScores, rules: Sequence[str]) -> dict[str, Effective | None]:
-    """How far the mean holds, by each rule. Raises SettingsError for an unknown one."""
-    return {rule: scores.effective(parse_rule(rule)) for rule in rules}
+def held_by(of: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:
+    """How far scores hold, by each rule that tells. of: what a rule gives. Raises SettingsError for
+    an unknown rule."""
+    return [found for rule in rules if (found := of(parse_rule(rule))) is not None]
 
 
 def _interval_line(means: dict[int, Mean]) -> str:
@@ -279,11 +286,11 @@ def _interval_line(means: dict[int, Mean]) -> str:
     return f"mean over families, 95 %: {' · '.join(known)}"
 
 
-def mean_length_lines(means: dict[int, Mean], found: Mapping[str, Effective | None]) -> list[str]:
+def mean_length_lines(means: dict[int, Mean], found: Sequence[Effective]) -> list[str]:
     """How sure the mean over families is, and how far it holds."""
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))
-    shown = [f"{rule} {effective_label(each)}" for rule, each in found.items() if each is not None]
+    shown = [f"{each.rule.name} {effective_label(each)}" for each in found]
     return [
         _interval_line(means),
         f"effective length as published, the largest whose mean exceeds {threshold}: {said}",

@@ -15,18 +15,20 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.grid import percent
-from needlemap.maps.effective import RULES, effective_length, parse_rule
+from needlemap.maps.effective import RULES, effective_length
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
 from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.labels import percent_of, told_apart
 from needlemap.reports.page.payload import fact_rows, value_text
+from needlemap.reports.summary import held_by
 from needlemap.reports.table import DataTable, cells_table, markdown_table, plain_markdown
 
 
@@ -91,12 +93,11 @@ def _scalars(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float |
 def _effective(run: Loaded, rules: tuple[str, ...]) -> Iterator[tuple[str, float | None]]:
     """Effective lengths, the longest tested where the score holds that far; 0 where it never
     did."""
-    cube = run.cube
-    for rule in map(parse_rule, rules):
-        found = effective_length(cube, rule)
-        if found is not None and found.value is not None:
-            value = percent(found.value) if rule.kind == "auc" else min(found.value, found.longest)
-            yield f"effective_length/{rule.name.replace(':', '_')}", value
+    for found in held_by(partial(effective_length, run.cube), rules):
+        if found.value is not None:
+            rule, value = found.rule, min(found.value, found.longest)
+            name = f"effective_length/{rule.name.replace(':', '_')}"
+            yield name, percent(found.value) if rule.kind == "auc" else value
 
 
 _ENVIRONMENT = {

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.maps.effective import Mean
-from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.judging import Judgement, Scope
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE
 from needlemap.records.families import families_of
@@ -27,7 +25,7 @@ from needlemap.reports.paired import compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Claim, Fact, Report, Verdict, keyed
-from needlemap.reports.summary import read_families, scores_of
+from needlemap.reports.summary import overall_of, read_families
 from needlemap.text import counted
 
 
@@ -151,8 +149,7 @@ def judge(path: str | Path, threshold: float) -> Judged:
     """A run's mean, of several families their mean, against a threshold in percent. Raises
     NeedlemapError."""
     read = read_families(families_of(path))
-    only = read.get("")
-    mean: ClusterMean | Mean | None = only.map.total if only else scores_of(read).overall()
+    mean = overall_of(read)
     missing = sum(run.map.missing for run in read.values() if run is not None)
     if mean is None or mean.low is None or mean.high is None:
         return Judged(

@@ -36,7 +36,6 @@ from needlemap.reports.labels import make_layout, score_label
 from needlemap.reports.page.payload import difference, run_payload
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_views
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
-from needlemap.reports.renderers.text import to_text
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import read_families
 from needlemap.version import __version__
@@ -254,7 +253,7 @@ def make_page(
     palette."""
     families = [run for each in runs for run in Subject.of(each).runs]
     trials, notes = fitted(families, limit)
-    each = [[*notes, *run.notes] for run in families]
+    each = [notes] * len(families)
     found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
     return page_html(found, trials)
 
@@ -343,17 +342,14 @@ def summary(
 
 
 def _beside(run: Loaded) -> dict[str, Any]:
-    """What a run sought, as a picture under its map, and the lines that stand for those of means;
-    nothing of a run that did not seek."""
+    """What a run sought, as a picture under its map and at a glance; nothing of a run that did not
+    seek."""
     if not seeks(run):
         return {}
-    report = seek_report(run)
-    known = {fact.head: fact.value for fact in report.facts if fact.head}
-    name, value = next(iter(known.items()), ("Effective length", "not known yet"))
+    known = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
+    name, value = known[0] if known else ("Effective length", "not known yet")
     return {
         "beside": [{"line": "", "picture": _address(draw(figure_of([run], title="")))}],
-        "lines": to_text(report).splitlines(),
-        "effective": [],
         "sought": {"name": name, "value": value},
     }
 

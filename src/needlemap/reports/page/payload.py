@@ -12,19 +12,19 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps import AskedPrompt, Cube
 from needlemap.maps.cell_score import CellScore
 from needlemap.maps.comparison import Comparison, FamilyComparison
-from needlemap.maps.effective import Effective, Rule, effective_length, parse_rule
+from needlemap.maps.effective import Effective, Rule, effective_length
 from needlemap.maps.means import Map, depth_scores
-from needlemap.records import outdated
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
 from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
-from needlemap.reports.closing import balance_lines, cache_lines, outcome_lines, placeless_lines
+from needlemap.reports.closing import cache_lines
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.labels import (
     NOT_ASKED,
@@ -40,7 +40,9 @@ from needlemap.reports.paired import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.page import Columns, mean_columns, share, tokens_of
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.summary import summary_lines
+from needlemap.reports.results import run_report
+from needlemap.reports.seek_report import seeks
+from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
 
@@ -48,22 +50,14 @@ from needlemap.settings import ITEM, Settings
 def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
     """A run's axes, cells and curves, what it comes to in words and sums, its settings and
     versions."""
-    cube = run.cube
-    lines = summary_lines(cube, rules)
-    one = run.cube.one_haystack
-    ended = [*balance_lines(run.prompts, one=one), *outcome_lines(run.records, one=one)]
+    lines = list(run_report(run, rules).sentences())
     return {
         **_identity(run),
         **_axes(run.map, layout),
         "cells": cell_columns(run.map, layout, run.prompts),
         "overall": _overall(run.map, lines),
-        "lines": [
-            *lines,
-            *outdated(run.path, run.about),
-            *placeless_lines(run.about, run.records),
-            *ended,
-        ],
-        **_curves(run.map, cube, rules),
+        "lines": lines,
+        **_curves(run, rules),
         "totals": totals(run),
         "failures": failures(run),
         "settings": setting_rows(run.about.settings),
@@ -107,7 +101,7 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
         "high": high,
         "clusters": mean.clusters if mean else 0,
         "missing": map.missing,
-        "line": lines[0] if lines else "",
+        "line": lines[0] if mean else "",
     }
 
 
@@ -149,14 +143,15 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return round(sum(known) / len(known), 1) if known else None
 
 
-def _curves(map: Map, cube: Cube, rules: tuple[str, ...]) -> dict[str, Any]:
+def _curves(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
+    map, cube = run.map, run.cube
     lengths = mean_columns([map.margins.get(length) for length in map.lengths])
     first = next((score for score in lengths["score"] if score is not None), None)
-    found = [effective_length(cube, parse_rule(rule)) for rule in rules]
+    found = [] if seeks(run) else held_by(partial(effective_length, cube), rules)
     return {
         "by_length": lengths,
         "by_depth": _by_depth(cube),
-        "effective": [_effective_row(each, first) for each in found if each is not None],
+        "effective": [_effective_row(each, first) for each in found],
     }
 
 

@@ -29,7 +29,7 @@ from needlemap.reports.paired import compare_runs
 from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.report import FIGURES, Column, Fact, Line, Report, Row, Table
 from needlemap.reports.suite_report import family_lines, suite_report
-from needlemap.reports.summary import scores_of
+from needlemap.reports.summary import overall_of, scores_of
 from needlemap.secrets import hidden
 
 Sheet = dict[str, Any]
@@ -184,13 +184,13 @@ def _subject_row(subject: Subject, line: Line) -> list[str]:
     if subject.families.is_plain:
         map = subject.runs[0].map
         sure = f"{interval_behind(map.total)} {n_label(map.n, counted=map.counted)}".strip()
-        score = map.overall
     else:
-        mean, sure = scores_of(subject.read).overall(), f"mean of {len(subject.runs)} families"
-        score = None if mean is None else mean.score
+        sure = f"mean of {len(subject.runs)} families"
+    mean = overall_of(subject.read)
+    score = score_label(None if mean is None else mean.score)
     holds = "-" if line.effective is None else effective_label(line.effective)
     missing = sum(run.map.missing for run in subject.runs)
-    return [line.name, score_label(score), sure, holds, f"{missing:,}"]
+    return [line.name, score, sure, holds, f"{missing:,}"]
 
 
 def _compared(cast: PageRuns) -> dict[str, Any] | None:

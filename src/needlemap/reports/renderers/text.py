@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table as Grid
+from rich.text import Text
 
-from needlemap.reports.report import SENTENCE, WORDS, Column, Fact, Parts, Report, Table
+from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
+from needlemap.reports.report import SENTENCE, Column, Fact, Parts, Report, Table
 from needlemap.text import printable, show
 
 WIDTH = 80  # at least
@@ -17,33 +20,32 @@ Block = str | Grid
 
 
 def show_report(report: Report) -> None:
-    """Print it."""
-    console = Console()
-    console.width = max(WIDTH, console.width)
+    """Print it. On a terminal sentences are broken between words: it breaks them anywhere."""
+    console, seen = Console(highlight=False), sys.stdout.isatty()
+    heat, width = report.heat, console.width
+    if heat and (seen or heat.anywhere):
+        console.print(terminal_map(heat.map, palette=heat.palette))
+    if heat and not seen:
+        show(plain_summary(heat.map), end="")
+    console.width = max(WIDTH, width)
     for block in _blocks(report):
         if isinstance(block, Grid):
             _print(console, block)
-        else:
-            show(block)
+            continue
+        for line in block.split("\n"):
+            show("\n".join(broken(line, width) if seen else [line]))
 
 
 def to_text(report: Report, width: int = WIDTH) -> str:
     """The same as text."""
     console = Console(file=(text := StringIO()), width=width, color_system=None, highlight=False)
+    text.write(plain_summary(report.heat.map) if report.heat else "")
     for block in _blocks(report):
         if isinstance(block, Grid):
             _print(console, block)
         else:
             text.write(f"{block}\n")
     return printable(text.getvalue())
-
-
-def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows, the first column on the left, numbers on the right."""
-    console = Console()
-    console.width = max(WIDTH, console.width)
-    columns = [Column("", name, WORDS) for name in head]
-    console.print(_grid([(column, at > 0) for at, column in enumerate(columns)], rows))
 
 
 def _blocks(report: Report) -> Iterator[Block]:
@@ -110,7 +112,12 @@ def _grid(
     grid = Grid(box=None, pad_edge=False)
     for column, right in columns:
         justify: JustifyMethod = "right" if right else "left"
-        grid.add_column(column.head, justify=justify, overflow="fold", no_wrap=whole)
+        grid.add_column(_cell(column.head), justify=justify, overflow="fold", no_wrap=whole)
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(_cell, row))
     return grid
+
+
+def _cell(text: str) -> Text:
+    """A stranger's text as it is, in one line: neither rich's markup nor control sequences."""
+    return Text(printable(text, line=True))

@@ -7,8 +7,6 @@ it is given: numbers where there is room, else one glyph per cell, else one glyp
 
 from __future__ import annotations
 
-import shutil
-import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +37,6 @@ from needlemap.reports.labels import (
     row_labels,
     score_label,
 )
-from needlemap.text import show
 
 T = TypeVar("T")
 RAGGED_ROWS = 20
@@ -266,24 +263,6 @@ def map_text(map: Map, width: int) -> str:
     text = StringIO()
     Console(file=text, width=width, color_system=None, highlight=False).print(terminal_map(map))
     return text.getvalue().rstrip()
-
-
-def show_map(map: Map, palette: str | None = None, *, anywhere: bool = False) -> None:
-    """Print the map on a terminal, else its lines. anywhere: print the map before these, too."""
-    if sys.stdout.isatty():
-        Console().print(terminal_map(map, palette=palette))
-        return
-    if anywhere:
-        Console(highlight=False).print(terminal_map(map, palette=palette))
-    show(plain_summary(map), end="")
-
-
-def show_wrapped(lines: Iterable[str]) -> None:
-    """Print lines, on a terminal broken between words: a terminal itself breaks anywhere."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for line in lines:
-        for part in broken(line, width) if width else [line]:
-            show(part)
 
 
 def broken(line: str, width: int) -> list[str]:
