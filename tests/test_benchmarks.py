@@ -25,6 +25,7 @@ PROMISED = {
     "gauge": {"params", "holds_tokens", "train_cpu_min", "reference_cpu_s_16k"},
     "green": {"faults", "commands", "clean", "tokens_128k"},
     "check": {"mutants", "found", "clean_runs", "mutant_cpu_s_most"},
+    "storm": {"faults", "found", "shrunk_to_6", "repro_fails", "clean", "bound_covers"},
     "generation": {
         "ruler_items_per_min",
         "built_times_most",

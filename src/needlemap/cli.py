@@ -103,11 +103,21 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
 
 @app.command(cls=GroupedCommand)
 @model_flags
-def storm(typed: arguments.StormFlags, **flags: Any) -> int:
+def storm(
+    typed: arguments.StormFlags,
+    folder: Annotated[
+        Path | None, typer.Argument(help="With --shrink: the folder of a storm that found one.")
+    ] = None,
+    **flags: Any,
+) -> int:
     """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts."""
-    from needlemap.commands.storm import storm_command
+    from needlemap.commands.storm import shrink_command, storm_command
     from needlemap.records.lock import hold_folder
 
+    if folder is not None or typed.shrink:
+        _check_origin(folder, typed.trust_run)
+        with limited_to(60 * typed.minutes, "--minutes"):
+            return shrink_command(folder, typed, flags)
     _check_origin(typed.out, typed.trust_run)
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
     with limited_to(60 * typed.minutes, "--minutes"), held:

@@ -36,9 +36,7 @@ def stormed(
     """A storm of a seed against a model of this process."""
     own = {"max_length": 2_000, "load": 4, "kv_tokens": 6_000, **options}
     flags = {**FLAGS, **own.pop("flags", {})}
-    storm = Storm.of(StormOptions(flags, wanted=wanted, **own), folder)
-    if storm.fixed is None:
-        storm.seed = seed
+    storm = Storm.of(StormOptions(flags, wanted=wanted, **own), folder, seed)
     asking = StormInRounds(storm, make=lambda _: model, rounds=rounds)
     return asking, asyncio.run(asking.run())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from random import Random
+from time import monotonic
 from typing import Any
 
 from needlemap.models import Answer, Decoding, Model, Traits
@@ -70,3 +71,19 @@ def behind_answers(said: str, log: list[tuple[Messages, str]]) -> str:
     messages = log[-1][0]
     known = any(list(each) == list(messages[:-2]) for each, _ in log[:-1])
     return "I do not know." if len(messages) > 2 and known else said
+
+
+class Boxed(Model):
+    """The engine in the box, in this process."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__("box")
+        self.engine = engine
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        messages = [(each.role, each.content) for each in prompt.messages]
+        began = monotonic()
+        said = await self.engine.answer(messages, decoding.most_tokens)
+        text, finish, tokens, hit = said
+        seconds = monotonic() - began
+        return Answer(text, finish, tokens, hit, latency_s=seconds)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
+ENGINE = Path(__file__).parent / "engine.py"
 SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-length", "2k")
 SIZES = ("--max-answer-tokens", "60", "--load", "4", "--kv-tokens", "8k", "--quiet")
 
@@ -19,11 +24,11 @@ def test_a_sound_server_is_stormed_reported_and_gone_on_with(needlemap, wire):
     before = len(wire.log())
     found = json.loads(needlemap(*asked, "--json", code=4).stdout)
     assert len(wire.log()) <= before + 8, "asked twice"
-    assert found["line"] == first
+    assert found["line"].startswith("faulty families: 0 of ")
     assert found["counts"]["right"] == found["requests"]
     assert {row["operation"] for row in found["operations"]} >= {"fresh", "turn", "fork"}
     report = needlemap("report", "s").stdout
-    assert first in report
+    assert found["line"] in report
     needlemap("report", "s", "-o", "s.md")
     needlemap("report", "s", "-o", "s.html")
 
@@ -45,3 +50,24 @@ def test_another_providers_clients_do_not_go_away_unless_it_is_allowed(needlemap
 def test_a_rate_that_is_none_is_refused(needlemap):
     ended = needlemap("storm", *SIDE, "--base-url", "http://127.0.0.1:1", "--until", "1%", code=2)
     assert "Give one as 'rate<0.2%'" in ended.stderr
+
+
+def test_a_fault_over_http_is_found_shrunk_and_written_as_a_script(needlemap):
+    command = [sys.executable, str(ENGINE), "--fault", "turn", "--pages", "300"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+            shown = needlemap("storm", *SIDE, *SIZES, "--base-url", url, "-o", "t", code=1).stdout
+            assert "faults of state" in shown
+            shrunk = needlemap("storm", "t", "--shrink").stdout
+        finally:
+            server.kill()
+    assert re.match(r"[2-6] requests of \d+ show it: wrong in 20 of 20 replays, and in 0", shrunk)
+    written = {each.name for each in (needlemap.folder / "t").iterdir()}
+    assert {"repro.py", "repro.json.gz", "issue.md"} <= written
+
+
+def test_a_folder_without_shrink_says_what_to_type(needlemap):
+    ended = needlemap("storm", "nowhere", code=2)
+    assert "needlemap storm FOLDER --shrink" in ended.stderr

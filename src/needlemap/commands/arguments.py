@@ -325,6 +325,7 @@ class StormFlags:
     load: int = flag(8, "Requests at a time.", min=2)
     kv_tokens: str | None = flag(None, "Tokens that the server caches, where it does not say.")
     own: bool = flag(False, "Clients may go away at an address that is not one's own.")
+    shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
     gauge: TheGauge = None
     on_undecided: OnUndecided = "fail"
     out: Out = None

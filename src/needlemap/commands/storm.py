@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from needlemap.asking.discovery import seconds_of, sent_with
@@ -17,14 +18,25 @@ from needlemap.grid import tokens
 from needlemap.http.compatible import ADDRESS, BACKEND
 from needlemap.http.served import cache_tokens, context_of, wait_for
 from needlemap.maps.rare import needed
-from needlemap.maps.verdicts import softened
+from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, softened
+from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
 from needlemap.reports.renderers.text import show_report
 from needlemap.reports.storm_report import storm_report
+from needlemap.settings import marked, settings_of
+from needlemap.storm.file import STORM
 from needlemap.storm.judge import StormVerdict
-from needlemap.storm.storming import Storm, StormInRounds, StormOptions, show_nothing
+from needlemap.storm.repro import write_repro
+from needlemap.storm.shrink import Shrinking
+from needlemap.storm.storming import (
+    STORMED,
+    Storm,
+    StormInRounds,
+    StormOptions,
+    show_nothing,
+)
 from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY
 
@@ -145,3 +157,34 @@ def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) 
         tell(f"storm: {path}\npage: needlemap report {path} -o storm.html")
     if typed.junit is not None:
         write_junit(typed.junit, [report], typed.on_undecided)
+
+
+def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
+    """Find the shortest sequence that shows a storm's fault, and write it as a script; the exit
+    code: 0 where it is written, 4 where no replay showed the fault. Raises NeedlemapError."""
+    if folder is None or not typed.shrink:
+        raise SettingsError("To shrink a storm's sequence, type: needlemap storm FOLDER --shrink")
+    file = STORM.read(folder)
+    kept = RunFolder(folder / STORMED).about().settings
+    names = (*settings_of("Model"), *marked("check"), "tokenizer")
+    known = {name: kept[name] for name in names if kept.get(name) not in (None, "", [], {})}
+    limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}
+    options = StormOptions(
+        {**known, **limits, **flags}, file.max_length, file.load, file.kv_tokens, file.wanted
+    )
+    storm = Storm.of(options, folder)
+    with terminable() as ending, hold_folder(folder):
+        asking = Shrinking(storm, say=tell)
+        ending.finish(asking.run(), folder)
+    shrunk = asking.shrunk
+    if shrunk is None:
+        why = asking.stopped or "its sequence failed in no replay"
+        tell(f"needlemap: nothing was shrunk: {why.rstrip('.')}.")
+        return UNDECIDED
+    show(
+        f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: wrong in "
+        f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.of // 2} cold"
+    )
+    for path in write_repro(storm, shrunk, folder):
+        tell(str(path))
+    return NO_WORSE

@@ -81,7 +81,7 @@ class Act:
     the wave before has ended. family: of sessions that share texts, and none with other families.
     after, cancel: when it is sent after its wave began, and how long it is waited for until the
     client goes away (None: to its end), as shares of the time that a prompt of its length took at
-    the storm's beginning. salt: a further first line that makes it unlike all other prompts."""
+    the storm's beginning. salt: another first line, of as many digits, which no cache holds."""
 
     number: int
     wave: int
@@ -130,11 +130,13 @@ class Round:
 
     def of(self, acts: Iterable[Act]) -> Round:
         """Some of its acts, and those whose answers they go on behind."""
-        wanted = list(acts)
-        numbers = {act.number for act in wanted}
-        paths = {act.path[:end] for act in wanted for end in range(1, len(act.path))}
-        behind = [act for act in self.acts if act.path in paths and act.number not in numbers]
-        kept = {act.number: act for act in (*wanted, *behind)}
+        kept = {act.number: act for act in acts}
+        said = {act.path for act in kept.values()}
+        wanted = {act.path[:end] for act in kept.values() for end in range(1, len(act.path))}
+        for act in self.acts:
+            if act.path in wanted - said:
+                kept[act.number] = act
+                said.add(act.path)
         return replace(self, acts=tuple(kept[number] for number in sorted(kept)))
 
 

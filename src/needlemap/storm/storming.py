@@ -39,13 +39,14 @@ from needlemap.storm.operation import FamilyPlan, Limits
 from needlemap.storm.operations.fresh import Fresh
 from needlemap.storm.outcome import Outcome, Owners, judge_answer
 from needlemap.storm.plan import make_round
-from needlemap.storm.texts import Texts
+from needlemap.storm.texts import LINE, Texts
 from needlemap.trials import provider_host
 from needlemap.trials.build import beyond
 from needlemap.trials.resolve import Resolved
 
 FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
-FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY)
+SHRINK = "shrink"
+FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK)
 BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
 BLOCKS = (2, 3, 5, 5)  # replays of a suspect, and as many cold askings; on while they differ
 REPLAYS_SHARE, REPLAYS_FREE = 0.5, 300  # requests of replays, beside those of the storm
@@ -80,11 +81,13 @@ class Storm:
     _texts: Texts | None = None
 
     @classmethod
-    def of(cls, options: StormOptions, path: Path | None = None) -> Storm:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
-        NeedlemapError where it holds another, SettingsError."""
+    def of(cls, options: StormOptions, path: Path | None = None, seed: int | None = None) -> Storm:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. seed:
+        of a new one; drawn where none is given. Raises NeedlemapError where it holds another,
+        SettingsError."""
         before = STORM.read(path) if path and STORM.is_in(path) else None
-        seed = before.seed if before else randbits(SEED_BITS)
+        drawn = randbits(SEED_BITS) if seed is None else seed
+        seed = before.seed if before else drawn
         _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
         beyond(resolved, [])
         least = SMALLEST if resolved.settings.max_answer_tokens < 100 else 2 * SMALLEST
@@ -431,7 +434,7 @@ class StormInRounds(Strategy[StormVerdict]):
 
     def _salt(self, *parts: object) -> str:
         said = ":".join(map(str, (self.storm.seed, *parts)))
-        return sha256(said.encode()).hexdigest()[:10]
+        return f"{int(sha256(said.encode()).hexdigest(), 16) % 10**LINE:0{LINE}}"
 
     def _ask(
         self,
@@ -450,7 +453,7 @@ class StormInRounds(Strategy[StormVerdict]):
             stored = self._stored.get((family, key(act)))
             if stored is not None and (stored.answer is not None or act.cancel is not None):
                 found[act.number] = stored
-            else:
+            elif not (family == STORMED and self._was_cancelled(made, act)):
                 left.append(act)
             self.owners.add(self.storm.texts.hidden(made.number, act), key(act), self._order)
         self._sent[family] += len(acts)
@@ -470,6 +473,11 @@ class StormInRounds(Strategy[StormVerdict]):
             if record is not None and record.answer is not None:
                 answered.by_path[act.family, act.path] = record.answer
         return rows
+
+    def _was_cancelled(self, made: Round, act: Act) -> bool:
+        """Whether an earlier start cancelled an act: a later wave of its round is on disk."""
+        later = (key_of(made.number, each.number) for each in made.acts if each.wave > act.wave)
+        return act.cancel is not None and any((STORMED, key) in self._stored for key in later)
 
     def _step(self, made: Round, act: Act, family: str, answered: Answered, key: int) -> Step:
         trial = self.storm.texts.trial(made.number, act, key, answered.of(act.family))

@@ -27,6 +27,7 @@ from needlemap.trials import Trial
 from needlemap.trials.build import whole_prompt
 from needlemap.trials.resolve import Resolved
 
+LINE = 10  # digits of a stream's first line
 POOL = 4  # times the longest prompt that the haystack of all texts has
 MOST_POOL = 400_000  # tokens of it
 _PAD = " and"  # one token of nearly every vocabulary
@@ -106,7 +107,7 @@ class Texts:
     def _stream_text(self, number: int, stream: Stream) -> str:
         """A whole text: its first line, haystack, and facts where they belong."""
         random = Random(f"{self.seed}:{number}:{stream.number}")
-        line = f"{random.getrandbits(40):010x}\n"
+        line = f"{random.randrange(10**LINE):0{LINE}}\n"
         facts = [f"\n{self.said(number, Fact(stream, fact)).text}\n" for fact in range(FACTS)]
         size = max(0, round(stream.tokens * self._letters) - sum(map(len, facts)) - len(line))
         start = random.randrange(max(1, len(self.pool) - size))
@@ -150,12 +151,13 @@ class Texts:
                     rows += [(part.role, before)] if end == 1 else []
                     continue
                 text = "".join(self.piece_text(number, piece) for piece in turn.pieces)
-                first = f"{salt}\n" if salt and end == 1 else ""
-                rows.append((part.role, f"{before}{first}{text}{after}"))
+                text = f"{salt}{text[len(salt) :]}" if end == 1 else text  # of as many tokens
+                rows.append((part.role, f"{before}{text}{after}"))
             if end < len(path):
                 said = answers(path[:end])
                 rows.append(("assistant", said if said else self.right(number, turn)))
-        return rows
+        total = path[-1].total
+        return rows if total is None or len(path) > 1 else self._padded(rows, number, path, total)
 
     def question(self, number: int, turn: Turn) -> str:
         """What a turn asks, in the order of its facts."""
@@ -182,9 +184,6 @@ class Texts:
         rows = self.messages(number, act.path, answers, act.salt)
         if not self.resolved.traits.chat:
             rows = [(TEXT, _as_text(rows))]
-        total = act.path[-1].total
-        if total is not None and len(act.path) == 1:
-            rows = self._padded(rows, number, act, total)
         secrets = self.secrets(number, act)
         question = self.question(number, act.path[-1])
         item = Item((), question, Reference(secrets[0], secrets, "", question))
@@ -198,12 +197,12 @@ class Texts:
         return Trial.of(self.resolved.keys, Cell(length, 0.0), repeat, item, prompt)
 
     def _padded(
-        self, rows: Sequence[tuple[str, str]], number: int, act: Act, total: int
+        self, rows: Sequence[tuple[str, str]], number: int, path: Path, total: int
     ) -> list[tuple[str, str]]:
         """The same with words before its question, so that the server counts the wanted tokens;
         as it is where it is longer already."""
         role, text = rows[-1]
-        at = text.rfind(self.question(number, act.path[-1]))
+        at = text.rfind(self.question(number, path[-1]))
         others = sum(self.count(said) for _, said in rows[:-1])
         made, pad = text, 0
         for _ in range(3):

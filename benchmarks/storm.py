@@ -1,0 +1,195 @@
+"""Does `needlemap storm` find faults of serving state, blame no honest server, and shrink what it
+finds to a script that shows it?
+
+    python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--smoke]
+
+The faults are those of tests/storm/engine.py: an engine in a box with one fault each, after public
+threads. A fault is found if a storm ends with exit code 1 within so many CPU seconds. Beside it
+stands whether as many fresh prompts alone would have shown it. Clean storms are of the sound engine
+with other caches, slots and noise. Coverage is that of the bound at every look over simulated
+storms whose faults come singly and in runs of 1 to 50 inside a family.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import Any
+
+from machine import machine
+from table import rounded, show
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "storm"))
+from engine import FAULTS, Engine
+from reader import Boxed
+
+from needlemap.errors import NeedlemapError
+from needlemap.maps.rare import highest_rate
+from needlemap.storm.repro import write_repro
+from needlemap.storm.shrink import SELDOM, Shrinking, Shrunk
+from needlemap.storm.storming import Storm, StormInRounds, StormOptions
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = {
+    "model": "openai/box",
+    "base_url": "http://127.0.0.1:1/v1",
+    "tokenizer": "cl100k_base",
+    "max_answer_tokens": 60,
+}
+SMALL: dict[str, Any] = {"pages": 300, "host": 400}
+KV = 4_800  # tokens of 300 pages
+HONEST: tuple[dict[str, Any], ...] = (
+    SMALL,
+    {**SMALL, "cache": False},
+    {"pages": 120, "host": 0},
+    {**SMALL, "slots": 1},
+    {**SMALL, "noise": 0.01},
+    {**SMALL, "noise": 0.03},
+    {**SMALL, "step_s": 0.0005},
+)
+SMOKE = ("turn", "edge")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--faults", default=",".join(FAULTS), help="Names, with commas.")
+    parser.add_argument("--clean", type=int, default=200, help="Storms of sound engines.")
+    parser.add_argument("--cpu-s", type=float, default=300.0, help="CPU seconds of a storm.")
+    parser.add_argument("--clean-rounds", type=int, default=30, help="Rounds of a clean storm.")
+    parser.add_argument("--scripts", type=int, default=20, help="Runs of each script.")
+    parser.add_argument("--covers", type=int, default=1_000, help="Simulated storms.")
+    parser.add_argument("--smoke", action="store_true", help="Two faults, one clean storm.")
+    options = parser.parse_args()
+    names = SMOKE if options.smoke else tuple(filter(None, options.faults.split(",")))
+    cpu_s = min(options.cpu_s, 60.0) if options.smoke else options.cpu_s
+    clean = 1 if options.smoke else options.clean
+    scripts = 1 if options.smoke else options.scripts
+    rows, found, small, often, fails, wrong, plays = [], 0, 0, 0, 0, 0, 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "storm"
+            code, seconds, requests, fresh = stormed(name, folder, cpu_s)
+            found += code == 1
+            shrunk = shrunk_of(name, folder, cpu_s) if code == 1 else None
+            if shrunk and shrunk.rate >= SELDOM:
+                often += 1
+                small += len(shrunk.sequence.acts) <= 6
+                storm = Storm.of(asked(), folder)
+                write_repro(storm, shrunk, folder)
+                plays += scripts
+                fails += sum(played(folder, name, number) == 1 for number in range(scripts))
+                wrong += sum(played(folder, "", number) == 1 for number in range(scripts))
+        size = f"{len(shrunk.sequence.acts)} of {shrunk.was}" if shrunk else "-"
+        rate = f"{shrunk.failed} of {shrunk.of}" if shrunk else "-"
+        verdict = "found" if code == 1 else f"code {code}"
+        rows.append((name, verdict, f"{seconds:.1f}", f"{requests:,}", fresh, size, rate))
+        print(*rows[-1], sep=" · ", file=sys.stderr, flush=True)
+    alarms = sum(alarmed(number, options.clean_rounds) for number in range(clean))
+    covers = covered(50 if options.smoke else options.covers)
+    result = {
+        "benchmark": "storm",
+        "faults": len(names),
+        "found": found,
+        "shrunk_to_6": rounded(small / often) if often else None,
+        "repro_fails": rounded(fails / plays) if plays else None,
+        "repro_clean": wrong,
+        "clean": clean,
+        "alarms": alarms,
+        "bound_covers": rounded(covers),
+    }
+    header = ("fault", "verdict", "CPU s", "requests", "fresh alone", "shrunk", "fails")
+    notes = [f"{name}: {FAULTS[name].thread}" for name in names]
+    show("Faults of serving state, found by storm", machine(), header, rows, notes, result)
+
+
+def asked() -> StormOptions:
+    """What all storms are asked."""
+    return StormOptions(FLAGS, max_length=2_000, load=4, kv_tokens=KV)
+
+
+def stormed(name: str, folder: Path, cpu_s: float) -> tuple[int, float, int, str]:
+    """A storm of a faulty engine: exit code, CPU seconds, requests, and whether fresh prompts of
+    it alone were ever wrong."""
+    began = process_time()
+    asking = Timed(Storm.of(asked(), folder, 1), cpu_s, Boxed(Engine(name, **SMALL)))
+    found = asyncio.run(asking.run())
+    fresh = [each for each in asking.seens.storm if each.act.operation in ("fresh", "flood")]
+    wrong = sum(each.outcome.word != "right" for each in fresh)
+    sent = sum(asking._sent.values())
+    return found.code, process_time() - began, sent, f"{wrong} of {len(fresh)}"
+
+
+class Timed(StormInRounds):
+    """A storm that ends after so many CPU seconds."""
+
+    def __init__(self, storm: Storm, cpu_s: float, model: Boxed) -> None:
+        super().__init__(storm, make=lambda _: model)
+        self.until_s = process_time() + cpu_s
+
+    def _ends(self) -> bool:
+        return super()._ends() or process_time() > self.until_s
+
+
+def shrunk_of(name: str, folder: Path, cpu_s: float) -> Shrunk | None:
+    """The shortest sequence, found on a fresh faulty engine; None where no replay shows it."""
+    engine = Boxed(Engine(name, **SMALL, seed=2))
+    asking = Shrinking(Storm.of(asked(), folder), make=lambda _: engine)
+    try:
+        asyncio.run(asyncio.wait_for(asking.run(), cpu_s))
+    except (NeedlemapError, TimeoutError):
+        return None
+    return asking.shrunk
+
+
+def played(folder: Path, fault: str, seed: int) -> int:
+    """The script's exit code against a fresh engine over HTTP."""
+    engine = [sys.executable, str(ROOT / "tests" / "storm" / "engine.py")]
+    small = ["--pages", str(SMALL["pages"]), "--host-pages", str(SMALL["host"])]
+    command = [*engine, "--fault", fault, "--seed", str(seed), *small]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+            script = [sys.executable, str(folder / "repro.py"), url, "box"]
+            return subprocess.run(script, capture_output=True, timeout=600).returncode
+        finally:
+            server.kill()
+
+
+def alarmed(number: int, rounds: int) -> bool:
+    """Whether a storm of a sound engine blames it."""
+    kind = HONEST[number % len(HONEST)]
+    with tempfile.TemporaryDirectory() as place:
+        storm = Storm.of(asked(), Path(place) / "storm", 1_000 + number)
+        engine = Boxed(Engine("", **kind, seed=number))
+        asking = StormInRounds(storm, make=lambda _: engine, rounds=rounds)
+        code = asyncio.run(asking.run()).code
+    print(f"clean {number}: {kind}: code {code}", file=sys.stderr, flush=True)
+    return code in (1, 5)
+
+
+def covered(storms: int) -> float:
+    """Share of simulated storms whose bound was never below the rate at any look."""
+    held = 0
+    for number in range(storms):
+        random = Random(f"covers:{number}")
+        rate = 10 ** random.uniform(-3, -1)
+        run = random.choice((1, 1, 2, 5, 10, 20, 50))
+        size = max(run, random.choice((1, 4, 8, 50)))
+        share, faulty, low = run / size, 0.0, False
+        for family in range(1, 1_001):
+            faulty += share * (random.random() < min(1.0, rate / share))
+            if family % 5 == 0:
+                low |= highest_rate(round(faulty, 6), family) < min(rate, share)
+        held += not low
+    return held / storms
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""The shortest sequence that shows a fault: delta debugging over families, sessions, requests and
+lengths.
+
+Faults are flaky, so a candidate is replayed until it has failed, or so often that it would have
+failed in 95 of 100 if it were as bad as the whole sequence. A sequence that fails seldom has only
+families and sessions taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import ceil, log
+from typing import Any
+
+from needlemap.asking.campaign import Batches
+from needlemap.asking.session import make_model
+from needlemap.errors import NeedlemapError
+from needlemap.storm.act import ACTS, Act, Round, Stream
+from needlemap.storm.file import STORM
+from needlemap.storm.operation import SHORTEST
+from needlemap.storm.outcome import CERTAIN, Outcome
+from needlemap.storm.storming import SHRINK, Answered, Storm, StormInRounds
+
+TRIED = 6  # suspects that are replayed first
+FIRST = 10  # replays of each of them
+LAST = 20  # replays of the shortest sequence
+SELDOM = 1 / 20  # rate below which only families and sessions are taken out
+MOST = 60  # replays of one candidate
+_SURE = 0.05
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The shortest sequence that was found. target: the number of the act that fails. failed, of:
+    how often it did, in replays; cold: how often the same prompt did cold, of as many. got: an
+    answer that was wrong; was: how many requests the sequence had at first."""
+
+    sequence: Round
+    target: int
+    failed: int
+    of: int
+    cold: int
+    got: str
+    was: int
+
+    @property
+    def rate(self) -> float:
+        """How often it fails."""
+        return self.failed / self.of if self.of else 0.0
+
+    @property
+    def act(self) -> Act:
+        """The request that fails."""
+        return next(act for act in self.sequence.acts if act.number == self.target)
+
+    @property
+    def loops(self) -> int:
+        """Replays that fail at least once in 95 of 100."""
+        return times(self.rate)
+
+
+def times(rate: float) -> int:
+    """How often something of a rate is tried so that it comes at least once in 95 of 100.
+
+    >>> times(1.0), times(0.2), times(0.05)
+    (1, 14, 59)
+    """
+    if rate >= 1 - _SURE:
+        return 1
+    return MOST if rate <= 0 else min(10 * MOST, ceil(log(_SURE) / log(1 - rate)))
+
+
+class Shrinking(StormInRounds):
+    """Finds the shortest sequence of a storm's fault; None where no replay shows one."""
+
+    shrunk: Shrunk | None = None
+
+    def __init__(
+        self, storm: Storm, make: Any = make_model, say: Callable[[str], object] = str
+    ) -> None:
+        super().__init__(storm, make=make)
+        self.say = say
+        self._key = 1 + max((key for name, key in self._stored if name == SHRINK), default=0)
+        self._stored = {}
+        self._got = ""
+
+    def batches(self) -> Batches[Any]:
+        """Raises NeedlemapError where the folder holds no fault."""
+        found = yield from self._best()
+        if found is None:
+            return None
+        sequence, target, failed = found
+        was = len(sequence.acts)
+        rate = failed / FIRST
+        self.say(f"{was} requests fail in {failed} of {FIRST} replays")
+        for name, groups in _levels(rate):
+            sequence = yield from self._without(sequence, target, groups, rate)
+            self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
+            if self.stopped:
+                break
+        if rate >= SELDOM:
+            sequence = yield from self._shorter(sequence, target, rate)
+        failed, asked = 0, 0
+        for _ in range(LAST):
+            outcome = yield from self._once(sequence, target)
+            asked += outcome is not None
+            failed += _is_wrong(outcome)
+        cold = 0
+        for _ in range(LAST // 2):
+            act = next(each for each in sequence.acts if each.number == target)
+            outcome = yield from self._once(sequence.of([act]), target, cold=True)
+            cold += _is_wrong(outcome)
+        self.shrunk = Shrunk(sequence, target, failed, asked, cold, self._got, was)
+        return self.verdict
+
+    def _best(self) -> Batches[tuple[Round, int, int] | None]:
+        """The suspect whose sequence fails most often in replays; the shortest of several."""
+        file = STORM.read(self.storm.folder.path)
+        sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
+        lost = sorted(
+            (each for each in file.suspects if each.lost > each.cold_lost),
+            key=lambda each: -(each.lost - each.cold_lost) / max(1, each.replayed),
+        )
+        keys = list(dict.fromkeys([*(each.key for each in lost), *sure]))[:TRIED]
+        if not keys:
+            raise NeedlemapError(
+                f"'{self.storm.folder.path}' holds no fault that a replay may show again."
+            )
+        best: tuple[Round, int, int] | None = None
+        for key in keys:
+            made = self.storm.round(key // ACTS)
+            act = next(each for each in made.acts if each.number == key % ACTS)
+            sequence, failed = made.until(act), 0
+            for _ in range(FIRST):
+                failed += _is_wrong((yield from self._once(sequence, act.number)))
+            better = best is None or (failed, -len(sequence.acts)) > (
+                best[2],
+                -len(best[0].acts),
+            )
+            if failed and better:
+                best = sequence, act.number, failed
+            if self.stopped or (failed == FIRST):
+                break
+        return best
+
+    def _without(
+        self, sequence: Round, target: int, groups: Callable[[Round], list[set[int]]], rate: float
+    ) -> Batches[Round]:
+        """The sequence without what is not needed, group by group."""
+        kept = target
+        for group in groups(sequence):
+            if kept in group or self.stopped:
+                continue
+            left = [act for act in sequence.acts if act.number not in group]
+            candidate = sequence.of(left)
+            if len(candidate.acts) < len(sequence.acts) and (
+                yield from self._fails(candidate, target, rate)
+            ):
+                sequence = candidate
+        return sequence
+
+    def _shorter(self, sequence: Round, target: int, rate: float) -> Batches[Round]:
+        """The sequence with texts of half the length, as often as it still fails."""
+        while not self.stopped:
+            candidate = halved(sequence)
+            if candidate == sequence or not (yield from self._fails(candidate, target, rate)):
+                return sequence
+            sequence = candidate
+        return sequence
+
+    def _fails(self, candidate: Round, target: int, rate: float) -> Batches[bool]:
+        """Whether a candidate fails at least once in as many replays as it takes to be sure."""
+        for _ in range(min(MOST, times(rate))):
+            outcome = yield from self._once(candidate, target)
+            if self.stopped:
+                return False
+            if _is_wrong(outcome):
+                return True
+        return False
+
+    def _once(self, sequence: Round, target: int, *, cold: bool = False) -> Batches[Outcome | None]:
+        """What came of the target in one replay, behind first lines of its own."""
+        answered, last = Answered(), None
+        self._key += 1
+        salt = f"{SHRINK}{self._key}"
+        for wave in sequence.waves:
+            if self.stopped:
+                return None
+            acts = [
+                replace(act, salt=self._salt(salt, act.number if cold else act.family))
+                for act in wave
+            ]
+            found = yield from self._ask(sequence, acts, SHRINK, answered, self._next)
+            for act, record in found:
+                if act.number == target and record is not None:
+                    last = self._outcome(sequence, act, record, self._order)
+                    if _is_wrong(last):
+                        self._got = record.answer or ""
+        return last
+
+    def _next(self, _act: Act) -> int:
+        self._key += 1
+        return self._key
+
+
+def _is_wrong(outcome: Outcome | None) -> bool:
+    return outcome is not None and (outcome.is_certain or outcome.is_doubtful)
+
+
+def _levels(rate: float) -> Iterable[tuple[str, Callable[[Round], list[set[int]]]]]:
+    """What is taken out, the largest first."""
+    yield "families", lambda made: _grouped(made, lambda act: act.family)
+    yield "sessions", lambda made: _grouped(made, lambda act: (act.family, act.session))
+    if rate >= SELDOM:
+        yield "requests", lambda made: [{act.number} for act in reversed(made.acts)]
+        yield "requests", lambda made: [{act.number} for act in made.acts]
+
+
+def _grouped(made: Round, of: Callable[[Act], object]) -> list[set[int]]:
+    groups: dict[object, set[int]] = {}
+    for act in made.acts:
+        groups.setdefault(of(act), set()).add(act.number)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def halved(made: Round) -> Round:
+    """The same with texts of half the length, as far as they still hide their facts."""
+
+    def half(stream: Stream) -> Stream:
+        return replace(stream, tokens=max(SHORTEST, stream.tokens // 2))
+
+    def shorter(act: Act) -> Act:
+        path = []
+        for turn in act.path:
+            pieces = []
+            for piece in turn.pieces:
+                stream = half(piece.stream)
+                share = piece.tokens / piece.stream.tokens
+                pieces.append(replace(piece, stream=stream, tokens=round(share * stream.tokens)))
+            asked = tuple(replace(fact, stream=half(fact.stream)) for fact in turn.asked)
+            path.append(replace(turn, pieces=tuple(pieces), asked=asked, total=None))
+        return replace(act, path=tuple(path))
+
+    whole = all(
+        fact.number in piece.stream.held(piece.tokens)
+        for act in map(shorter, made.acts)
+        for turn in act.path
+        for fact in turn.asked
+        for piece in act.streams
+        if piece.stream == fact.stream
+    )
+    return replace(made, acts=tuple(map(shorter, made.acts))) if whole else made
