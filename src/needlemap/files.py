@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -300,14 +301,16 @@ class Shelf:
 
     def read(self, name: str) -> Any:
         """The data of a name or a path. Raises SettingsError."""
+        if name in self.texts:
+            return deepcopy(_data(self.folder, name))
         text = self._text(name)
         try:
-            return read_yaml(text.decode("utf-8") if isinstance(text, bytes) else text)
+            return read_yaml(text.decode("utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             words = " ".join(str(error).split())
             raise SettingsError(f"{self.known}'{name}' is not readable YAML: {words}") from None
 
-    def _text(self, name: str) -> str | bytes:
+    def _text(self, name: str) -> bytes:
         path = Path(name)
         if is_yaml(name):
             if path.is_file():
@@ -316,10 +319,8 @@ class Shelf:
                 len(self.texts) <= _FEW
             )
             raise SettingsError(f"No {self.own} file at '{name}'.{names}")
-        if name not in self.texts:
-            hint = did_you_mean(name, self.texts)
-            raise SettingsError(f"Unknown {self.noun} '{name}'. {hint} Or give a .yaml file.")
-        return self.texts[name]
+        hint = did_you_mean(name, self.texts)
+        raise SettingsError(f"Unknown {self.noun} '{name}'. {hint} Or give a .yaml file.")
 
 
 def is_yaml(name: str) -> bool:
@@ -333,6 +334,12 @@ def _texts(folder: str) -> Mapping[str, str]:
     entries = sorted(files("needlemap").joinpath(folder).iterdir(), key=lambda entry: entry.name)
     yamls = [entry for entry in entries if entry.name.endswith(".yaml")]
     return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in yamls}
+
+
+@cache
+def _data(folder: str, name: str) -> Any:
+    """What one of them says: to read a template for each family took longer than to build it."""
+    return read_yaml(_texts(folder)[name])
 
 
 PRESETS = Shelf("presets", "preset", "settings")
