@@ -30,6 +30,17 @@ WRONG = {
     ),
     "flag": (["run", "--lenghts", "1k"], "No such option: --lenghts"),
     "model": (["run", "--model", "opena/gpt-4o"], "Unknown model 'opena'. Did you mean 'openai'?"),
+    "another tool's name of a provider": (
+        ["run", "--model", "ollama/qwen3", *SMALL],
+        "Type: --model openai/qwen3 --base-url http://127.0.0.1:11434/v1",
+    ),
+    "a provider with a key": (
+        ["run", "--model", "azure/gpt-4o", *SMALL],
+        "--base-url https://RESOURCE.openai.azure.com/openai/v1 "
+        "--model-options key_env=AZURE_OPENAI_API_KEY",
+    ),
+    "suite": (["run", "ruler"], "It is a suite. Type: needlemap run suite:ruler"),
+    "unlike any preset": (["run", "my-own"], "Type: needlemap list presets."),
     "no model name": (
         ["run", "--model", "openai"],
         "'openai' is not BACKEND/NAME. Type for example --model openai/NAME.",
@@ -55,6 +66,10 @@ WRONG = {
     "haystack": (
         ["run", "--haystack", "foldr", *SMALL],
         "Unknown haystack 'foldr'. Did you mean 'folder'?",
+    ),
+    "a folder as haystack": (
+        ["run", "--haystack", ".", *SMALL],
+        "--haystack names a kind, and '.' is a path. Type: --haystack-path .",
     ),
     "tokenizer": (["run", "--tokenizer", "cl10k_base", *SMALL], "Unknown tokenizer 'cl10k_base'."),
     "template": (

@@ -99,6 +99,8 @@ def test_depths_for_people_have_no_binary_noise():
         ("0", DEPTHS, "lengths: 0 is not a number of tokens"),
         (-5, DEPTHS, "Lengths start at 1"),
         ("1k,101x", DEPTHS, "'101x' is not a number. Write 4000, 4k or 1M"),
+        ("1k-4k", DEPTHS, "lengths: '1k-4k' is no list. Write 1k,4k, or min:max:count as 1k:4k:5"),
+        ("1k", "0..100", "depths: '0..100' is no list. Write 0,100, or min:max:count as 0:100:5"),
         ("4kk", DEPTHS, "'4kk' is not a number"),
         ("nan", DEPTHS, "'nan' is not a number"),
         ("inf", DEPTHS, "'inf' is not a number"),

@@ -319,8 +319,14 @@ class Shelf:
                 len(self.texts) <= _FEW
             )
             raise SettingsError(f"No {self.own} file at '{name}'.{names}")
-        hint = did_you_mean(name, self.texts)
-        raise SettingsError(f"Unknown {self.noun} '{name}'. {hint} Or give a .yaml file.")
+        raise SettingsError(f"Unknown {self.noun} '{name}'. {self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        if self is PRESETS and name in SUITES.texts:
+            return f"It is a suite. Type: needlemap run suite:{name}"
+        near, _, names = did_you_mean(name, self.texts).partition("Known: ")
+        listed = f"Known: {names}" if len(self.texts) <= _FEW else "Type: needlemap list presets."
+        return f"{near}{listed} Or give a .yaml file."
 
 
 def is_yaml(name: str) -> bool:

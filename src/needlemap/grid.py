@@ -23,6 +23,7 @@ LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
 _KEYS = ("min", "max", "count", "scale")
 _SHOWN = 60  # characters of what is no number
+_RANGE = re.compile(r"(\d+(?:\.\d+)?[km]?)\s*(?:\.\.+|-|–|to)\s*(\d+(?:\.\d+)?[km]?)", re.I)
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS_S))
 
@@ -187,6 +188,12 @@ def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[fl
         return _spread(spec, name, scales, ends)
     if isinstance(spec, str):
         parts = spec.split(":")
+        if found := _RANGE.fullmatch(spec.strip()):
+            low, high = found.groups()
+            raise SettingsError(
+                f"{name}: '{spec}' is no list. Write {low},{high}, or min:max:count as "
+                f"{low}:{high}:5."
+            )
         if len(parts) == 1:
             return _listed([part for part in spec.split(",") if part.strip()], name)
         if not 3 <= len(parts) <= 4:

@@ -12,7 +12,7 @@ from needlemap.errors import SettingsError, VocabularyMissing, did_you_mean
 from needlemap.grid import Grid, check_size, make_grid
 from needlemap.haystacks import Haystack, Source, assemble, bytes_a_token
 from needlemap.http import Sent
-from needlemap.http.compatible import served
+from needlemap.http.compatible import flags_of, served
 from needlemap.http.served import wait_for
 from needlemap.models import MARK, Traits, backend_or_default, find_backend
 from needlemap.models.chat import Chat
@@ -132,6 +132,9 @@ def model_traits(settings: Settings) -> Traits:
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
             f"{', '.join(known)}."
         )
+    typed = flags_of(settings.backend, settings.model_name)
+    if typed and settings.backend not in installed("models"):
+        raise SettingsError(f"'{settings.backend}' speaks OpenAI's wire format. Type: {typed}")
     return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
 
 
@@ -302,6 +305,11 @@ def make_template(settings: Settings, traits: Traits) -> Template:
 
 def make_source(settings: Settings) -> Source:
     """The haystack's source, with the settings that it takes."""
+    if settings.haystack not in installed("haystacks") and Path(settings.haystack).exists():
+        raise SettingsError(
+            f"--haystack names a kind, and '{settings.haystack}' is a path. "
+            f"Type: --haystack-path {settings.haystack}"
+        )
     kind = find("haystacks", settings.haystack)
     if settings.haystack == "generated":
         generated: Source = kind(language=settings.language, seed=settings.seed)
