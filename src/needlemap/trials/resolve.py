@@ -132,9 +132,9 @@ def model_traits(settings: Settings) -> Traits:
             f"'{settings.model}' is not BACKEND/NAME. Type for example --model {typed}. Back ends: "
             f"{', '.join(known)}."
         )
-    typed = flags_of(settings.backend, settings.model_name)
-    if typed and settings.backend not in installed("models"):
-        raise SettingsError(f"'{settings.backend}' speaks OpenAI's wire format. Type: {typed}")
+    flags = flags_of(settings.backend, settings.model_name)
+    if flags and settings.backend not in installed("models"):
+        raise SettingsError(f"'{settings.backend}' speaks OpenAI's wire format. Type: {flags}")
     return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
 
 
