@@ -6,8 +6,10 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ import typer
 from needlemap.commands import arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.deadline import LimitReached, limited_to
+from needlemap.env_file import use_env_file
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
 from needlemap.settings import Settings, marked, settings_of
@@ -57,8 +60,14 @@ def common(
             "Also show where your own functions and plug-ins raised; with any command.", "--debug"
         ),
     ] = False,
+    env_file: Annotated[
+        Path | None,
+        option("Read keys and addresses from this file too; with any command.", "--env-file"),
+    ] = None,
 ) -> None:
     """What stands before any command."""
+    if env_file:
+        use_env_file(env_file)
     if debug:
         log = logging.getLogger("needlemap")
         log.addHandler(_Tracebacks())
@@ -373,6 +382,21 @@ class _Tracebacks(logging.Handler):
         self._seen.add(place)
 
 
+def _common_first(words: Sequence[str]) -> list[str]:
+    """The words with the flags of all commands in front, wherever they are typed."""
+    common: list[str] = []
+    others: list[str] = []
+    left = iter(words)
+    for word in left:
+        if (word == "--debug" and word not in common) or word.startswith("--env-file="):
+            common.append(word)
+        elif word == "--env-file":
+            common += [word, *islice(left, 1)]
+        elif word != "--debug":
+            others.append(word)
+    return [*common, *others]
+
+
 def _limit_blas_threads() -> None:
     """Keep numpy's BLAS to one thread, unless the user or a model in this process may want more.
 
@@ -388,15 +412,9 @@ def main() -> None:
     signals."""
     _limit_blas_threads()
     sound_streams()
-    debug = [
-        word for word in sys.argv[1:] if word == "--debug"
-    ]  # one for all commands, wherever it is typed
     code = 2
     try:
-        app(
-            [*debug[:1], *(word for word in sys.argv[1:] if word != "--debug")],
-            prog_name="needlemap",
-        )
+        app(_common_first(sys.argv[1:]), prog_name="needlemap")
     except LimitReached as error:
         wrong, code = str(error), 3
     except NeedlemapError as error:
