@@ -325,7 +325,9 @@ class Shelf:
         if self is PRESETS and name in SUITES.texts:
             return f"It is a suite. Type: needlemap run suite:{name}"
         near, _, names = did_you_mean(name, self.texts).partition("Known: ")
-        listed = f"Known: {names}" if len(self.texts) <= _FEW else "Type: needlemap list presets."
+        listed = (
+            f"Known: {names}" if len(self.texts) <= _FEW else f"Type: needlemap list {self.noun}s."
+        )
         return f"{near}{listed} Or give a .yaml file."
 
 

@@ -134,7 +134,7 @@ def model_traits(settings: Settings) -> Traits:
         )
     flags = flags_of(settings.backend, settings.model_name)
     if flags and settings.backend not in installed("models"):
-        raise SettingsError(f"'{settings.backend}' speaks OpenAI's wire format. Type: {flags}")
+        raise SettingsError(f"'{settings.backend}' is asked at its address. Type: {flags}")
     return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
 
 
