@@ -30,7 +30,7 @@ from typing import Any
 
 from essays import essays
 from machine import machine, run
-from needlemap.reports.page import LEVEL
+from needlemap.reports.page.document import LEVEL
 from needlemap.settings import Settings
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare

@@ -97,7 +97,7 @@ FINDINGS = ("check", "asking", "maps.arms", "maps.comparison", "maps.judging", "
 RENDERERS = "needlemap.reports.renderers."
 OF_MAPS = {  # draw maps, as they fill in, in the browser and as pictures
     "needlemap.reports.live",
-    "needlemap.reports.page",
+    "needlemap.reports.page.document",
     "needlemap.reports.figures.shapes",
 }
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from needlemap import load, run
 from needlemap.records.loaded import load_run
-from needlemap.reports.page import summary
+from needlemap.reports.page.summary import summary
 
 GIVEN = {"lengths": [1000], "depths": [0, 100], "max_answer_tokens": 64, "quiet": True}
 TOLD = "unreadable: 2/2 = 100.0 % [33.1, 100.0] of the answers"

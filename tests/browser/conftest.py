@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import needlemap
-from needlemap.reports.page import write_page
+from needlemap.reports.page.summary import write_page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -15,7 +15,7 @@ import pytest
 
 import needlemap
 from needlemap.records.loaded import load_run
-from needlemap.reports.page import summary
+from needlemap.reports.page.summary import summary
 
 GRID = (
     "--model",

@@ -18,8 +18,8 @@ from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
-from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
+from needlemap.reports.page.summary import summary
 from needlemap.reports.seek_report import length_line
 from needlemap.reports.summary import read_families
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.page import summary, tables
+from needlemap.reports.page.document import tables
+from needlemap.reports.page.summary import summary
 from needlemap.reports.renderers.heat import terminal_map
 
 FLAGS = (

@@ -17,7 +17,7 @@ from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
 from needlemap.records.loaded import load_run
-from needlemap.reports.page import summary
+from needlemap.reports.page.summary import summary
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
 from needlemap.settings.reading import configure

@@ -27,7 +27,7 @@ from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
 from needlemap.reports.labels import score_label
-from needlemap.reports.page import uncollected, write_page
+from needlemap.reports.page.summary import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report

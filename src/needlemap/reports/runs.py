@@ -29,7 +29,7 @@ from needlemap.reports.figures.curves import draw_families
 from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.judgement import verdict_sentence, warnings_of
 from needlemap.reports.labels import length_range, overall_label
-from needlemap.reports.page import write_page
+from needlemap.reports.page.summary import write_page
 from needlemap.reports.paired import Names
 from needlemap.reports.renderers.frame import to_pandas
 from needlemap.reports.renderers.json import to_json

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-import needlemap.reports.page as document
+import needlemap.reports.page.document as document
 from needlemap.records.loaded import Loaded
-from needlemap.reports.page import packed, page_html, summary
+from needlemap.reports.page.document import packed, page_html
+from needlemap.reports.page.summary import summary
 from needlemap.reports.page.trials import trial_columns
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

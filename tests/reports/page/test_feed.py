@@ -13,7 +13,7 @@ import pytest
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as module
-from needlemap.reports.page import packed
+from needlemap.reports.page.document import packed
 from needlemap.reports.page.live import PageFeed, Payload
 
 

@@ -16,7 +16,8 @@ import pytest
 
 import needlemap
 from needlemap.records.record import NeedleRecord
-from needlemap.reports.page import make_page, packed
+from needlemap.reports.page.document import packed
+from needlemap.reports.page.summary import make_page
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GRID = ("--lengths", "500,900", "--depths", "0,50,100", "--repeats", "2")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from needlemap.records.families import Families
-from needlemap.reports.page import summary
 from needlemap.reports.page.sheets import Subject
+from needlemap.reports.page.summary import summary
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -32,8 +32,9 @@ from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports.closing import Tally
-from needlemap.reports.page import as_json, fitted, page_html, summary
+from needlemap.reports.page.document import as_json, page_html
 from needlemap.reports.page.sheets import Subject
+from needlemap.reports.page.summary import fitted, summary
 from needlemap.text import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next

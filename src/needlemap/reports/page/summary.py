@@ -1,0 +1,195 @@
+"""What a page shows of its runs, in as much detail as its size allows, and its file."""
+
+from __future__ import annotations
+
+import gc
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.files import write_report
+from needlemap.maps.effective import RULES
+from needlemap.records.families import families_of
+from needlemap.records.loaded import Loaded
+from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
+from needlemap.reports.figures import Drawing
+from needlemap.reports.figures.figure import draw, figure_of
+from needlemap.reports.labels import make_layout
+from needlemap.reports.page.document import packed, page_html
+from needlemap.reports.page.payload import difference, run_payload
+from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_views
+from needlemap.reports.page.trials import FULL, Detail, trial_columns
+from needlemap.reports.seek_report import seek_report, seeks
+from needlemap.reports.summary import read_families
+from needlemap.version import __version__
+
+LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page
+# what is left out, one after the other, until the limit is kept; the last one stands as it is
+LESS = (
+    (FULL, ""),
+    (Detail(around_right=False), "what stands around needles that were found"),
+    (
+        Detail(around_right=False, answer=2_000),
+        "what stands around needles that were found, and answers beyond 2,000 characters",
+    ),
+    (
+        Detail(around_right=False, around_wrong=False, answer=300),
+        "what stands around needles, and answers beyond 300 characters",
+    ),
+)
+
+
+def write_page(
+    paths: Sequence[str | Path | Loaded],
+    target: str | Path,
+    *,
+    title: str | None = None,
+    palette: str | None = None,
+    rules: tuple[str, ...] = RULES,
+) -> Path:
+    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be
+    read.
+
+    rules: of effective length.
+    """
+    out, places = Path(target), [each if isinstance(each, Loaded) else Path(each) for each in paths]
+    folders = [Path(each.path) if isinstance(each, Loaded) else each for each in places]
+    again = next((path for path in folders if folders.count(path) > 1), None)
+    if again is not None:
+        raise SettingsError(f"Run '{again}' is given twice. Give each run once.")
+    with uncollected():
+        runs = [each if isinstance(each, Loaded) else _read_subject(each) for each in places]
+        page = make_page(runs, made=datetime.now(UTC), title=title, palette=palette, rules=rules)
+    write_report(out, page.encode("utf-8", "replace"))  # a name may hold bytes that are no letter
+    return out
+
+
+def _read_subject(path: Path) -> Subject:
+    families = families_of(path)
+    if not families.begun:
+        raise NeedlemapError(
+            f"Suite '{path}' has no run yet. Type: needlemap run suite:NAME -o {path}"
+        )
+    return Subject(families, read_families(families))
+
+
+def make_page(
+    runs: Sequence[Loaded | Subject],
+    *,
+    made: datetime,
+    title: str | None = None,
+    palette: str | None = None,
+    rules: tuple[str, ...] = RULES,
+    limit: int = LIMIT,
+) -> str:
+    """The page, in as much detail as the limit allows. Raises SettingsError for an unknown
+    palette."""
+    families = [run for each in runs for run in Subject.of(each).runs]
+    trials, notes = fitted(families, limit)
+    each = [notes] * len(families)
+    found = summary(runs, made=made, title=title, palette=palette, notes=each, rules=rules)
+    return page_html(found, trials)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage collector from going through all records again and again: it takes a third
+    longer.
+
+    To freeze and unfreeze makes them old at once, so that it does not go through them in the end
+    either.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
+    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the
+    rest."""
+    for detail, left_out in LESS:
+        trials = [packed(trial_columns(run.map, run.prompts, detail)) for run in runs]
+        notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
+        if sum(map(len, trials)) <= limit:
+            break
+    return trials, notes if left_out else []
+
+
+FORMAT = 2
+
+
+def summary(
+    runs: Sequence[Loaded | Subject],
+    *,
+    made: datetime,
+    title: str | None = None,
+    palette: str | None = None,
+    notes: Sequence[Sequence[str]] = (),
+    live: Mapping[str, Any] | None = None,
+    rules: tuple[str, ...] = RULES,
+) -> dict[str, Any]:
+    """All runs, the differences from the first of those that may be alike, sheets of several of
+    them, and in which order they are shown. notes: of each family of each run, what the page leaves
+    out.
+
+    Raises SettingsError for an unknown palette.
+    """
+    palette_colours(palette)
+    cast = PageRuns.of(runs)
+    families, names = cast.runs, cast.run_names()
+    layouts = [make_layout(run.map) for run in families]
+    said = notes or [()] * len(families)
+    differences = [
+        {"a": a, "b": b, "name": name, **difference(families[a], families[b], layouts[a])}
+        for a, b, name in cast.pairs()
+    ]
+    sheets = make_sheets(cast, differences, rules)
+    return {
+        "page": FORMAT,
+        "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "version": __version__,
+        "title": title,
+        "live": None if live is None else dict(live),
+        "palettes": {name: list(colours) for name, colours in PALETTES.items()},
+        "palette": palette or PALETTE,
+        "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
+        "views": order_views(cast, sheets, differences),
+        "sheets": sheets,
+        "runs": [
+            {
+                "name": name,
+                "notes": list(lines),
+                **run_payload(run, layout, rules),
+                **_beside(run),
+            }
+            for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
+        ],
+        "differences": differences,
+    }
+
+
+def _beside(run: Loaded) -> dict[str, Any]:
+    """What a run sought, as a picture under its map and at a glance; nothing of a run that did not
+    seek."""
+    if not seeks(run):
+        return {}
+    known = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]
+    name, value = known[0] if known else ("Effective length", "not known yet")
+    return {
+        "beside": [{"line": "", "picture": _address(draw(figure_of([run], title="")))}],
+        "sought": {"name": name, "value": value},
+    }
+
+
+def _address(drawn: Drawing) -> str:
+    return f"data:image/svg+xml;base64,{b64encode(drawn.svg.encode()).decode()}"
