@@ -134,6 +134,15 @@ def test_a_check_passes_or_shows_its_probes(tests):
     assert re.search(r"needlemap: the first \d+ prompts .* were all missed", found[1][1])
 
 
+def test_a_storm_passes_below_its_rate_or_shows_what_it_saw(tests, wires_for):
+    sound = f"'openai/wire', base_url='{wires_for().base_url}', tokenizer='cl100k_base'"
+    lost = f"'openai/wire', base_url='{wires_for('--answer', 'No.').base_url}'"
+    claim = "needle_server({}, max_answer_tokens=60).assert_storm({}, minutes=2, max_length='2k')"
+    found = tests(claim.format(sound, 20), claim.format(f"{lost}, tokenizer='cl100k_base'", 20))
+    assert [outcome for outcome, _ in found] == ["pass", "failure"]
+    assert "the first 4 prompts were all missed" in found[1][1]
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _nothing(tests: Claims) -> None:
     """A model that answers the same to everything."""

@@ -13,7 +13,9 @@ from engine import FAULTS, Engine
 from reader import Boxed, Reader
 
 from needlemap.errors import NeedlemapError
+from needlemap.reports.storm_report import storm_report
 from needlemap.storm.act import Round
+from needlemap.storm.file import STORM
 from needlemap.storm.operation import Limits
 from needlemap.storm.plan import make_round
 from needlemap.storm.repro import SCRIPT, write_repro
@@ -74,6 +76,19 @@ def test_a_found_fault_is_shrunk_to_a_script_that_fails_there_and_nowhere_else(s
     assert "<- this answer is wrong" in issue.read_text("utf-8")
     assert script_code(folder, "edge") == 1
     assert script_code(folder, "") == 0
+
+
+def test_the_report_draws_the_round_of_the_first_fault_session_by_session(storming):
+    asking, _ = storming(Boxed(Engine("turn", **BOX)), rounds=25, kv_tokens=4_800)
+    folder = asking.storm.folder.path
+    report = storm_report(folder, STORM.read(folder))
+    (drawn,) = [table for table in report.tables if table.key == "time_line"]
+    marked = [row.values for row in drawn.rows if "the first fault" in row.values["marked"]]
+    assert len(marked) == 1
+    assert marked[0]["waves"].strip("■· ") in ("L", "F", "0")
+    calm, _ = storming(Reader(), rounds=1, folder="calm")
+    report = storm_report(folder, STORM.read(calm.storm.folder.path))
+    assert "time_line" not in [table.key for table in report.tables]
 
 
 def test_a_storm_without_a_fault_has_nothing_to_shrink(storming):

@@ -174,6 +174,34 @@ class NeedleServer:
         text = f"needlemap: {asking.missed}" if asking.missed else ""
         _settle(verdict.code, on_undecided, lambda: text or _found(check.folder.path, verdict))
 
+    def assert_storm(
+        self,
+        rate: float = 0.5,
+        minutes: float = 2.0,
+        *,
+        max_length: str | None = None,
+        on_undecided: Undecided = "fail",
+    ) -> None:
+        """That `needlemap storm` finds no fault of serving state, and fewer than `rate` percent of
+        families have one, as far as so many minutes go."""
+        from needlemap.commands.arguments import StormFlags
+        from needlemap.commands.storm import asked_of
+        from needlemap.deadline import limited_to
+        from needlemap.reports.renderers.text import to_text
+        from needlemap.reports.storm_report import storm_report
+        from needlemap.storm.storming import Storm, StormInRounds
+        from needlemap.sync import run_coroutine
+
+        with _failing(), limited_to(60 * minutes, "minutes"):
+            served = _GAUGE in (self._asked["command"] or "") or None
+            typed = StormFlags(max_length, minutes, f"rate<{rate:g}%", gauge=served)
+            storm = Storm.of(asked_of(typed, self._flags()), self._folder("storm", max_length))
+            asking = StormInRounds(storm)
+            verdict = run_coroutine(asking.run())
+        report = storm_report(storm.folder.path, asking.document(verdict))
+        text = f"needlemap: {asking.missed}" if asking.missed else to_text(report, _WIDE).rstrip()
+        _settle(verdict.code, on_undecided, lambda: text)
+
     def _compared(
         self, golden: str | Path, margin: float, lengths: str | None
     ) -> tuple[Run, Compared]:

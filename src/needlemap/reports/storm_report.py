@@ -26,6 +26,23 @@ _WORDS = {
     UNDECIDED: "undecided",
     SUSPECT: "undecided, and something points to faults",
 }
+SQUARES = {
+    "right": "■",
+    "foreign": "F",
+    "text": "T",
+    "salad": "S",
+    "lost": "L",
+    "endless": "E",
+    "empty": "0",
+    "refused": "R",
+    "cancelled": "·",
+}
+TIME_LINE = (
+    Column("session", "session"),
+    Column("waves", "time"),
+    Column("operations", "operations"),
+    Column("marked", "fault", SENTENCE),
+)
 COLUMNS = (
     Column("operation", "operation"),
     Column("requests", "requests", COUNT),
@@ -60,6 +77,7 @@ def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Repor
             Fact(value=word, head="Storm"),
             Fact(value="-" if found.code is None else str(found.code), head="Exit code"),
             Table("operations", COLUMNS, _rows(found)),
+            *([_time_line(found, first)] if first else []),
             *(Fact(said=line) for line in found.said),
         ),
         Verdict(word, found.line, found.code, ends, leads=True),
@@ -82,6 +100,31 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
             {"operation": name, "requests": asked, "right": counts["right"], "others": others}
         )
     return tuple(map(Row, rows))
+
+
+def _time_line(found: StormFile, first: StormRequest) -> Table:
+    """The round of the first fault, session by session: a square for each request, in the column of
+    its wave. The faulty session is marked, and those of its family."""
+    rows = [each for each in found.sequence if each.round == first.round]
+    waves = max(each.wave for each in rows) + 1
+    sessions: dict[tuple[int, int], list[StormRequest]] = {}
+    for each in rows:
+        sessions.setdefault((each.family, each.session), []).append(each)
+    made = []
+    for (family, session), requests in sorted(sessions.items()):
+        line = [" "] * waves
+        for each in requests:
+            worse = line[each.wave] not in (" ", SQUARES["right"])
+            line[each.wave] = line[each.wave] if worse else SQUARES.get(each.outcome, "?")
+        mark = "of the same family" if family == first.family else ""
+        if (family, session) == (first.family, first.session):
+            mark = f"the first fault: request {first.key}, {first.operation}, {first.outcome}"
+        operations = ", ".join(dict.fromkeys(each.operation for each in requests))
+        values = {"session": f"{family}.{session}", "waves": "".join(line).rstrip()}
+        made.append(Row({**values, "operations": operations, "marked": mark}))
+    key = ", ".join(f"{square} {word}" for word, square in SQUARES.items())
+    title = f"round {first.round}, a square a request, by wave"
+    return Table("time_line", TIME_LINE, tuple(made), title, key)
 
 
 def _first_fault(found: StormFile) -> StormRequest | None:
