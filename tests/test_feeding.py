@@ -540,9 +540,9 @@ def test_a_rehearsal_refuses_what_the_run_would(
 def test_packages_that_are_missing_here_are_told(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from needlemap.plan import reckoned
+    from needlemap.plan import estimate
 
     made = experiment(folders("llama_3"))
-    monkeypatch.setattr(reckoned, "find_spec", lambda _: None)
-    assert "needs torch and transformers where it is asked" in reckoned.notes_on(made)[-1]
-    assert "pip install 'needlemap[hf]'" in reckoned.notes_on(made)[-1]
+    monkeypatch.setattr(estimate, "find_spec", lambda _: None)
+    assert "needs torch and transformers where it is asked" in estimate.notes_on(made)[-1]
+    assert "pip install 'needlemap[hf]'" in estimate.notes_on(made)[-1]
