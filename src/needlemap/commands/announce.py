@@ -25,7 +25,7 @@ from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
-from needlemap.commands.arguments import AbFlags, CheckFlags, CompareFlags
+from needlemap.commands.arguments import AbFlags, CheckFlags, CompareFlags, StormFlags
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.estimate import notes_on
@@ -287,7 +287,7 @@ def show_json(document: Any) -> None:
 
 def show_finding(
     report: Report,
-    typed: CheckFlags | AbFlags | CompareFlags,
+    typed: CheckFlags | AbFlags | StormFlags | CompareFlags,
     path: Path | None = None,
     *,
     seen: bool = True,

@@ -11,7 +11,7 @@ from typing import Any
 
 from needlemap.asking.discovery import seconds_of, sent_with
 from needlemap.check.gauge import gauge_flags
-from needlemap.commands.announce import say_stopped, show_json, terminable
+from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
@@ -21,9 +21,6 @@ from needlemap.maps.rare import needed
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, softened
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
-from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.junit import write_junit
-from needlemap.reports.renderers.text import show_report
 from needlemap.reports.storm_report import storm_report
 from needlemap.settings import marked, settings_of
 from needlemap.storm.file import STORM
@@ -149,14 +146,7 @@ def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) 
     path = storm.folder.path
     ends = softened(found.code, typed.on_undecided)
     report = storm_report(path, asking.document(found), ends)
-    if typed.json:
-        show_json(to_json(report))
-    elif not asking.missed:
-        show_report(report)
-        show("")
-        tell(f"storm: {path}\npage: needlemap report {path} -o storm.html")
-    if typed.junit is not None:
-        write_junit(typed.junit, [report], typed.on_undecided)
+    show_finding(report, typed, path, seen=not asking.missed)
 
 
 def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
