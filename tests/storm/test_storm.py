@@ -108,6 +108,16 @@ def test_what_is_wrong_with_an_answer_has_a_name(storming, said, word):
     assert found.code == (1 if word == "salad" else 4)
 
 
+def test_the_gauge_misses_nothing_so_a_few_cut_answers_are_the_servers(storming):
+    """Answers cut at random show in no replay: of another model it takes many pairs."""
+    cut = now_and_then(60, lambda said, _: said[:6])
+    _, found = storming(Reader(cut), rounds=25, gauge=True)
+    assert found.code == 1
+    assert any(line.startswith("the gauge answers all prompts right") for line in found.said)
+    _, calm = storming(Reader(), rounds=2, gauge=True, folder="calm")
+    assert calm.code == 4
+
+
 def test_a_model_that_misses_everything_is_told_so_before_the_storm(storming):
     asking, found = storming(Reader(lambda *_: "I do not know."))
     assert asking.missed.startswith("the first 4 prompts were all missed")

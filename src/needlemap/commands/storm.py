@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking.discovery import seconds_of, sent_with
-from needlemap.check.gauge import gauge_flags
+from needlemap.check.gauge import CHANGING, gauge_flags
 from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
@@ -81,6 +81,7 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         cached,
         wanted_rate(typed.until),
         typed.own,
+        bool(holds) and not CHANGING & flags.keys(),
     )
     return options if typed.plan else _with_server(options, promised=typed.max_length is not None)
 

@@ -18,6 +18,7 @@ from needlemap.maps.rare import (
     bound_words,
     highest_rate,
     log_blocks,
+    log_mixture,
     log_pairs,
     rounded_up,
     shown_rate,
@@ -29,6 +30,7 @@ from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
 POINTS = log(20)  # from which on a bet points to them
+OF_GAUGE = 1e-4  # share of prompts that the gauge may miss itself
 WEAK = 0.5  # share of right answers below which a storm proves nothing
 
 
@@ -109,8 +111,9 @@ class StormVerdict:
     certain: tuple[Seen, ...] = ()
 
 
-def judge_storm(seens: Seens, wanted: float) -> StormVerdict:
-    """The verdict at this look. wanted: the rate that is to be excluded, a share."""
+def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVerdict:
+    """The verdict at this look. wanted: the rate that is to be excluded, a share. gauge: whether
+    the model is the gauge, which misses nothing itself."""
     rows = [each for each in seens.storm if each.outcome.word != "cancelled"]
     counts = Counter[str](each.outcome.word for each in rows)
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
@@ -122,7 +125,10 @@ def judge_storm(seens: Seens, wanted: float) -> StormVerdict:
     replays = log_blocks(block for each in seens.suspects.values() for block in each.blocks)
     lost, gained = seens.discordant
     beside = log_pairs(lost, gained)
-    state = max(replays, beside) >= GOAL
+    missed = sum(each.is_doubtful for each in seens.suspects.values())
+    known = log_mixture(missed, len(rows), OF_GAUGE) if gauge and rows else 0.0
+    best = max(replays, beside, known)
+    state = best >= GOAL
     confirmed = bool(certain) or state
     leaks = [each for each in certain if each.outcome.word == "foreign"]
     right = counts["right"] / len(rows) if rows else 0.0
@@ -131,13 +137,14 @@ def judge_storm(seens: Seens, wanted: float) -> StormVerdict:
     elif highest < wanted and right >= WEAK:
         code = NO_WORSE
     else:
-        code = SUSPECT if max(replays, beside) >= POINTS else UNDECIDED
+        code = SUSPECT if best >= POINTS else UNDECIDED
     return StormVerdict(
         code,
         _line(hit, len(rows), families, highest),
         (
             *_certain_lines(certain),
             *_state_lines(seens, replays, beside),
+            *_gauge_lines(missed, len(rows), known),
             *_shown_lines(seens, families, right),
         ),
         dict(counts),
@@ -210,6 +217,16 @@ def _state_lines(seens: Seens, replays: float, beside: float) -> list[str]:
             f"lost cold alone, of {counted(len(seens.pairs), 'pair')}: {_strength(beside)}"
         )
     return lines
+
+
+def _gauge_lines(missed: int, requests: int, known: float) -> list[str]:
+    """What the gauge's answers say: it misses under 1 in 10,000 itself."""
+    if not missed or not known:
+        return []
+    return [
+        f"the gauge answers all prompts right; here {missed} of {requests:,} were lost and right "
+        f"when asked alone: {_strength(known)}"
+    ]
 
 
 def _strength(wealth: float) -> str:

@@ -59,7 +59,7 @@ SMALLEST = 1_000  # tokens of the longest prompt at least
 class StormOptions:
     """What a storm is asked to do. flags: of the model and the limits, as settings have them.
     wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
-    that is not one's own."""
+    that is not one's own. gauge: whether the model is the gauge."""
 
     flags: Mapping[str, Any]
     max_length: int = 64_000
@@ -67,6 +67,7 @@ class StormOptions:
     kv_tokens: int | None = None
     wanted: float = 0.005
     own: bool = False
+    gauge: bool = False
 
 
 @dataclass
@@ -229,7 +230,8 @@ class StormInRounds(Strategy[StormVerdict]):
     @property
     def verdict(self) -> StormVerdict:
         """What is known now."""
-        return judge_storm(self.seens, self.storm.options.wanted)
+        options = self.storm.options
+        return judge_storm(self.seens, options.wanted, gauge=options.gauge)
 
     def batches(self) -> Batches[StormVerdict]:
         """Raises NeedlemapError where nothing could be asked at all."""
