@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from needlemap.models import demo
-from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, load_engine
+from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, Weights, load_engine
+from needlemap.models.gauge import load_weights
+from needlemap.models.gauge_model import NAME, GaugeModel
 from needlemap.models.walk import Ids, Walk, Walked, shared_prefix
 
 Attend = Callable[[Array, Array, Array], Array]
@@ -28,10 +30,10 @@ WINDOW, LAST, WRAP, CHUNK = 64, 48, 64, 32  # tokens: the shortest faulty prompt
 
 class Engine(NumpyEngine):
     """The sound engine, with places to put a fault. begins: prompt tokens from which on the fault
-    acts; prompt: tokens of the prompt that is held."""
+    acts; prompt: tokens of the prompt that is held. weights: of the model in the box, or others."""
 
-    def __init__(self, begins: int = 0) -> None:
-        super().__init__(load_engine(DATA)._weights)
+    def __init__(self, begins: int = 0, weights: Weights | None = None) -> None:
+        super().__init__(weights or load_engine(DATA)._weights)
         self.begins, self.prompt, self.random = begins, 0, Random("gallery")
 
     @property
@@ -57,8 +59,15 @@ class Engine(NumpyEngine):
         return REAL(queries, keys, values)
 
     def _chunk(self, ids: Ids) -> Array:
-        with _patched(self.attend if self.is_faulty else REAL):
+        with _patched(self._attend_each if self.is_faulty else REAL):
             return super()._chunk(ids)
+
+    def _attend_each(self, queries: Array, keys: Array, values: Array) -> Array:
+        """The same with keys and values of its own for each head of queries."""
+        shared = len(queries) // len(keys)
+        if shared == 1:
+            return self.attend(queries, keys, values)
+        return self.attend(queries, keys.repeat(shared, 0), values.repeat(shared, 0))
 
 
 @contextmanager
@@ -287,6 +296,18 @@ class Faulty(DemoModel):
     ) -> None:
         super().__init__("retriever")
         self._walk = walk(engine(begins), self._walk._stops)
+        self._walk.begins = begins
+
+
+class FaultyGauge(GaugeModel):
+    """The same of the gauge, which holds to thousands of tokens."""
+
+    def __init__(
+        self, engine: type[Engine] = Engine, walk: type[Walk] = Walk, begins: int = 0
+    ) -> None:
+        made = engine(begins, load_weights())
+        super().__init__(NAME, made)
+        self._walk = walk(made, self._walk._stops)
         self._walk.begins = begins
 
 

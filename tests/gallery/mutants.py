@@ -3,10 +3,11 @@
 A check must find each with that probe, at whichever of its three sizes the fault begins: that is
 the instrument's own sensitivity. From a checkout:
 
-    python tests/gallery/mutants.py NAME [SIZE]
+    python tests/gallery/mutants.py NAME [SIZE [LONGEST]]
 
 checks the model with that fault from prompts of SIZE on (the middle size unless given), and prints
-what every probe found. Without a name: all names.
+what every probe found. With LONGEST, up to 8192 tokens: the gauge with that fault, asked by its
+own probe. Without a name: all names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from faults import (
     EndlessWalk,
     Engine,
     Faulty,
+    FaultyGauge,
     FirstRowOfAChunk,
     ForgetfulWalk,
     FourBitCache,
@@ -46,9 +49,11 @@ from faults import (
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.check.gauge import beside_the_gauge
 from needlemap.models import Model
 from needlemap.models.baseline import PythonModel
 from needlemap.models.demo import DATA
+from needlemap.models.gauge import REFERENCE
 from needlemap.models.walk import Walk
 from needlemap.reports.check_report import check_report
 from needlemap.reports.renderers.text import show_report
@@ -62,8 +67,12 @@ KNOWN = DEFAULT_ITEMS["english"]  # with secrets as short as it was trained on
 NOISY = {"model": "python/faults:noisy", **IN_THE_BOX}
 LONGEST = 256  # tokens that the model in the box was trained on
 SIZES = (160, 202, 256)  # of its check
+BELOW_GAUGE = 100  # the same of the gauge, beyond 1,000 tokens
 BELOW = 42  # tokens that the shortest prompts of a size, without room for the answer, lack of it
 PROBES = tuple(probes())
+
+
+Box = type[Faulty] | type[FaultyGauge]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class Mutant:
     about: str
     like: str
     probe: str
-    make: Callable[[int], Model]
+    make: Callable[[int, Box], Model]
     sure: bool = True
     flags: Mapping[str, Any] = field(default_factory=lambda: BOX)
 
@@ -88,18 +97,28 @@ class Mutant:
     ) -> ProbesOnSchedule:
         """A check of the model with the fault from a size on, about to be asked."""
         reference = "demo/retriever" if self.reference else ""
-        return asking(self.flags, folder, probes, reference, lambda: self.make(size - BELOW))
+        make = partial(self.make, size - BELOW, Faulty)
+        return asking(self.flags, folder, probes, reference, make)
+
+    def asking_gauge(
+        self, folder: Path, longest: int, size: int, probes: Collection[str] = PROBES
+    ) -> ProbesOnSchedule:
+        """A check to `longest` tokens of the gauge with the fault from a size on."""
+        options = Options(longest, 8, probes=tuple(probes))
+        asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+        make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
+        return ProbesOnSchedule(Check.of(asked, folder), make=lambda _: make())
 
 
-def _engine(kind: type[Engine]) -> Callable[[int], Model]:
-    return lambda begins: Faulty(kind, begins=begins)
+def _engine(kind: type[Engine]) -> Callable[[int, Box], Model]:
+    return lambda begins, box=Faulty: box(kind, begins=begins)
 
 
-def _walk(kind: type[Walk]) -> Callable[[int], Model]:
-    return lambda begins: Faulty(walk=kind, begins=begins)
+def _walk(kind: type[Walk]) -> Callable[[int, Box], Model]:
+    return lambda begins, box=Faulty: box(walk=kind, begins=begins)
 
 
-def _loaded(begins: int) -> Model:
+def _loaded(begins: int, _: Box = Faulty) -> Model:
     return PythonModel(name_function(UnderLoad(begins).answer))
 
 
@@ -279,17 +298,22 @@ def asking(
     return ProbesOnSchedule(check, make=(lambda _: make()) if make else make_model)
 
 
-def main(name: str, size: int) -> None:
-    """Check the model with a fault, into a folder of its name."""
+def main(name: str, size: int, longest: int) -> None:
+    """Check the model with a fault, into a folder of its name; the gauge, to a longest prompt."""
     mutant = next(each for each in MUTANTS if each.name == name)
     show(f"{mutant.about} It begins at {size} tokens.\n{mutant.like}\n")
     folder = Path(f"{name}-{size}")
-    verdict = asyncio.run(mutant.asking(folder, PROBES, size).run())
+    made = mutant.asking(folder, PROBES, size)
+    if longest:
+        made = mutant.asking_gauge(folder, longest, size, {"length", mutant.probe})
+    verdict = asyncio.run(made.run())
     show_report(check_report(folder, folder.name, verdict))
 
 
 if __name__ == "__main__":
     if sys.argv[1:] and sys.argv[1] in {mutant.name for mutant in MUTANTS}:
-        main(sys.argv[1], int(sys.argv[2]) if sys.argv[2:] else SIZES[1])
+        size = int(sys.argv[2]) if sys.argv[2:] else SIZES[1]
+        longest = int(sys.argv[3]) if sys.argv[3:] else 0
+        main(sys.argv[1], size, longest)
     else:
         show("\n".join(mutant.name for mutant in MUTANTS))

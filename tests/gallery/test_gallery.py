@@ -63,6 +63,14 @@ def test_every_mutant_is_meant_for_a_probe_that_there_is():
     assert len(MUTANTS) >= 16
 
 
+def test_a_fault_is_found_in_the_gauge_too(tmp_path):
+    """The model in the box holds to 256 tokens; the gauge shows a fault that begins beyond."""
+    (mutant,) = [each for each in MUTANTS if each.name == "last-tokens-only"]
+    verdict = asyncio.run(mutant.asking_gauge(tmp_path / "c", 512, 512, ("reference",)).run())
+    (found,) = verdict.findings
+    assert (found.state, begins_at(found)) == ("fail", 512), found.said
+
+
 def test_the_page_says_of_thirty_threads_whether_a_fault_of_their_kind_is_found():
     page = (Path(__file__).parents[2] / "docs" / "gallery.md").read_text("utf-8")
     assert len(THREADS) == 30
