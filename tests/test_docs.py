@@ -101,6 +101,7 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: A
     assert python(page, tmp_path, environment) == ""
 
 
+@pytest.mark.timeout(900)  # a check, a storm and an ab among them, on a busy machine
 def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, typed: Any, wire: Any):
     for folder, file, text in (
         ("PaulGrahamEssays", "a.txt", "In that year somebody wrote an essay about work."),
