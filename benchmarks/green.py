@@ -126,6 +126,11 @@ def sizes_of(by: str) -> broken.Sizes:
     return Schedule(asked(by), seed=0).sizes
 
 
+def shortest_of(by: str) -> int:
+    """Tokens of its shortest prompts."""
+    return Schedule(asked(by), seed=0).short
+
+
 def asked(by: str) -> Options:
     """What a check is asked to do."""
     own = {} if by == "replay" else {"answer_tokens": ANSWER, "around": AROUND}
@@ -152,7 +157,7 @@ def as_tuple(value: Any) -> Any:
 
 def fault_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A fault, replayed."""
-    fault = broken.drawn(number, seed, sizes_of("replay"))
+    fault = broken.drawn(number, seed, sizes_of("replay"), shortest_of("replay"))
     told = asked("replay")
 
     def ask() -> Outcome:
@@ -174,7 +179,8 @@ def sound_case(number: int, seed: int, keep: Path | None = None) -> Case:
 
 def command_case(number: int, seed: int, keep: Path | None = None) -> Case:
     """A fault, by the command."""
-    fault = broken.drawn(OTHERS + number, seed, sizes_of("command"))
+    sizes, short = sizes_of("command"), shortest_of("command")
+    fault = broken.drawn(OTHERS + number, seed, sizes, short)
 
     def ask() -> Outcome:
         with tempfile.TemporaryDirectory() as folder, serving(2 * SIZES["command"]) as server:

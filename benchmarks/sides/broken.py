@@ -6,7 +6,7 @@ share of answers that are lost where it is worst: in one way of asking, at one p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -326,15 +326,15 @@ def rate_drawn(random: Random) -> float:
     return random.uniform(low, high)
 
 
-def drawn(number: int, seed: int, sizes: Sizes) -> Fault:
+def drawn(number: int, seed: int, sizes: Sizes, short: int) -> Fault:
     """The fault of this number: its kind and the size at which it begins go round, all else is
-    drawn."""
+    drawn. short: tokens of the shortest prompts, which it leaves alone."""
     random = Random(f"fault {seed} {number}")
     kinds = list(KINDS)
     name = kinds[number % len(kinds)]
     kind, begin = KINDS[name], number // len(kinds) % len(sizes)
     low = sizes[begin - 1] + 1 if begin else 0
-    above = random.randrange(low, max(low + 1, sizes[begin] - 2 * TEETH))
+    above = max(short, random.randrange(low, max(low + 1, sizes[begin] - 2 * TEETH)))
     band = begin < 2 and random.random() < 0.3
     upto = random.randrange(sizes[begin] + TEETH, sizes[begin + 1] - TEETH) if band else 10**9
     machine = Machine.drawn(random)
@@ -344,8 +344,3 @@ def drawn(number: int, seed: int, sizes: Sizes) -> Fault:
     return Fault(
         number, name, begin, above, upto, rate_drawn(random), sticky, how, machine, numbers
     )
-
-
-def of_all(count: int, seed: int, sizes: Sizes) -> Sequence[Fault]:
-    """So many faults of a seed."""
-    return [drawn(number, seed, sizes) for number in range(count)]

@@ -25,7 +25,7 @@ from sides.engines import Change, Engine, Fact, Machine, Reply, Request
 SECRET = re.compile(r"[^.\n]*?(\d{5,})[^.\n]*")
 WORD = re.compile(r"[A-Za-z]+")
 BEGIN, END = 64, 400  # tokens that tell beginnings apart; characters that hold the question
-TOGETHER_S = 0.01  # requests that come so soon after another are in flight with it
+TOGETHER_S = 0.02  # requests that come so soon after another are in flight with it
 HEAD = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 STATUS = {"too long": 400, "server": 500, "late": 504}
 
@@ -87,10 +87,13 @@ class Server:
         text = "\n".join(str(message["content"]) for message in body["messages"])
         request = self.reader.read(text)
         self.flying.append(request)
-        await asyncio.sleep(TOGETHER_S)
+        come = 0
+        while come < len(self.flying):  # a client on a busy machine sends its requests slowly
+            come = len(self.flying)
+            await asyncio.sleep(TOGETHER_S)
         others = [each for each in self.flying if each is not request]
         reply = self.engine.answer(request, others)
-        await asyncio.sleep(TOGETHER_S)
+        await asyncio.sleep(TOGETHER_S / 2)
         self.flying.remove(request)
         return answered(reply)
 
