@@ -74,7 +74,7 @@ class Asker:
     path: Path
     families: dict[str, Resolved] = field(default_factory=dict)
     _haystack: tuple[object, dict[str, Repeat]] = (None, {})
-    _secrets: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+    _secrets: dict[tuple[int, int, int], tuple[str, ...]] = field(default_factory=dict)
 
     def settings(self, ask: Ask) -> Settings:
         """The settings of the family that an ask belongs to."""
@@ -87,6 +87,7 @@ class Asker:
             "exact": not window,
             "asked": None if ask.place is None else ask.fact,
             "line": ask.salt,
+            "series": size,
         }
         own: dict[str, Any] = {
             "task_options": {**self.first.settings.task_options, **options},
@@ -170,21 +171,22 @@ class Asker:
         ends.append(("beyond", context + options.answer_tokens + 1))
         return [Ask(way, size, length, WINDOW_DEPTH, 0) for way, length in ends]
 
-    def secrets(self, facts: int, repeat: int) -> tuple[str, ...]:
-        """The key words of a haystack's facts."""
-        if (facts, repeat) not in self._secrets:
-            self._secrets[facts, repeat] = self._drawn(facts, repeat)
-        return self._secrets[facts, repeat]
+    def secrets(self, ask: Ask) -> tuple[str, ...]:
+        """The key words of the facts of an ask's haystack."""
+        at = ask.size, ask.repeat, ask.facts
+        if at not in self._secrets:
+            self._secrets[at] = self._drawn(*at)
+        return self._secrets[at]
 
-    def _drawn(self, facts: int, repeat: int) -> tuple[str, ...]:
-        settings = self.first.settings
-        draws = drawn_apart(settings.draw or {}, repeat, self.seed, facts, settings.question)
+    def _drawn(self, size: int, repeat: int, facts: int) -> tuple[str, ...]:
+        settings, series = self.first.settings, self.seed + size
+        draws = drawn_apart(settings.draw or {}, repeat, series, facts, settings.question)
         words = ([fill(word, values, "keywords") for word in settings.keywords] for values in draws)
         return tuple(max(row, key=len) for row in words)
 
     def reply(self, ask: Ask, record: Record) -> Reply:
         """What came of an ask, by its record."""
-        secrets = self.secrets(ask.facts, ask.repeat)
+        secrets = self.secrets(ask)
         secret = secrets[ask.fact]
         beside = tuple(each for at, each in enumerate(secrets) if at != ask.fact)
         answer = record.answer or ""

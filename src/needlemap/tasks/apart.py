@@ -29,7 +29,8 @@ class Apart(Worded):
     facts keep their places; 0: each prompt's own. exact: whether the last fact, and one that moved,
     start at that very token rather than at a sentence's end. line: the end of a first line before
     the haystack, whose beginning no other haystack has: a cache holds nothing of it. asked: the
-    number of the fact that is asked and moves, where not the nearest.
+    number of the fact that is asked and moves, where not the nearest. series: other numbers draw
+    other values of the same haystack.
     """
 
     name = "apart"
@@ -39,6 +40,7 @@ class Apart(Worded):
     exact: bool = False
     line: str = ""
     asked: int | None = None
+    series: int = 0
 
     def __post_init__(self) -> None:
         if not self.needle.strip() or not self.question.strip():
@@ -56,7 +58,8 @@ class Apart(Worded):
 
     def item(self, draw: Draw) -> Item:
         """All facts, the asked one first."""
-        rows = drawn_apart(self.draw or {}, draw.repeat, draw.seed, len(self.beside), self.question)
+        seed = draw.seed + self.series
+        rows = drawn_apart(self.draw or {}, draw.repeat, seed, len(self.beside), self.question)
         depth = draw.cell.depth
         nearest = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
         asked = nearest if self.asked is None else self.asked
@@ -66,7 +69,7 @@ class Apart(Worded):
         said = texts[asked]
         if self.exact:
             texts[last] = f"\n{texts[last]}\n"  # it may stand within a sentence
-        first = sha256(f"{draw.seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
+        first = sha256(f"{seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
         line = f"{first} {self.line}\n" if self.line else ""
         # Haystack tokens make room for the line: places are counted from the prompt's beginning.
         less = draw.tokens(line) / self.anchor if line and self.anchor else 0.0

@@ -1,0 +1,38 @@
+"""Haystacks of a check share no text: what a cache holds of one is nothing of another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from os.path import commonprefix
+
+from needlemap.check.families import made_for
+from needlemap.check.haystack import Options
+
+HEAD = 200  # characters of a template and a first line, of prompts of 5,000 and more
+
+
+def test_the_first_prompt_of_each_size_is_cold_though_shorter_ones_were_asked_before(tmp_path):
+    """A server that is wrong where nothing of a long prompt is cached was passed: the prompts of a
+    size began as those of the size below, which its cache held."""
+    asker = made_for({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
+    first = [next(h for h in asker.schedule.first if h.size == size) for size in sizes(asker)]
+    texts = [text_of(asker, haystack.cold) for haystack in first]
+    alike = [len(commonprefix(pair)) for pair in pairwise(texts)]
+    assert max(alike) < HEAD
+
+
+def test_no_secret_stands_in_two_haystacks(tmp_path):
+    """One that stands in a longer haystack too was no foreign one there."""
+    asker = made_for({"model": "baseline/bm25"}, Options(max_length=2_000), 7, tmp_path)
+    haystacks = {h.cold.haystack: h.cold for h in asker.schedule.first}
+    secrets = [secret for ask in haystacks.values() for secret in asker.secrets(ask)]
+    assert len(secrets) == len(set(secrets)) > 100
+
+
+def sizes(asker):
+    return asker.schedule.sizes
+
+
+def text_of(asker, ask):
+    messages = asker.experiment([ask])[ask.key].prompt.messages
+    return "".join(message.content for message in messages)
