@@ -205,8 +205,8 @@ def by_command(server: Server, folder: Path) -> Outcome:
     """What `needlemap check` says of a server."""
     where = ["--model", "openai/green", "--base-url", f"http://127.0.0.1:{server.port}/v1"]
     how = ["--tokenizer", "o200k_base", "--max-length", str(SIZES["command"]), "--quiet", "--json"]
-    # A prompt that is refused is refused each time: waiting longer in between tells nothing.
-    budget = ["--max-answer-tokens", str(ANSWER), "--retries", "1", "-o", str(folder)]
+    # A prompt that is refused is refused each time: to ask it again tells nothing.
+    budget = ["--max-answer-tokens", str(ANSWER), "--retries", "0", "-o", str(folder)]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("needlemap")), "check", *where, *how, *budget],
         capture_output=True,
