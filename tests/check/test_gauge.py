@@ -70,6 +70,16 @@ def test_what_was_typed_stays() -> None:
     assert (made.reference, made.options.max_length) == ("hf/./m", 1_000)
 
 
+def test_a_template_of_ones_own_has_no_free_reference() -> None:
+    """A chat server put it into its own template: margins moved by .2 nats, and it was blamed."""
+    flags = {"model": "openai/gauge", "template": "text-en"}
+    made, said = beside_the_gauge(CheckOptions(flags))
+    assert (made.reference, made.options.moves) == ("", ())
+    assert "no reference beside a --template" in said
+    asked = CheckOptions(flags, reference=REFERENCE)
+    assert beside_the_gauge(asked)[0].reference == REFERENCE
+
+
 @pytest.mark.parametrize("name", ["needle", "template", "haystack", "temperature"])
 def test_with_a_needle_of_ones_own_nothing_is_known_of_what_it_finds(name: str) -> None:
     made, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge", name: "x"}))

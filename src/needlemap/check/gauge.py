@@ -40,12 +40,14 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
         options = replace(options, max_length=holds)
     if not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
-    reference = asked.reference or REFERENCE
+    # A server may put a template of one's own into its chat template, which the engine here does not.
+    reference = asked.reference or ("" if "template" in asked.flags else REFERENCE)
     if reference == REFERENCE:
         options = replace(options, moves=MOVES)
     made = replace(asked, flags={**_own(), **asked.flags}, options=options, reference=reference)
-    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer, --reference "
-    said += f"{made.reference}, --max-length {options.max_length}. For another model: --no-gauge"
+    said = f"'{model}' is taken for needlemap's gauge: its own tokenizer, "
+    said += f"--reference {reference}, " if reference else "no reference beside a --template, "
+    said += f"--max-length {options.max_length}. For another model: --no-gauge"
     return made, said
 
 
