@@ -40,7 +40,7 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
         options = replace(options, max_length=holds)
     if not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
-    # A server may put a template of one's own into its chat template, which the engine here does not.
+    # A server may put such a template into its chat template, which the engine here does not.
     reference = asked.reference or ("" if "template" in asked.flags else REFERENCE)
     if reference == REFERENCE:
         options = replace(options, moves=MOVES)
