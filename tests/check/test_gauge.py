@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from needlemap.check import asking
 from needlemap.check.ask import Ask, Reply
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.beside import counted_apart
@@ -134,15 +135,22 @@ def test_wrong_rotary_positions_are_found_without_a_second_model(
     assert ("as float32 may (to 2e-05)" in said) == (not code)
 
 
+@pytest.fixture
+def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks draw no seed: what a cache of 4 bits moves differs from one to the next."""
+    monkeypatch.setattr(asking, "randbits", lambda _bits: 7)
+
+
 def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Verdict:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
     asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
     check = Check.of(asked, folder)
-    asking = ProbesOnSchedule(check, make=lambda _: GaugeModel(NAME, engine))
-    return asyncio.run(asking.run())
+    probes = ProbesOnSchedule(check, make=lambda _: GaugeModel(NAME, engine))
+    return asyncio.run(probes.run())
 
 
+@pytest.mark.usefixtures("one_seed")
 def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
     """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
     verdict = checked(tmp_path, CoarseEngine("q4_0"))
