@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import repeat
 from pathlib import Path
@@ -185,7 +185,8 @@ def command_case(number: int, seed: int, keep: Path | None = None) -> Case:
     def ask() -> Outcome:
         with tempfile.TemporaryDirectory() as folder, serving(2 * SIZES["command"]) as server:
             server.become(fault.machine, [fault], f"{seed} {number}")
-            return by_command(server, Path(folder) / "check")
+            came = by_command(server, Path(folder) / "check")
+            return replace(came, changed=server.engine.changed)
 
     return Case("command", fault, kept(keep, f"command-{seed}-{number}", ask))
 
@@ -223,7 +224,6 @@ def by_command(server: Server, folder: Path) -> Outcome:
         tuple(each["probe"] for each in probes if each["state"] == "undecided"),
         str(told.get("line", "")),
         tuple(f"{each['probe']}: {each['said']}" for each in probes if each["state"] != "pass"),
-        changed=-1,
     )
 
 
@@ -245,6 +245,12 @@ def is_found(case: Case) -> bool:
     return case.came.code == 1 and bool(set(case.came.failing) & set(case.of.names))
 
 
+def struck(case: Case) -> bool:
+    """Whether it changed an answer of its check. One that changed none is lost in no way of
+    asking: it tells what a check does not ask."""
+    return case.came.code != 0 or case.came.changed != 0
+
+
 def peer_passes(came: Outcome) -> bool:
     """Whether nine in ten of the answers of each size are right."""
     return all(right >= PEER * n for _, right, n in came.found)
@@ -258,7 +264,7 @@ def share(cases: Iterable[bool]) -> float:
 
 def of_faults(cases: Sequence[Case]) -> dict[str, Any]:
     """The figures of faults."""
-    rows = [(case, case.of) for case in cases if isinstance(case.of, broken.Fault)]
+    rows = [(case, case.of) for case in cases if isinstance(case.of, broken.Fault) if struck(case)]
     half = [case for case, fault in rows if fault.strength >= HALF]
     quarter = [case for case, fault in rows if QUARTER <= fault.strength < HALF]
     apart = [(case, fault) for case, fault in rows if fault.differs]
@@ -266,6 +272,7 @@ def of_faults(cases: Sequence[Case]) -> dict[str, Any]:
     replayed = [case for case in half if case.by == "replay"]
     return {
         "faults": len(cases),
+        "idle": len(cases) - len(rows),
         "commands": sum(case.by == "command" for case in cases),
         "half": len(half),
         "quarter": len(quarter),
@@ -338,6 +345,10 @@ def print_faults(cases: Sequence[Case]) -> None:
     print_table("fault", [(kind_of(case), case) for case in cases])
     print_table("lost", [(lost_of(case), case) for case in cases])
     print_table("begins at", [(f"{case.by}, size {case.of.begin + 1}", case) for case in cases])  # type: ignore[union-attr]
+    idle = [case for case in cases if not struck(case)]
+    print(f"Faults that changed no answer of their check, which are counted nowhere: {len(idle)}")
+    for case in idle:
+        print(f"  {case.by} {case.of}")
     worst = [case for case in cases if is_bad(case)]
     print(f"Faults of half or more that are green, or of all that are not found: {len(worst)}")
     for case in worst:
@@ -350,6 +361,8 @@ def is_bad(case: Case) -> bool:
     """Whether a fault counts against a bar."""
     fault = case.of
     assert isinstance(fault, broken.Fault)
+    if not struck(case):
+        return False
     green = is_green(case) and fault.strength >= QUARTER
     return green or (fault.differs and fault.strength >= HALF and not is_found(case))
 

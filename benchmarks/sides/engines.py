@@ -117,6 +117,7 @@ class Engine:
     random: Random
     count: int = 0
     computed: int = 0  # tokens that no cache held
+    changed: int = 0  # replies that are not what a right server says
     before: Request | None = None
     values: list[str] = field(default_factory=list)  # of requests before
     held: dict[tuple[int, str], list[Request]] = field(default_factory=dict)
@@ -137,8 +138,10 @@ class Engine:
         times = self.times.get(request.name, 0)
         seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times, batched)
         reply = Reply(said(machine.style, request.asked.value))
+        right = reply
         for change in self.changes:
             reply = change(seen, reply, self)
+        self.changed += (reply.text, reply.error) != (right.text, right.error)
         self._hold(request, replica)
         if flying and not hit:
             self.batched.add((replica, request.name))

@@ -105,7 +105,8 @@ def check(
                 )
             )
             right = ask.secret in said.text and not said.error
-            changed += said.text != said_rightly(machine.style, ask.secret)
+            wrong = said.text != said_rightly(machine.style, ask.secret)
+            changed += wrong or bool(said.error)
             found[ask.size][0] += right
             found[ask.size][1] += 1
             owners = {secrets.get(value, ask.haystack[:2]) for value in SECRET.findall(said.text)}
