@@ -12,9 +12,9 @@ reader that is wrong by chance one time in forty, so that of two equal askings o
 differs; and, where `.ci/servers` was run, of llama-server with one slot and with four, and of
 transformers serve, with the model of tests/real_servers.
 
-`--real` checks real engines that serve the gauge (`engines.py`): two dozen honest ways to run them,
-and faults. FILE gets a line of JSON after each check, and what it holds is not asked again, so that
-the same command goes on where it was interrupted.
+`--real` checks real engines that serve the gauge (`real_engines.py`): two dozen honest ways to run
+them, and faults. FILE gets a line of JSON after each check, and what it holds is not asked again,
+so that the same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from engines import CASES, check_each, summed
 from machine import machine
+from real_engines import CASES, check_each, summed
 from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))

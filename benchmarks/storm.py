@@ -3,11 +3,11 @@ finds to a script that shows it?
 
     python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--smoke]
 
-The faults are those of tests/storm/engine.py: an engine in a box with one fault each, after public
-threads. A fault is found if a storm ends with exit code 1 within so many CPU seconds. Beside it
-stands whether as many fresh prompts alone would have shown it. Clean storms are of the sound engine
-with other caches, slots and noise. Coverage is that of the bound at every look over simulated
-storms whose faults come singly and in runs of 1 to 50 inside a family.
+The faults are those of tests/storm/boxed_engine.py: an engine in a box with one fault each, after
+public threads. A fault is found if a storm ends with exit code 1 within so many CPU seconds. Beside
+it stands whether as many fresh prompts alone would have shown it. Clean storms are of the sound
+engine with other caches, slots and noise. Coverage is that of the bound at every look over
+simulated storms whose faults come singly and in runs of 1 to 50 inside a family.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from machine import machine
 from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "storm"))
-from engine import FAULTS, Engine
-from reader import Boxed
+from boxed_engine import FAULTS, Engine
+from boxed_reader import Boxed
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps.rare import highest_rate
@@ -149,7 +149,7 @@ def shrunk_of(name: str, folder: Path, cpu_s: float) -> Shrunk | None:
 
 def played(folder: Path, fault: str, seed: int) -> int:
     """The script's exit code against a fresh engine over HTTP."""
-    engine = [sys.executable, str(ROOT / "tests" / "storm" / "engine.py")]
+    engine = [sys.executable, str(ROOT / "tests" / "storm" / "boxed_engine.py")]
     small = ["--pages", str(SMALL["pages"]), "--host-pages", str(SMALL["host"])]
     command = [*engine, "--fault", fault, "--seed", str(seed), *small]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

@@ -79,6 +79,8 @@ def test_a_template_of_ones_own_has_no_free_reference() -> None:
     assert "no reference beside a --template" in said
     asked = CheckOptions(flags, reference=REFERENCE)
     assert beside_the_gauge(asked)[0].reference == REFERENCE
+    plain = CheckOptions({**flags, "model_options": {"api": "completions"}})
+    assert beside_the_gauge(plain)[0].reference == REFERENCE
 
 
 @pytest.mark.parametrize("name", ["needle", "template", "haystack", "temperature"])

@@ -1,5 +1,5 @@
-"""Honest engines that serve the gauge, at 2,000 tokens: four of those in `benchmarks/engines.py`,
-all of which `benchmarks/check.py --real` checks."""
+"""Honest engines that serve the gauge, at 2,000 tokens: four of those in
+`benchmarks/real_engines.py`, all of which `benchmarks/check.py --real` checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from engines import CASES, checked
+from real_engines import CASES, checked
 
 HONEST = [case for case in CASES if not case.fault]
 FOUR = [HONEST[at] for at in (0, 5, 10, -1)]

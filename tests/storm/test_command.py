@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ENGINE = Path(__file__).parent / "engine.py"
+ENGINE = Path(__file__).parent / "boxed_engine.py"
 SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-length", "2k")
 SIZES = ("--max-answer-tokens", "60", "--load", "4", "--kv-tokens", "8k", "--quiet")
 

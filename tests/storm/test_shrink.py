@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine import FAULTS, Engine
-from reader import Boxed, Reader
+from boxed_engine import FAULTS, Engine
+from boxed_reader import Boxed, Reader
 
 from needlemap.errors import NeedlemapError
 from needlemap.reports.storm_report import storm_report
@@ -23,7 +23,7 @@ from needlemap.storm.shrink import Shrinking, halved, times
 from needlemap.storm.storming import Storm
 
 BOX = {"pages": 300, "host": 400}
-ENGINE = Path(__file__).parent / "engine.py"
+ENGINE = Path(__file__).parent / "boxed_engine.py"
 
 
 def script_code(folder: Path, fault: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from reader import Reader, behind_answers, noisy, now_and_then, of_another
+from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer

@@ -40,8 +40,7 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
         options = replace(options, max_length=holds)
     if not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
-    # A server may put such a template into its chat template, which the engine here does not.
-    reference = asked.reference or ("" if "template" in asked.flags else REFERENCE)
+    reference = asked.reference or ("" if is_wrapped(asked.flags) else REFERENCE)
     if reference == REFERENCE:
         options = replace(options, moves=MOVES)
     made = replace(asked, flags={**_own(), **asked.flags}, options=options, reference=reference)
@@ -49,6 +48,14 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
     said += f"--reference {reference}, " if reference else "no reference beside a --template, "
     said += f"--max-length {options.max_length}. For another model: --no-gauge"
     return made, said
+
+
+def is_wrapped(flags: Mapping[str, Any]) -> bool:
+    """Whether a server puts a template that was typed into its own chat template, which the engine
+    here does not."""
+    options = flags.get("model_options") or {}
+    chat = str(flags.get("model", "")).startswith("openai/") and options.get("api") != "completions"
+    return "template" in flags and chat
 
 
 def gauge_flags(

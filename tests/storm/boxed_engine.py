@@ -3,7 +3,7 @@ a host tier, batches whose rows move, drafts that are verified. A page holds tok
 engine's holds keys and values; the answer is read from a request's pages, and nowhere else.
 
 `Engine(fault)` has one of the state faults of `FAULTS`, each after a public thread; the lines are
-ours. `python engine.py --port 0 [--fault NAME]` serves it over HTTP.
+ours. `python boxed_engine.py --port 0 [--fault NAME]` serves it over HTTP.
 """
 
 from __future__ import annotations
