@@ -178,6 +178,6 @@ def test_a_family_of_the_last_version_says_what_asked_it_once_it_goes_on(last):
 
 def test_a_kind_of_a_later_version_is_refused_in_words(last):
     file = last.folder / "run" / "run.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "kind": "storm"}))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "kind": "tomorrow"}))
     shown = last("report", "run", code=2).stderr
-    assert "this version reads run, suite, check, ab, not 'storm'" in shown
+    assert "this version reads run, suite, check, ab, storm, not 'tomorrow'" in shown
