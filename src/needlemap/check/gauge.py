@@ -14,6 +14,7 @@ from needlemap.check.asking import CheckOptions
 from needlemap.check.families import facts_for
 from needlemap.check.haystack import Options
 from needlemap.errors import SettingsError
+from needlemap.models import find_backend
 from needlemap.models.gauge import DATA, REFERENCE, holds_tokens
 from needlemap.records.ab import Arm
 
@@ -53,9 +54,12 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
 def is_wrapped(flags: Mapping[str, Any]) -> bool:
     """Whether a server puts a template that was typed into its own chat template, which the engine
     here does not."""
+    if "template" not in flags:
+        return False
+    backend, _, name = str(flags.get("model", "")).partition("/")
     options = flags.get("model_options") or {}
-    chat = str(flags.get("model", "")).startswith("openai/") and options.get("api") != "completions"
-    return "template" in flags and chat
+    remote = find_backend(backend).traits(name, options).remote
+    return remote and options.get("api") != "completions"
 
 
 def gauge_flags(
