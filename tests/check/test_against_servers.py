@@ -50,6 +50,18 @@ def head_cut_and_counted(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
     return lost(cut) if seen.request.tokens - seen.request.asked.start > LONG else cut
 
 
+def cut_behind_the_middle(counted: int):
+    """Of long prompts the last fifth is left, in which nothing is found."""
+
+    def change(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+        short = seen.request.tokens < LONG
+        return (
+            reply if short else replace(lost(reply), prompt_tokens=counted or reply.prompt_tokens)
+        )
+
+    return change
+
+
 def fails_beyond(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
     return replace(reply, error="server") if seen.request.tokens > LONG else reply
 
@@ -86,6 +98,18 @@ def test_a_model_that_sees_the_last_tokens_only_is_not_taken_for_a_cut():
 def test_a_head_that_is_lost_and_not_counted_is_a_cut():
     came = checked(head_cut_and_counted)
     assert (came.code, came.failing) == (1, ("cut",))
+
+
+def test_where_nothing_is_found_and_most_is_not_counted_the_prompt_was_cut():
+    """It was undecided: 'none found in either way', though the server counted a fifth."""
+    came = checked(cut_behind_the_middle(25_000))
+    assert (came.code, came.failing) == (1, ("cut",))
+
+
+@pytest.mark.parametrize("counters", ["openai", "none", "exclusive", "scaled"])
+def test_a_model_that_finds_nothing_in_long_prompts_is_not_taken_for_a_cut(counters):
+    came = checked(cut_behind_the_middle(0), counters=counters)
+    assert (came.code, came.failing) == (5, ())
 
 
 def test_a_size_that_only_brings_errors_is_no_size_that_was_not_asked():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from needlemap.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.check.finding import AtSize, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
-from needlemap.check.probe import Groups, Pair, Paired, copy_of, crowd_of, lost_of
+from needlemap.check.probe import LEAST, Groups, Pair, Paired, copy_of, crowd_of, lost_of, smallest
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
@@ -237,7 +237,7 @@ class Cut(Paired):
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
         """A fail only where the counters say so too: a model that sees the last tokens only also
-        loses all heads."""
+        loses all heads. Where nothing is found, and most was not counted, that is a cut as well."""
         row = super().at(answers, size, level)
         pairs = self.pairs(answers, size)
         if not pairs:
@@ -249,6 +249,9 @@ class Cut(Paired):
             sent, counted = told
             said += f"; the server counts {counted:,} of {sent:,} tokens sent"
             said += ", though what stands at the beginning is found" if heads > 0.5 else ""
+            if not row.n and len(pairs) >= LEAST and 2 * counted < sent:
+                worst = smallest(head for _, head in pairs)
+                row = replace(row, state="fail", points=True, worst=worst)
         if row.state == "fail" and told is None:
             row = replace(row, state="undecided", points=True)
             said += ": the model or the server"
