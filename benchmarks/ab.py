@@ -179,7 +179,7 @@ def _noisy(told: Logprobs, shift: float) -> Logprobs:
 
 
 def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
-    """How many quiet faults the tripwire sees and answers do not decide, alarms of equal arms,
+    """How many quiet faults the tripwire sees and answers do not show, alarms of equal arms,
     notes."""
     found, notes, random = 0, list[str](), np.random.default_rng(5)
     trios: list[ArmTrial] = []
@@ -188,7 +188,7 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
             trios = asked_of(engine, Path(folder) / "ab", pairs)
         judged, wire = judge_arms(trios, MARGIN), tripwire(trios)
         assert wire is not None
-        found += wire.tripped and judged.word == "undecided"
+        found += wire.tripped and judged.word != "worse"
         notes.append(
             f"{name}: answers {judged.word} ({judged.judged.lost} lost of {judged.judged.n}); "
             f"{wire.beyond} "
