@@ -23,6 +23,7 @@ COMPARED = {
     "tokenizer": "cl100k_base",
     "margin": "20",
 }
+FORGETFUL = ("--forgets", "0.6", "--forgets-from", "150")  # words: not the check's first prompts
 Typed = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -83,7 +84,7 @@ def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(type
 
 
 def test_a_change_that_loses_fails_the_step_and_the_summary_shows_where(typed, wires, tmp_path):
-    before, after = wires().base_url, wires("--forgets", "0.6").base_url
+    before, after = wires().base_url, wires(*FORGETFUL).base_url
     ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
     assert ended.returncode == 1, ended.stderr
     summary = (tmp_path / "summary.md").read_text()
