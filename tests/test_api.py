@@ -207,6 +207,13 @@ def test_a_plan_is_what_the_command_prints_as_json(typed):
         needlemap.make_plan(model="openai/gpt-4o", workers=0)
 
 
+def test_a_plan_of_a_seek_is_what_the_command_prints_as_json(typed):
+    """It was the plan of a grid that a seek never asks."""
+    found = needlemap.make_plan(lengths="1k,8k", seek=85)
+    assert found == json.loads(typed("plan", "--lengths", "1k,8k", "--seek", 85, "--json").stdout)
+    assert found["least"] < found["most"]
+
+
 def test_an_unknown_name_is_no_attribute():
     assert {"compare", "load", "make_plan", "run"} <= set(dir(needlemap))
     with pytest.raises(AttributeError, match="no attribute 'runn'"):

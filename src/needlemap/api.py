@@ -241,15 +241,17 @@ def make_plan(
     floating-point operations. cache_tokens, cache_block: a server's prefix cache to simulate.
     Raises SettingsError.
     """
-    from needlemap.plan.estimate import estimate_plan, plans_fields
     from needlemap.plan.summary import Shape, Terms
+    from needlemap.reports.plan_report import plan_report
+    from needlemap.reports.renderers.json import to_json
 
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
     with limited_to(time_limit(preset, settings)):
         settled = with_model(preset, plain_settings(settings), asks=False)
-        each = choose_each(preset, settled, planned=True).values()
-        return plans_fields([estimate_plan(reuse_prompts(chosen), terms) for chosen in each])
+        each = choose_each(preset, settled, planned=True)
+        lent = {name: reuse_prompts(chosen) for name, chosen in each.items()}
+        return to_json(plan_report(lent, terms))
 
 
 @_for_python()

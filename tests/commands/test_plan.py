@@ -248,7 +248,7 @@ def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
     said = needlemap("plan", *SMALL, "--haystack-path", folder)
     told = [
         line.removeprefix("note: ")
-        for line in said.stderr.splitlines()
+        for line in said.stdout.splitlines()
         if line.startswith("note: ")
     ]
     assert told
@@ -261,8 +261,8 @@ def test_what_is_told_beside_the_table_stands_in_the_json_too(plan, needlemap):
 
 def test_depths_that_look_like_shares_are_told_to_be_percents(needlemap):
     said = "note: depths are percents: the deepest is 1 %. Half of the haystack is 50"
-    assert said in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,1").stderr
+    assert said in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,1").stdout
     assert (
         "percents"
-        not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stderr
+        not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stdout
     )

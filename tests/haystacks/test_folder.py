@@ -322,7 +322,8 @@ def test_run_plan_and_prompts_tell_what_was_read_and_the_run_keeps_it(typed):
         if "--json" in command:
             assert json.loads(ended.stdout)["notes"][:2] == lines
         else:
-            assert all(f"note: {line}\n" in ended.stderr for line in lines)
+            shown = ended.stdout if command == ("plan",) else ended.stderr
+            assert all(f"note: {line}\n" in shown for line in lines)
     assert json.loads((typed.folder / "r" / "run.json").read_text())["notes"] == lines
 
 
@@ -422,7 +423,8 @@ def test_the_families_of_a_suite_tell_it_once(typed):
     families = "families: {a: {task: magic}, b: {task: magic, seed: 1}}"
     put(typed.folder, {"mine.yaml": f"settings: {{lengths: [500], depths: [50]}}\n{families}\n"})
     for command in ("plan", "prompts"):
-        told = typed(
+        ended = typed(
             command, "suite:mine.yaml", "--model", "baseline/bm25", "--haystack-path", "notes"
-        ).stderr
+        )
+        told = ended.stdout if command == "plan" else ended.stderr
         assert told.count("1 are read, 3,400 bytes: a.md") == 1

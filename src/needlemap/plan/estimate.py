@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 from needlemap.plan.bins import bin_edges, lower_bound, make_bins
-from needlemap.plan.summary import WORTH, Summary, Terms, WalkedTrials, any_order, summarise
+from needlemap.plan.summary import Summary, Terms, WalkedTrials, any_order, summarise
 from needlemap.settings import Settings
-from needlemap.settings.prices import price_source, summed
+from needlemap.settings.prices import summed
 from needlemap.settings.reading import checked
 from needlemap.settings.suites import Chosen
-from needlemap.text import dollars, short
 from needlemap.trials.build import Experiment, prepare
 
 PLAIN = ("single", "exact")  # of the same prompts
@@ -42,81 +41,11 @@ class PlanEstimate:
     bound: int | None
     first: Experiment
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        first = self.chosen.first
-        notes = [*self.told, *self.fed_notes(), *self.notes()]
-        if self.total is None:
-            head: dict[str, Any] = {
-                "model": first.model,
-                "mode": first.mode,
-                "repeats": first.repeats,
-            }
-            modes = [
-                {**asdict(row), "factor": row.factor, "gain": row.gain}
-                for row in self.rows.values()
-            ]
-            rest = {"bins_lower_bound": self.bound, "prices": price_source(first), "modes": modes}
-            return {**head, **rest, "notes": notes}
-        head = {"suite": self.chosen.suite, "model": first.model, "mode": first.mode}
-        families = {name: _unnamed(row) for name, row in self.rows.items()}
-        head |= {"prices": price_source(first), "total": _unnamed(self.total)}
-        return {**head, "families": families, "notes": notes}
-
     @property
     def own(self) -> Summary:
         """What the run itself comes to: in its mode, over all families."""
         mode = self.chosen.first.mode
         return self.total or self.rows.get(mode, self.rows["single"])
-
-    def fed_notes(self) -> list[str]:
-        """Whose tokens a plan counts, where that is not who lengths are of."""
-        said = (
-            f"lengths are tokens of {self.first.tokenizer.name}; those of the plan are the model's "
-            f"own"
-        )
-        return [said] if self.first.tokens_fed is not None else []
-
-    def notes(self) -> list[str]:
-        """What the table does not say of itself."""
-        settings, row, notes = self.chosen.first, self.total, list[str]()
-        if row is None:
-            row = self.own
-            notes += (
-                [] if settings.mode in self.rows else ["Mode cold computes all that single asks."]
-            )
-        if self.bound is not None:
-            notes.append(
-                f"However depths are chosen inside their bins, {short(self.bound)} haystack tokens "
-                f"must be "
-                f"computed; bins comes to {short(self.rows['bins'].computed)} tokens in all."
-            )
-        notes.append(_caching_note(row, self.terms))
-        notes += [_cut_note(row)] if row.lanes > 1 and self.total is None else []
-        if row.usd_plain:
-            most = "its whole budget" if self.total else f"all {settings.most_tokens} tokens"
-            source = price_source(settings)
-            notes.append(f"dollars: at most, every answer using {most}; prices: {source}")
-        notes += _judge_notes(row)
-        if (
-            row.held_tokens is not None
-            and row.held_tokens < 0.9 * row.cached
-            and self.total is None
-        ):
-            notes.append(
-                f"warning: a cache of {short(self.terms.cache_tokens or 0)} tokens serves "
-                f"{short(row.held_tokens)} of the {short(row.cached)} that could be shared. "
-                f"Use fewer lanes (--concurrency) or a larger cache."
-            )
-        return notes
-
-
-def plans_fields(plans: Sequence[PlanEstimate]) -> dict[str, Any]:
-    """The document of a plan; of several models that of each, and their sum."""
-    if len(plans) == 1:
-        return plans[0].plain()
-    total = _unnamed(sum_of([plan.own for plan in plans]))
-    return {"models": [plan.plain() for plan in plans], "total": total}
 
 
 def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
@@ -228,11 +157,6 @@ def _bound(experiment: Experiment) -> int:
     return total
 
 
-def _unnamed(row: Summary) -> dict[str, Any]:
-    named = {name: value for name, value in asdict(row).items() if name != "mode"}
-    return named | {"factor": row.factor, "gain": row.gain}
-
-
 def sum_of(rows: Sequence[Summary]) -> Summary:
     """Families one behind the other, each with all lanes. useful: what each of them could use."""
     sums: dict[str, Any] = {name: summed(getattr(row, name) for row in rows) for name in _SUMMED}
@@ -250,44 +174,4 @@ def sum_of(rows: Sequence[Summary]) -> Summary:
         useful=min(row.useful for row in rows),
         any_order=sum(row.any_order * row.asked for row in rows) / max(1, sums["asked"]),
         **sums,
-    )
-
-
-def _cut_note(row: Summary) -> str:
-    """What cutting into lanes costs."""
-    worth = row.speed_up / row.lanes
-    said = (
-        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} "
-        f"idle; "
-        f"{row.speed_up:.1f} times as fast as one"
-    )
-    if worth < WORTH:
-        said += (
-            f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling."
-            f"md)"
-        )
-    return said
-
-
-def _caching_note(row: Summary, terms: Terms) -> str:
-    """What the two factors are reckoned against."""
-    how = "and room for all, in any order"
-    if terms.cache_tokens:
-        how = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
-    return (
-        f"times fewer: than without a cache. beside caching: than a server with prefix caching "
-        f"{how}, which "
-        f"finds {row.any_order:.0%} of the plain grid cached."
-    )
-
-
-def _judge_notes(row: Summary) -> list[str]:
-    """What a judge costs beside the model; nothing where none is asked, or it is free."""
-    if row.usd_judge is None:
-        return [
-            "judge: its price is not known. Give --scorer-options 'prices={input: USD, output: "
-            "USD}'"
-        ]
-    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(
-        row.usd_judge
     )

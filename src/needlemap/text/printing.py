@@ -118,14 +118,7 @@ def _encodable(text: str) -> str:
 _BEYOND_ASCII = re.compile("[^\x00-\x7f]+")
 
 
-def in_columns(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str]:
-    """Rows in columns. numbers: all but the first stand on the right."""
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows in columns."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        [
-            text.rjust(width) if numbers and at else text.ljust(width)
-            for at, (text, width) in enumerate(cells)
-        ]
-        for cells in (zip(row, wide, strict=True) for row in rows)
-    ]
-    return ["  ".join(line).rstrip() for line in lines]
+    return ["  ".join(map(str.ljust, cells, wide)).rstrip() for cells in rows]

@@ -1,0 +1,267 @@
+"""What a run would ask and cost, as a report: a plan by mode or by family, or what a seek asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from needlemap.asking.seek import rehearsed
+from needlemap.grid import make_grid
+from needlemap.maps.seek import PLACES
+from needlemap.plan.estimate import PlanEstimate, estimate_plan, sum_of
+from needlemap.plan.summary import WORTH, Summary, Terms
+from needlemap.reports.labels import tokens_label
+from needlemap.reports.renderers.json import to_json
+from needlemap.reports.report import COUNT, Column, Fact, Parts, Report, Row, Table, Unit, keyed
+from needlemap.settings import Settings
+from needlemap.settings.prices import Prices, price_source
+from needlemap.settings.suites import Chosen
+from needlemap.text import counted, dollars, short
+
+_GRID = 15  # lengths and depths of the grid beside a seek
+_SEEK_NOTES = (
+    "No better than plain repeats (--repeats) for a model that holds to the end, or falls at the "
+    "longest lengths: the tokens are there anyway. With a prefix cache repeats cost a quarter, "
+    "seeking two thirds.",
+    "Where hits and misses repeat cell by cell (salt and pepper) it says so and gives no point: "
+    "ask a grid.",
+)
+
+
+def plan_report(each: Mapping[str, Chosen], terms: Terms) -> Report:
+    """The report of what a run would ask of each model; of several also of all together. Raises
+    SettingsError for terms or settings that nothing can be reckoned with."""
+    if any(chosen.first.seek is not None for chosen in each.values()):
+        return _joined([_seek_report(chosen, len(each) > 1) for chosen in each.values()])
+    plans = [estimate_plan(chosen, terms) for chosen in each.values()]
+    reports = [_estimate_report(plan, len(plans) > 1) for plan in plans]
+    if len(plans) == 1:
+        return reports[0]
+    total = sum_of([plan.own for plan in plans])
+    names = [plan.chosen.first.label or plan.chosen.first.model for plan in plans]
+    rows = {name: plan.own for name, plan in zip(names, plans, strict=True)} | {"total": total}
+    last = Fact("total", _fields(total)), _table("", rows, "model")
+    return _joined(reports, *last)
+
+
+def _joined(reports: Sequence[Report], *more: Fact | Table) -> Report:
+    """Several models' reports one below the other."""
+    if len(reports) == 1:
+        return reports[0]
+    parts: list[Fact | Table | Parts] = [Fact("models", [to_json(each) for each in reports])]
+    for report in reports:
+        parts += [replace(part, key="") for part in report.parts]
+    return Report("plan", counted(len(reports), "model"), (*parts, *more))
+
+
+def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
+    """One model's plan. blank: whether it ends with an empty line."""
+    settings, total = plan.chosen.first, plan.total
+    head: dict[str, Any] = {"model": settings.model, "mode": settings.mode}
+    prices = {"prices": price_source(settings)}
+    if total is None:
+        head |= {"repeats": settings.repeats, "bins_lower_bound": plan.bound, **prices}
+        title, table = _title(plan), _table("modes", plan.rows, "mode", settings.mode)
+    else:
+        title = f"suite {plan.chosen.suite} · {settings.model} · mode {settings.mode}"
+        families = {name: _fields(row) for name, row in plan.rows.items()}
+        head = {"suite": plan.chosen.suite, **head, **prices}
+        head |= {"total": _fields(total), "families": families}
+        table = _table("", {**plan.rows, "total": total}, "family")
+    fed, notes = _fed_notes(plan), _notes(plan)
+    marked = "* this run's mode. " if total is None and settings.mode in plan.rows else ""
+    parts: list[Fact | Table | Parts] = [
+        *keyed(head),
+        *(Fact(said=f"note: {note}", warns=True) for note in plan.told if not settings.quiet),
+        Fact(said=f"{title}\n"),
+        *(Fact(said=f"{note}\n") for note in fed),
+        table,
+        Fact("notes", [*plan.told, *fed, *notes], marked + "\n".join(notes) + "\n" * blank),
+    ]
+    return Report("plan", title, tuple(parts))
+
+
+def _title(plan: PlanEstimate) -> str:
+    first, grid, settings = plan.first, plan.first.grid, plan.chosen.first
+    axes = counted(len(grid.lengths), "length"), counted(len(grid.depths), "depth")
+    return (
+        f"{settings.model} · {first.task.name} · {' x '.join(axes)} x {settings.repeats} · "
+        f"tokenizer {first.tokenizer.name} · lanes: {plan.rows['single'].lanes}"
+    )
+
+
+def _fields(row: Summary) -> dict[str, Any]:
+    """A summary for programs, without the name of its mode."""
+    named = {name: value for name, value in asdict(row).items() if name != "mode"}
+    return named | {"factor": row.factor, "gain": row.gain}
+
+
+def _table(key: str, named: Mapping[str, Summary], first: str, own: str = "") -> Table:
+    """Summaries under their names. first: the head of the names. own: the name to mark."""
+    rows = tuple(Row({"mode": name, **_fields(row)}) for name, row in named.items())
+    priced = any(row.usd_plain for row in named.values())
+    name = Column("name", first, of=lambda row: f"{row['mode']}{' *' * (row['mode'] == own)}")
+    shown = [
+        column
+        for column in _COLUMNS
+        if (priced if column.unit is _USD else _is_known(column.key, rows))
+    ]
+    return Table(key, (name, *shown), rows)
+
+
+def _is_known(key: str, rows: Sequence[Row]) -> bool:
+    return any(row.values[key] is not None for row in rows)
+
+
+def _time(seconds: float) -> str:
+    """A time in minutes, from two hours on in hours, from three days on in days.
+
+    >>> _time(1_560), _time(46_974), _time(525_252)
+    ('26.0 min', '13.0 h', '6.1 days')
+    """
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds / 3600:,.1f} h" if seconds < 72 * 3600 else f"{seconds / 86_400:,.1f} days"
+
+
+_TOKENS, _TIMES, _USD = Unit(short), Unit("{:.1f}".format), Unit(dollars, none=dollars(None))
+_COLUMNS = (
+    Column("cells", "cells", COUNT),
+    Column("prompts", "calls", COUNT),
+    Column("asked", "asked", _TOKENS),
+    Column("computed", "computed", _TOKENS),
+    Column("cached", "cached", _TOKENS),
+    Column("factor", "times fewer", _TIMES),
+    Column("gain", "beside caching", _TIMES),
+    Column("usd_plain", "dollars", _USD),
+    Column("usd_cached", "if cached", _USD),
+    Column("flops", "PFLOP", Unit(lambda flops: f"{flops / 1e15:,.2f}")),
+    Column("seconds", "time", Unit(_time)),
+    Column("held_tokens", "server cache", _TOKENS),
+)
+
+
+def _fed_notes(plan: PlanEstimate) -> list[str]:
+    """Whose tokens a plan counts, where that is not who lengths are of."""
+    if plan.first.tokens_fed is None:
+        return []
+    name = plan.first.tokenizer.name
+    return [f"lengths are tokens of {name}; those of the plan are the model's own"]
+
+
+def _notes(plan: PlanEstimate) -> list[str]:
+    """What the table does not say of itself."""
+    settings, row, alone = plan.chosen.first, plan.own, plan.total is None
+    notes = list[str]()
+    if alone and settings.mode not in plan.rows:
+        notes.append("Mode cold computes all that single asks.")
+    if plan.bound is not None:
+        notes.append(
+            f"However depths are chosen inside their bins, {short(plan.bound)} haystack tokens "
+            f"must be computed; bins comes to {short(plan.rows['bins'].computed)} tokens in all."
+        )
+    notes.append(_caching_note(row, plan.terms))
+    if alone and row.lanes > 1:
+        notes.append(_cut_note(row))
+    if row.usd_plain:
+        most = f"all {settings.most_tokens} tokens" if alone else "its whole budget"
+        source = price_source(settings)
+        notes.append(f"dollars: at most, every answer using {most}; prices: {source}")
+    notes += _judge_notes(row)
+    if alone and row.held_tokens is not None and row.held_tokens < 0.9 * row.cached:
+        notes.append(
+            f"warning: a cache of {short(plan.terms.cache_tokens or 0)} tokens serves "
+            f"{short(row.held_tokens)} of the {short(row.cached)} that could be shared. "
+            f"Use fewer lanes (--concurrency) or a larger cache."
+        )
+    return notes
+
+
+def _cut_note(row: Summary) -> str:
+    """What cutting into lanes costs."""
+    worth = row.speed_up / row.lanes
+    said = (
+        f"cut into {row.lanes} lanes: {short(row.cut_loss)} tokens computed again, {row.idle:.0%} "
+        f"idle; "
+        f"{row.speed_up:.1f} times as fast as one"
+    )
+    if worth < WORTH:
+        said += (
+            f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling."
+            f"md)"
+        )
+    return said
+
+
+def _caching_note(row: Summary, terms: Terms) -> str:
+    """What the two factors are reckoned against."""
+    how = "and room for all, in any order"
+    if terms.cache_tokens:
+        how = f"in {short(terms.cache_tokens)} tokens, in the grid's order"
+    return (
+        f"times fewer: than without a cache. beside caching: than a server with prefix caching "
+        f"{how}, which "
+        f"finds {row.any_order:.0%} of the plain grid cached."
+    )
+
+
+def _judge_notes(row: Summary) -> list[str]:
+    """What a judge costs beside the model; nothing where none is asked, or it is free."""
+    if row.usd_judge is None:
+        return [
+            "judge: its price is not known. Give --scorer-options 'prices={input: USD, output: "
+            "USD}'"
+        ]
+    return [f"judge: {dollars(row.usd_judge)} dollars more, at most, one verdict each"] * bool(
+        row.usd_judge
+    )
+
+
+def _seek_report(chosen: Chosen, blank: bool) -> Report:
+    """What seeking asks: prompt tokens by kind of model, in all a range, and a grid beside it; of a
+    suite of each of its families. blank: whether it ends with an empty line."""
+    settings, families = chosen.first, len(chosen.families)
+    lengths, kinds = make_grid(settings.lengths, settings.depths).lengths, rehearsed(settings)
+    ends = [lengths[0], lengths[-1]]
+    least, most = min(each[0] for each in kinds.values()), max(each[2] for each in kinds.values())
+    grid = round(_GRID * np.geomspace(ends[0], ends[1], _GRID).sum())
+    facts = {
+        "model": settings.model,
+        "families": families,
+        "seek": settings.seek,
+        "within": settings.within,
+        "lengths": ends,
+        "tokens": {name: [round(each) for each in three] for name, three in kinds.items()},
+        "least": round(least),
+        "most": round(most),
+        "grid": grid,
+    }
+    cost = partial(_cost, settings)
+    first, last = map(tokens_label, ends)
+    title = (
+        f"{settings.model} · seek {settings.seek:g} % within {settings.within:g} %, {first} to "
+        f"{last}, {PLACES} prompts a haystack"
+    )
+    ahead = f"each of {families} families, one after the other:\n" if families > 1 else ""
+    asked = (
+        f"prompt tokens asked: {cost(least)} to {cost(most)}, by what the model is like "
+        f"(median [10 %, 90 %]):"
+    )
+    wide = max(map(len, kinds))
+    rows = [
+        f"  {name:<{wide}}  {cost(middle)} [{short(round(low))}, {short(round(high))}]"
+        for name, (low, middle, high) in kinds.items()
+    ]
+    rows.append(f"  {f'beside it a {_GRID} x {_GRID} grid, once':<{wide}}  {cost(grid)}")
+    shown = Fact(said="\n".join([f"{ahead}{title}", asked, *rows]))
+    notes = Fact("notes", list(_SEEK_NOTES), "\n".join(_SEEK_NOTES) + "\n" * blank)
+    return Report("plan", title, (*keyed(facts), shown, notes))
+
+
+def _cost(settings: Settings, tokens: float) -> str:
+    usd = Prices.of(settings).usd(round(tokens), 0, 0)
+    return short(round(tokens)) + (f" (${dollars(usd)})" if usd else "")
