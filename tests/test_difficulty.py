@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.commands.difficulty import (
+from needlemap.asking.difficulty import (
     Difficulty,
     TuningReference,
     at_step,

@@ -349,7 +349,7 @@ def _each(
     }
     if difficulty is None:
         return each
-    from needlemap.commands.difficulty import at_difficulty
+    from needlemap.asking.difficulty import at_difficulty
 
     return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
 

@@ -63,10 +63,19 @@ def records(path: Path) -> int:
     return len(list(RunFolder(path).every_record()))
 
 
+def found_score(path: Path) -> float:
+    """The reference model's score, in percent to one digit."""
+    frozen = yaml.safe_load((path / "difficulty.yaml").read_text())
+    return round(frozen["reference"]["score"], 1)
+
+
 def test_the_dial_is_raised_until_the_model_errs_and_the_run_goes_on_from_there(asking, tmp_path):
     ended = asking("weak", "--difficulty", "auto", "--repeats", 3, "-o", "r")
     assert "step 1 of 6: keys=4: 100.0" in ended.stderr
-    assert "others at the same difficulty: --difficulty r/difficulty.yaml" in ended.stderr
+    assert "* frozen. Others at the same difficulty: --difficulty r/difficulty.yaml" in ended.stdout
+    rows = [line.split() for line in ended.stdout.splitlines() if "keys=" in line]
+    score = str(found_score(tmp_path / "r"))
+    assert rows == [["1", "keys=4", "100.0", "22"], ["2", "*", "keys=8", score, "22"]]
     found = yaml.safe_load((tmp_path / "r" / "difficulty.yaml").read_text())
     assert found["task"] == "multikey"
     assert found["task_options"] == {"keys": 8}
@@ -104,7 +113,7 @@ def test_the_same_command_again_asks_nothing(asking, tmp_path):
 def test_a_model_that_never_errs_gets_the_hardest_step_with_a_warning(asking, tmp_path):
     ended = asking("perfect", "--difficulty", "auto", "-o", "r")
     assert "step 6 of 6" in ended.stderr
-    assert "scores 100.0, outside 60 to 95: no step is hard enough" in ended.stderr
+    assert "scores 100.0, outside 60 to 95: no step is hard enough" in ended.stdout
     assert (tmp_path / "r" / "difficulty.yaml").is_file()
 
 
@@ -112,7 +121,7 @@ def test_a_model_that_always_errs_gets_the_easiest_with_a_warning(asking):
     ended = asking("useless", "--difficulty", "auto", "-o", "r")
     assert "step 1 of 6" in ended.stderr
     assert "step 2" not in ended.stderr
-    assert "scores 0.0, outside 60 to 95: no step is easy enough" in ended.stderr
+    assert "scores 0.0, outside 60 to 95: no step is easy enough" in ended.stdout
 
 
 def test_between_a_step_that_is_too_easy_and_one_too_hard_the_nearer_is_taken_with_a_warning(
@@ -120,7 +129,7 @@ def test_between_a_step_that_is_too_easy_and_one_too_hard_the_nearer_is_taken_wi
 ):
     ended = asking("brittle", "--difficulty", "auto", "-o", "r")
     assert "step 2 of 6: keys=8: 0.0" in ended.stderr
-    assert "scores 100.0, outside 60 to 95: step 2 is too hard" in ended.stderr
+    assert "scores 100.0, outside 60 to 95: step 2 is too hard" in ended.stdout
 
 
 def test_a_limit_counts_the_pilots_too(asking, tmp_path):
@@ -138,13 +147,26 @@ def test_a_limit_counts_the_pilots_too(asking, tmp_path):
     assert sum(spent.values()) <= 40_000
 
 
+def test_programs_read_the_steps_the_frozen_one_and_the_run(asking, tmp_path):
+    shown = json.loads(asking("weak", "--difficulty", "auto", "--json", "-o", "r").stdout)
+    found = shown["difficulty"]
+    assert found["file"] == "r/difficulty.yaml"
+    assert [(step["options"], step["frozen"]) for step in found["steps"]] == [
+        ({"keys": 4}, False),
+        ({"keys": 8}, True),
+    ]
+    assert found["steps"][1]["score"] == pytest.approx(found_score(tmp_path / "r"), abs=0.1)
+    assert shown["runs"][0]["overall"]["n"] == 22
+    assert shown["exit_code"] == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--task", "single", "--difficulty", "auto"), "Task 'single' has no dial"),
         (
             ("--difficulty", "auto", "--no-save"),
-            "leave --live, --json, --fail-under and --no-save out",
+            "leave --live, --fail-under and --no-save out",
         ),
         (
             ("--difficulty", "auto", "--seek", "85"),
@@ -177,7 +199,7 @@ def test_each_family_of_a_suite_has_a_difficulty_of_its_own(typed, tmp_path):
     (tmp_path / "two.yaml").write_text(SUITE)
     model = ("--model", "python/reader:weak", "--tokenizer", "cl100k_base", "-o", "s")
     ended = typed("run", "suite:two.yaml", *model, "--difficulty", "auto", "--repeats", 2)
-    assert "others at the same difficulty: --difficulty s\n" in ended.stderr
+    assert "Others at the same difficulty: --difficulty s\n" in ended.stdout
     assert ended.stdout.startswith("suite two · python/reader:weak\n")
     for family in ("keys", "more"):
         found = yaml.safe_load((tmp_path / "s" / family / "difficulty.yaml").read_text())
