@@ -608,7 +608,7 @@ def test_a_new_setting_is_one_definition_in_one_file_and_none_without_its_role(
 
 def test_every_setting_has_a_flag_with_its_help():
     """But for the older tools' ways, whose help is a page."""
-    shown = CliRunner().invoke(app, ["run", "--help"], terminal_width=200).output
+    shown = CliRunner().invoke(app, ["run", "--help-all"], terminal_width=200).output
     for name, field in Settings.model_fields.items():
         if name in marked("older"):
             continue

@@ -32,15 +32,24 @@ if TYPE_CHECKING:
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 app = typer.Typer(
     name="needlemap",
-    help="Where in its context does a language model find a fact, and where does it lose it?",
+    help="Where in its context does a language model find a fact, and where does it lose it?\n\n"
+    "\b\nExample:\n  needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own",
+    epilog="Help of a command: needlemap help run. Docs: docs/README.md beside the source.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-settings_flags = partial(with_flags, settings=tuple(Settings.model_fields))
-model_flags = partial(with_flags, settings=(*settings_of("Model"), *marked("check")))
-ab_flags = partial(with_flags, settings=(*settings_of("Model"), *marked("check", "ab")))
+command = partial(app.command, cls=GroupedCommand)
+settings_flags = partial(
+    with_flags, settings=tuple(Settings.model_fields), texts=arguments.RUN_TEXTS
+)
+model_flags = partial(
+    with_flags, settings=(*settings_of("Model"), *marked("check")), texts=arguments.CHECK_TEXTS
+)
+ab_flags = partial(
+    with_flags, settings=(*settings_of("Model"), *marked("check", "ab")), texts=arguments.AB_TEXTS
+)
 
 
 def _version(wanted: bool) -> None:
@@ -74,7 +83,7 @@ def common(
         log.setLevel(logging.DEBUG)
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @settings_flags
 def run(
     typed: arguments.RunFlags,
@@ -82,7 +91,14 @@ def run(
     preset: arguments.Preset = None,
     **flags: Any,
 ) -> int:
-    """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU."""
+    """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU.
+
+    \b
+    Examples:
+      needlemap run
+      needlemap run --base-url http://127.0.0.1:8000/v1 --tokenizer qwen3 --lengths 1k,4k -o own
+      needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
+    """
     _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
     frozen = None if auto else typed.difficulty
@@ -97,10 +113,17 @@ def run(
         return run_command(each, typed, replicas)
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @model_flags
 def check(typed: arguments.CheckFlags, **flags: Any) -> int:
-    """Try whether a server computes long prompts right. It needs no reference and no settings."""
+    """Try whether a server computes long prompts right. It needs no reference and no settings.
+
+    \b
+    Examples:
+      needlemap check --base-url http://127.0.0.1:8000/v1 --max-length 4k -o check
+      needlemap check --base-url http://127.0.0.1:8000/v1 --minutes 10 --junit check.xml
+      needlemap check --base-url http://127.0.0.1:8000/v1 --plan
+    """
     from needlemap.commands.check import check_command
     from needlemap.records.lock import hold_folder
 
@@ -110,7 +133,7 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
         return check_command(typed, _with_model(None, flags, command="check"))
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @model_flags
 def storm(
     typed: arguments.StormFlags,
@@ -119,7 +142,14 @@ def storm(
     ] = None,
     **flags: Any,
 ) -> int:
-    """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts."""
+    """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts.
+
+    \b
+    Examples:
+      needlemap storm --base-url http://127.0.0.1:8000/v1 --max-length 4k -o storm
+      needlemap storm --base-url http://127.0.0.1:8000/v1 --minutes 10 --until 'rate<5%'
+      needlemap storm --base-url http://127.0.0.1:8000/v1 --plan
+    """
     from needlemap.commands.storm import shrink_command, storm_command
     from needlemap.records.lock import hold_folder
 
@@ -133,10 +163,19 @@ def storm(
         return storm_command(typed, _with_model(None, flags, command="storm"))
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @ab_flags
 def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) -> int:
-    """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict."""
+    """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict.
+
+    \b
+    Examples:
+      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
+        --tokenizer qwen3 --until decided -o ab
+      needlemap ab --arm a=openai/gpt-4o --arm b=openai/gpt-4o-mini --lengths 1k,4k --margin 10
+      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
+        --tokenizer qwen3 --plan
+    """
     from needlemap.commands.no_worse import LONG_AB, ab_command
 
     _check_origin(typed.out, typed.trust_run)
@@ -147,10 +186,17 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
         return ab_command(typed, flags, partial(settle, named), plain)
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @settings_flags
 def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: Any) -> None:
-    """Show what a run would ask and cost. Nothing is asked, and no key is needed."""
+    """Show what a run would ask and cost. Nothing is asked, and no key is needed.
+
+    \b
+    Examples:
+      needlemap plan --model openai/gpt-4o --lengths 1k:128k:15
+      needlemap plan --model openai/gpt-4o --lengths 1k,4k --repeats 5 --json
+      needlemap plan suite:ruler-niah --model openai/gpt-4o
+    """
     from needlemap.commands.plan import plan_command
 
     with _limited(preset, flags):
@@ -158,7 +204,7 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
         plan_command(_each(preset, flags, typed.difficulty, planned=True), typed)
 
 
-@app.command(cls=GroupedCommand)
+@command()
 @settings_flags
 def prompts(
     preset: arguments.Preset = None,
@@ -166,14 +212,21 @@ def prompts(
     difficulty: arguments.DifficultyFile = None,
     **flags: Any,
 ) -> None:
-    """Write all prompts of a run as JSON Lines. Nothing is asked."""
+    """Write all prompts of a run as JSON Lines. Nothing is asked.
+
+    \b
+    Examples:
+      needlemap prompts --lengths 1k --depths 0,50,100
+      needlemap prompts --lengths 1k,4k --tokenizer qwen3 -o prompts.jsonl
+      needlemap prompts kv-json --lengths 1k -o kv.jsonl
+    """
     from needlemap.commands.plan import prompts_command
 
     with _limited(preset, flags):
         prompts_command(_each(preset, _with_model(preset, flags, asks=False), difficulty), out)
 
 
-@app.command()
+@command()
 @with_flags
 def score(
     file: Annotated[
@@ -200,7 +253,14 @@ def score(
         str | None, option("Stop after so long, as 90s; type it again to go on.")
     ] = None,
 ) -> int:
-    """Score answers again with another scorer. A run's, or a file's; nothing is asked."""
+    """Score answers again with another scorer. A run's, or a file's; nothing is asked.
+
+    \b
+    Examples:
+      needlemap score own --scorer exact -o exact
+      needlemap score own --scorer substring
+      needlemap score answers.jsonl --scorer levenshtein -o scored.jsonl
+    """
     from needlemap.asking.discovery import seconds_of
     from needlemap.commands.score import score_command
 
@@ -210,7 +270,7 @@ def score(
         return score_command(file, scorer, scorer_options or [], out)
 
 
-@app.command()
+@command()
 @with_flags
 def report(
     typed: arguments.ReportFlags,
@@ -219,13 +279,20 @@ def report(
         run_argument("Run folders, a folder that holds some, or results of other tools."),
     ],
 ) -> None:
-    """Draw finished or running runs. On the terminal, or into a file by its suffix."""
+    """Draw finished or running runs. On the terminal, or into a file by its suffix.
+
+    \b
+    Examples:
+      needlemap report own
+      needlemap report own -o report.html
+      needlemap report before after -o change.png
+    """
     from needlemap.commands.report import report_command
 
     report_command(runs, typed)
 
 
-@app.command(name="import")
+@command(name="import")
 @with_flags
 def import_(
     files: Annotated[
@@ -241,7 +308,14 @@ def import_(
     metric: arguments.Metric = "",
 ) -> int:
     """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect,
-    lm-evaluation-harness."""
+    lm-evaluation-harness.
+
+    \b
+    Examples:
+      needlemap import summary.csv -o published
+      needlemap import results -o imported
+      needlemap import results --scale 1:10 -o scaled
+    """
     from needlemap.commands.report import import_command
     from needlemap.interop import parsed_scale
     from needlemap.interop.imported import Said
@@ -250,7 +324,7 @@ def import_(
     return import_command(files, out, said)
 
 
-@app.command()
+@command()
 @with_flags
 def compare(
     typed: arguments.CompareFlags,
@@ -259,13 +333,20 @@ def compare(
     ],
     second: Annotated[Path, run_argument("What to judge: another of the same kind.", "RUN_B")],
 ) -> int:
-    """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict."""
+    """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict.
+
+    \b
+    Examples:
+      needlemap compare before after
+      needlemap compare before after --fail-if-worse 2 --junit compare.xml
+      needlemap compare before after --answers
+    """
     from needlemap.commands.no_worse import compare_command
 
     return compare_command(first, second, typed)
 
 
-@app.command()
+@command()
 @with_flags
 def gauge(
     out: Annotated[Path, option("The folder for the checkpoint.", "-o", "--out")],
@@ -273,13 +354,19 @@ def gauge(
         bool, option("Also write gauge.gguf, which llama.cpp loads.", "--gguf")
     ] = False,
 ) -> None:
-    """Write a small model that finds every needle. What is lost with it, the engine lost."""
+    """Write a small model that finds every needle. What is lost with it, the engine lost.
+
+    \b
+    Examples:
+      needlemap gauge -o gauge
+      needlemap gauge -o gauge --gguf
+    """
     from needlemap.commands.gauge import gauge_command
 
     gauge_command(out, gguf)
 
 
-@app.command(name="list")
+@command(name="list")
 @with_flags
 def list_(
     kind: Annotated[
@@ -298,19 +385,33 @@ def list_(
         ),
     ] = None,
 ) -> None:
-    """List presets, tasks, models and other names. Or your runs, with their scores."""
+    """List presets, tasks, models and other names. Or your runs, with their scores.
+
+    \b
+    Examples:
+      needlemap list presets
+      needlemap list probes cache
+      needlemap list runs .
+    """
     from needlemap.commands.listing import list_command
 
     list_command(kind, name)
 
 
-@app.command()
+@command()
 @with_flags
 def replay(
     typed: arguments.ReplayFlags,
     folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
 ) -> None:
-    """Show one prompt of a run again, byte for byte. --ask: also ask it again."""
+    """Show one prompt of a run again, byte for byte. --ask: also ask it again.
+
+    \b
+    Examples:
+      needlemap replay own --length 1k --depth 50
+      needlemap replay own --length 1k --depth 50 --ask
+      needlemap replay own --length 4k --depth 0 --ask
+    """
     from needlemap.commands.replay import replay_command
 
     replay_command(folder, typed)
@@ -382,6 +483,11 @@ class _Tracebacks(logging.Handler):
         self._seen.add(place)
 
 
+def _without_help(words: Sequence[str]) -> list[str]:
+    """The words of `needlemap help run` as those of `needlemap run --help`."""
+    return [*words[1:], "--help"] if words[:1] == ["help"] else list(words)
+
+
 def _common_first(words: Sequence[str]) -> list[str]:
     """The words with the flags of all commands in front, wherever they are typed."""
     common: list[str] = []
@@ -414,7 +520,7 @@ def main() -> None:
     sound_streams()
     code = 2
     try:
-        app(_common_first(sys.argv[1:]), prog_name="needlemap")
+        app(_common_first(_without_help(sys.argv[1:])), prog_name="needlemap")
     except LimitReached as error:
         wrong, code = str(error), 3
     except NeedlemapError as error:

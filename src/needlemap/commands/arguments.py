@@ -7,7 +7,7 @@ Arguments that several commands take have names of their own. Settings are flags
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -16,7 +16,27 @@ import typer
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
-from needlemap.settings.flags import flags_of, parsed
+from needlemap.settings.flags import RARE, flags_of, parsed
+
+# What a setting is in one command, where that is not what it is elsewhere.
+_SERVER = "The server's model, as openai/NAME; by default the one that it lists."
+RUN_TEXTS = {
+    "model": "Who answers: BACKEND/NAME, as openai/gpt-4o; repeat the flag for several. By default "
+    "the model that the server at --base-url lists; without a server, baseline/bm25."
+}
+_LONG_AB = "(default: as in suite:long-ab)"
+CHECK_TEXTS = {"model": _SERVER}
+AB_TEXTS = {
+    "model": "The model of an --arm that is a URL, as openai/NAME; by default the one that its "
+    "server lists.",
+    "base_url": "Not here: an arm's address stands in its --arm.",
+    "max_answer_tokens": f"The answer's budget in tokens. {_LONG_AB}",
+    "lengths": f"Tokens: a list as 1k,4k or min:max:count[:linear|log]. {_LONG_AB}",
+    "depths": f"Percent: a list as 0,50 or min:max:count[:linear|sigmoid]. {_LONG_AB}",
+    "seed": "Fixes documents, order and drawn values. (default: drawn anew)",
+}
+
+_RARE = f"Options, {RARE}"
 
 
 def option(words: str, *names: str, **more: Any) -> Any:
@@ -32,17 +52,24 @@ def flag(default: Any, words: str, *names: str, **more: Any) -> Any:
 
 def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
     """A flag that says who asks, shown in a group of its own."""
-    return flag(default, words, *names, rich_help_panel="Replicas", **more)
+    return flag(default, words, *names, rich_help_panel=f"Replicas, {RARE}", **more)
+
+
+def _rare(default: Any, words: str, *names: str, **more: Any) -> Any:
+    """A flag of one command alone that `--help` leaves to `--help-all`."""
+    return flag(default, words, *names, rich_help_panel=_RARE, **more)
 
 
 def with_flags(
-    command: Callable[..., int | None], settings: Sequence[str] = ()
+    command: Callable[..., int | None],
+    settings: Sequence[str] = (),
+    texts: Mapping[str, str] | None = None,
 ) -> Callable[..., None]:
     """A command whose parameters of classes become their fields' flags; what it returns is the exit
     code.
 
     settings: those that its **flags stand for. Each is a flag; the command receives those that were
-    given.
+    given. texts: this command's own help of some.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     own = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
@@ -54,7 +81,7 @@ def with_flags(
         for each in own
         for made in (_flags(typed[each.name]) if each.name in typed else [each])
     ]
-    chosen = flags_of(settings, completion_of)
+    chosen = flags_of(settings, completion_of, texts or {})
 
     def run(**values: Any) -> None:
         typed_in = {each.name: values.pop(each.name) for each in chosen}
@@ -133,10 +160,15 @@ DifficultyFile = Annotated[
     ),
 ]
 TrustRun = Annotated[
-    bool, option("Go on with a run from another machine, and open what its run.json names.")
+    bool,
+    option(
+        "Go on with a run from another machine, and open what its run.json names.",
+        rich_help_panel=_RARE,
+    ),
 ]
 TheGauge = Annotated[
-    bool | None, option("needlemap's gauge is served; by default if it has that name.")
+    bool | None,
+    option("needlemap's gauge is served; by default if it has that name.", rich_help_panel=_RARE),
 ]
 TheCache = Annotated[
     str,
@@ -145,6 +177,7 @@ TheCache = Annotated[
         "('exact', exit 1).",
         metavar="any|exact",
         callback=_any_or_exact,
+        rich_help_panel=_RARE,
     ),
 ]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
@@ -168,11 +201,18 @@ JUnit = Annotated[
 DatasetLength = Annotated[
     str,
     option(
-        "For a figure's title as OpenCompass's, as 200K.", "--dataset-length", "--dataset_length"
+        "For a figure's title as OpenCompass's, as 200K.",
+        "--dataset-length",
+        "--dataset_length",
+        rich_help_panel=_RARE,
     ),
 ]
 Metric = Annotated[
-    str, option("Which score of an Inspect or lm-evaluation-harness log counts (default: first).")
+    str,
+    option(
+        "Which score of an Inspect or lm-evaluation-harness log counts (default: first).",
+        rich_help_panel=_RARE,
+    ),
 ]
 
 
@@ -202,9 +242,8 @@ class RunFlags:
     json: Json = False
     fail_under: float | None = flag(
         None,
-        "Exit with 0 when the mean is surely at least this, 1 when it is surely below, 4 when "
-        "nobody can "
-        "tell (by its 95 % interval).",
+        "The least mean, by its 95 % interval: exit with 0 where all of it is above, 1 where all "
+        "is below, else 4.",
         metavar="PERCENT",
     )
     map: AsMap = False
@@ -294,18 +333,18 @@ class CheckFlags:
 
     max_length: str | None = flag(None, "The longest prompt, a promise; else 128k or less.")
     minutes: float | None = flag(None, "Stop asking after so long.")
-    load: int = flag(8, "Prompts at a time where there is load.", min=2)
+    load: int = _rare(8, "Prompts at a time where there is load.", min=2)
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     gauge: TheGauge = None
     kv: TheCache = "any"
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
     require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
-    accept: list[str] | None = flag(
+    accept: list[str] | None = _rare(
         None, "A size taken out by name, as length@128k; repeat the flag.", metavar="PROBE@SIZE"
     )
     on_undecided: OnUndecided = "fail"
     baseline: Path | None = flag(None, "A check of before: ask its prompts, judge the change.")
-    tokens_per_second: float | None = flag(
+    tokens_per_second: float | None = _rare(
         None, "With --plan: what the server computes, for minutes.", min=1
     )
     out: Out = None
@@ -323,8 +362,8 @@ class StormFlags:
     minutes: float = flag(20.0, "Stop asking after so long.", min=0.01)
     until: str = flag("rate<0.5%", "The rate of faulty families to exclude.", metavar="rate<X%")
     load: int = flag(8, "Requests at a time.", min=2)
-    kv_tokens: str | None = flag(None, "Tokens that the server caches, where it does not say.")
-    own: bool = flag(False, "Clients may go away at an address that is not one's own.")
+    kv_tokens: str | None = _rare(None, "Tokens that the server caches, where it does not say.")
+    own: bool = _rare(False, "Clients may go away at an address that is not one's own.")
     shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
     gauge: TheGauge = None
     on_undecided: OnUndecided = "fail"
@@ -354,7 +393,7 @@ class AbFlags:
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
     gauge: TheGauge = None
-    weigh: bool = flag(False, "Also ask both arms how likely they find the reference's answers.")
+    weigh: bool = _rare(False, "Also ask both arms how likely they find the reference's answers.")
     difficulty: DifficultyFile = None
     out: Out = None
     plan: PlanOnly = False
@@ -368,11 +407,11 @@ class PlanFlags:
     """Of `plan`."""
 
     difficulty: DifficultyFile = None
-    workers: int | None = flag(None, "Lanes; by default as many as --concurrency.")
-    tokens_per_second: float | None = flag(None, "Prefill speed of one worker, of short prompts.")
-    model_config: Path | None = flag(None, "A config.json, for floating-point operations.")
-    cache_tokens: int | None = flag(None, "A server's prefix cache to simulate.")
-    cache_block: int = flag(16, "Its block size in tokens.")
+    workers: int | None = _rare(None, "Lanes; by default as many as --concurrency.")
+    tokens_per_second: float | None = _rare(None, "Prefill speed of one worker, of short prompts.")
+    model_config: Path | None = _rare(None, "A config.json, for floating-point operations.")
+    cache_tokens: int | None = _rare(None, "A server's prefix cache to simulate.")
+    cache_block: int = _rare(16, "Its block size in tokens.")
     json: Json = False
 
 
@@ -400,7 +439,7 @@ class ReportFlags:
     log: list[str] | None = flag(
         None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
     )
-    step: int = flag(0, "For --log: the training step that the model is of.")
+    step: int = _rare(0, "For --log: the training step that the model is of.")
     dataset_length: DatasetLength = ""
     metric: Metric = ""
     json: Json = False
@@ -427,7 +466,7 @@ class CompareFlags:
     label: list[str] | None = flag(
         None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
     )
-    sequential: bool = flag(False, "A verdict looked for after each whole haystack.")
+    sequential: bool = _rare(False, "A verdict looked for after each whole haystack.")
     metric: Metric = ""
     json: Json = False
     junit: JUnit = None
@@ -447,6 +486,6 @@ class ReplayFlags:
     ask: bool = flag(False, "Also ask it again and show both answers.")
     trust_run: TrustRun = False
     model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
-    key_env: str | None = flag(
+    key_env: str | None = _rare(
         None, "The variable of the key, where a run of elsewhere names an odd one."
     )

@@ -35,6 +35,7 @@ Mark = Literal[
     "from_other_run",
     "check",
     "ab",
+    "rare",
     "older",
 ]
 
@@ -52,8 +53,8 @@ class SettingMeta:
     'per_family': so only where a family says it. 'per_model': one of several models may have its
     own, as it may all of group Model. 'executes_or_opens': may make this machine open or run
     something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
-    check and ab take it, ab also what check does. 'older': a way of the older tools, which `--help`
-    leaves to docs/coming-from.md.
+    check and ab take it, ab also what check does. 'rare': `--help` leaves it to
+    `--help-all`. 'older': a way of the older tools, which both leave to docs/coming-from.md.
 
     read: the rule in `unused_settings.py` that says where it is read; None: always.
     """
@@ -126,7 +127,7 @@ class Settings(BaseModel):
     # model
     model: Annotated[str, _MODEL("asked", "model_identity", "shared")] = "baseline/bm25"
     """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list."""
-    label: Annotated[str, _MODEL("free", "shared")] = ""
+    label: Annotated[str, _MODEL("free", "shared", "rare")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
     base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
         None
@@ -134,7 +135,7 @@ class Settings(BaseModel):
     """Address of a compatible server, as http://127.0.0.1:8000/v1."""
     model_options: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
     """The back end's own options, KEY=VALUE."""
-    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", read="own code")] = False
+    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", "rare", read="own code")] = False
     """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
     tokenizer: Annotated[str, _MODEL("built", "shared", "executes_or_opens", "from_other_run")] = (
         "auto"
@@ -155,10 +156,10 @@ class Settings(BaseModel):
     ] = 0.0
     """Sampling temperature; 'none' leaves the field out."""
     request: Annotated[
-        dict[str, Any], _MODEL("asked", "model_identity", "shared", read="sampled")
+        dict[str, Any], _MODEL("asked", "model_identity", "shared", "rare", read="sampled")
     ] = {}
     """Any further request field, KEY=VALUE."""
-    logprobs: Annotated[bool, _MODEL("free", "shared", read="model")] = False
+    logprobs: Annotated[bool, _MODEL("free", "shared", "rare", read="model")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other
     answer."""
     # task
@@ -168,25 +169,25 @@ class Settings(BaseModel):
     """The task's own options, KEY=VALUE; see docs/tasks.md."""
     needle: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
     """The fact to hide; by default a locker code, drawn afresh for each repeat."""
-    needles: Annotated[list[str], _TASK("built", "family", read="task")] = []
+    needles: Annotated[list[str], _TASK("built", "family", "rare", read="task")] = []
     """Several facts (task multi); repeat the flag."""
     question: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
     """What is asked."""
-    answer: Annotated[str | None, _TASK("built", "family", read="task")] = None
+    answer: Annotated[str | None, _TASK("built", "family", "rare", read="task")] = None
     """A right answer; the needle itself when not given."""
     keywords: Annotated[list[str], _TASK("built", "family", "check", read="task")] = []
     """Words that a right answer holds; one a flag."""
     spread: Annotated[
-        Literal["chain", "chain-as-coded", "even"], _TASK("built", read="several")
+        Literal["chain", "chain-as-coded", "even"], _TASK("built", "rare", read="several")
     ] = "chain"
     """How several needles are spread."""
-    diff: Annotated[float, _TASK("built", read="chained"), Field(ge=0, le=100)] = 10.0
+    diff: Annotated[float, _TASK("built", "rare", read="chained"), Field(ge=0, le=100)] = 10.0
     """Chain: percent of depth from one needle to the next."""
     draw: Annotated[
-        dict[str, list[str] | str], _TASK("built", "family", "check", read="drawn")
+        dict[str, list[str] | str], _TASK("built", "family", "check", "rare", read="drawn")
     ] = {}
     """Values for {placeholders}: a list, or low:high."""
-    prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens")] = ""
+    prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens", "rare")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[
         Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built", read="language")
@@ -199,19 +200,23 @@ class Settings(BaseModel):
         str | None, _HAYSTACK("built", "executes_or_opens", "check", read="path")
     ] = None
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[list[str], _HAYSTACK("built", "executes_or_opens", read="one file")] = []
+    file_list: Annotated[
+        list[str], _HAYSTACK("built", "executes_or_opens", "rare", read="one file")
+    ] = []
     """Which files of a folder of JSON Lines, in this order."""
     order: Annotated[
-        Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", read="ordered")
+        Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", "rare", read="ordered")
     ] = "shuffled"
     """Order of documents by repeat."""
     joined: Annotated[
         Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older", read="haystack")
     ] = "paragraphs"
     """How documents are joined."""
-    haystack_repeat: Annotated[bool, _HAYSTACK("free", read="ending")] = False
+    haystack_repeat: Annotated[bool, _HAYSTACK("free", "rare", read="ending")] = False
     """Repeat a source that is too short, and say so."""
-    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", read="built")] = "error"
+    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", "rare", read="built")] = (
+        "error"
+    )
     """When the haystack already holds the answer."""
     # grid
     lengths: Annotated[Spec, _GRID("grid", "ab")] = "1k:16k:8:log"
@@ -220,9 +225,11 @@ class Settings(BaseModel):
     """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
     repeats: Annotated[int, _GRID("free", read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
     """Draws of each cell: other documents, other values."""
-    first_repeat: Annotated[int, _GRID("free", read="repeats"), Field(ge=0, le=MOST_LENGTH)] = 0
+    first_repeat: Annotated[
+        int, _GRID("free", "rare", read="repeats"), Field(ge=0, le=MOST_LENGTH)
+    ] = 0
     """Number of the first repeat, to add more to a finished run."""
-    ask_twice: Annotated[int, _GRID("free"), Field(ge=0, le=MOST_REPEATS)] = 0
+    ask_twice: Annotated[int, _GRID("free", "rare"), Field(ge=0, le=MOST_REPEATS)] = 0
     """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
     sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older", read="sigmoid")] = (
         "keep"
@@ -243,34 +250,36 @@ class Settings(BaseModel):
     )
     """Taken off each length; the answer's budget if not given."""
     framing_tokens: Annotated[
-        int, _GRID("built", "check", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
+        int, _GRID("built", "check", "rare", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
     ] = 0
     """Tokens that the server's chat template adds; they count into the length."""
     # template
-    template: Annotated[str, _TEMPLATE("built", "executes_or_opens", "check", read="built")] = (
-        "auto"
-    )
+    template: Annotated[
+        str, _TEMPLATE("built", "executes_or_opens", "check", "rare", read="built")
+    ] = "auto"
     """Its name or a YAML file; auto: by language and kind of model."""
-    question_position: Annotated[Literal["end", "start"], _TEMPLATE("built", read="built")] = "end"
+    question_position: Annotated[
+        Literal["end", "start"], _TEMPLATE("built", "rare", read="built")
+    ] = "end"
     """Question after or before the haystack."""
     guide: Annotated[bool, _TEMPLATE("built", "older", read="built")] = False
     """Ask the model to think of the relevant part first."""
-    answer_prefix: Annotated[str, _TEMPLATE("built")] = ""
+    answer_prefix: Annotated[str, _TEMPLATE("built", "rare")] = ""
     """The answer's beginning, given to the model; {task}: the task's own."""
     # scoring
     scorer: Annotated[str, _SCORING("scored", "executes_or_opens")] = "auto"
     """Its name, see needlemap list scorers; auto: the task's."""
-    scorer_options: Annotated[dict[str, Any], _SCORING("scored")] = {}
+    scorer_options: Annotated[dict[str, Any], _SCORING("scored", "rare")] = {}
     """The scorer's own options, KEY=VALUE."""
     # run
     mode: Annotated[
         Literal["exact", "bins", "single", "cold"],
         BeforeValidator(refuse_lattice),
-        _RUN("asked", "shared", "from_other_run", "ab"),
+        _RUN("asked", "shared", "from_other_run", "ab", "rare"),
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
     bin_tolerance: Annotated[
-        float | None, _RUN("built", "from_other_run", read="bins"), Field(gt=0, le=50)
+        float | None, _RUN("built", "from_other_run", "rare", read="bins"), Field(gt=0, le=50)
     ] = None
     """Mode bins: percent of depth either side of a cell's; half a step if not given."""
     seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
@@ -279,9 +288,11 @@ class Settings(BaseModel):
         int, _RUN("free", "per_model", "ab", read="side by side"), Field(ge=1, le=10_000)
     ] = 4
     """Requests at a time."""
-    retries: Annotated[int, _RUN("free", "per_model", "check"), Field(ge=0, le=1000)] = 6
+    retries: Annotated[int, _RUN("free", "per_model", "check", "rare"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""
-    timeout_s: Annotated[float, _RUN("free", "per_model", "check"), Field(gt=0, le=MOST_S)] = 600.0
+    timeout_s: Annotated[
+        float, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=MOST_S)
+    ] = 600.0
     """For one attempt, in seconds."""
     wait: Annotated[Seconds, _RUN("free", "per_model", "check"), Field(ge=0, le=MOST_S)] = 0.0
     """Wait so long for a server that is not there yet, as 5m."""
@@ -299,27 +310,27 @@ class Settings(BaseModel):
     """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
     seek: Annotated[Percent | None, _RUN("free"), Field(gt=1, lt=99.9)] = None
     """Ask where it matters for the length up to which the mean is so high, as 85."""
-    within: Annotated[Percent, _RUN("free", read="seek"), Field(ge=3, le=100)] = 30.0
+    within: Annotated[Percent, _RUN("free", "rare", read="seek"), Field(ge=3, le=100)] = 30.0
     """With --seek: how narrow, as 30% or 10% either side."""
     until: Annotated[str, _RUN("free", "executes_or_opens")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
-    scope: Annotated[Literal["these", "new"], _RUN("free", read="until")] = "these"
+    scope: Annotated[Literal["these", "new"], _RUN("free", "rare", read="until")] = "these"
     """With --until: what the verdict holds for, these prompts or new haystacks too (72 or more)."""
     requests_per_minute: Annotated[
-        float | None, _RUN("free", "per_model", "check"), Field(gt=0, le=1e9)
+        float | None, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=1e9)
     ] = None
     """Send no more, evenly; a server's own limits are learned anyway."""
     tokens_per_minute: Annotated[
-        Tokens | None, _RUN("free", "per_model", "check"), Field(gt=0, le=10**15)
+        Tokens | None, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=10**15)
     ] = None
     """Send no more prompt and answer tokens, evenly, as 100k."""
-    canary: Annotated[bool, _RUN("free")] = True
+    canary: Annotated[bool, _RUN("free", "rare")] = True
     """Ask one small trial first, and stop if something is wrong."""
-    closed_book: Annotated[bool, _RUN("free")] = False
+    closed_book: Annotated[bool, _RUN("free", "rare")] = False
     """Also ask each question without a haystack: what is known anyway proves nothing."""
-    prices: Annotated[dict[str, float], _RUN("free", "shared", "per_model", "check")] = {}
+    prices: Annotated[dict[str, float], _RUN("free", "shared", "per_model", "check", "rare")] = {}
     """Own prices, US dollars per million: input=, cached_input=, output=."""
-    save: Annotated[bool, _RUN("free", "shared")] = True
+    save: Annotated[bool, _RUN("free", "shared", "rare")] = True
     """Keep the run folder; off: only the printed map is left."""
     save_contexts: Annotated[bool, _RUN("free", "shared", "older")] = False
     """Also write every context as a text file into the run folder."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
@@ -22,50 +22,70 @@ from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
 
+HELP_ALL = "--help-all"
+RARE = "rare cases"  # ends the name of a group that only --help-all shows
 _TEXTS = ("file_list", "needles", "keyword", "substr_validation_words")  # lists of texts
+_ARGUMENTS, _OWN = "Arguments", "Options"  # the groups of what only this command takes
+_ORDER = (_ARGUMENTS, "Model", "Grid", "Task", "Haystack", "Template", "Scoring", _OWN, "Run")
 _LISTS = tuple({*(row.name for row in TABLE if row.words), *_TEXTS})
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by the settings' groups. It takes the older tools'
-    spelling too: `_` for `-` in a flag's name, True and False behind it, and several words behind
-    one that takes a list.
+    """A command whose help lists its flags by the settings' groups. `--help` leaves the rare ones
+    to `--help-all`. It takes the older tools' spelling too: `_` for `-` in a flag's name, True and
+    False behind it, and several words behind one that takes a list.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, after the older spelling is made ours."""
+        words = args[: args.index("--")] if "--" in args else args
+        if HELP_ALL in words:
+            ctx.meta[HELP_ALL] = True
+            args = ["--help"]
         return super().parse_args(ctx, respelt(args, self.params))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """One section a group; the command's own flags come first."""
-        groups: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for parameter in self.get_params(ctx):
+        """One section a group, and what else there is to read."""
+        parameters = self.get_params(ctx)
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
+        for parameter in parameters:
             row = parameter.get_help_record(ctx)
-            if row is not None and parameter.param_type_name == "option":
-                groups.setdefault(
-                    getattr(parameter, "rich_help_panel", None) or "Options", []
-                ).append(row)
+            own = _OWN if parameter.param_type_name == "option" else _ARGUMENTS
+            if row is not None:
+                panel = getattr(parameter, "rich_help_panel", None) or own
+                groups.setdefault(panel, []).append(row)
+        rare = [name for name, rows in groups.items() if rows and name.endswith(RARE)]
         for name, rows in groups.items():
-            with formatter.section(name):
-                formatter.write_dl(rows)
-        if any(getattr(parameter, "hidden", False) for parameter in self.get_params(ctx)):
-            formatter.write_paragraph()
-            formatter.write_text(
-                "The older tools' names and ways are flags too: see docs/coming-from.md."
+            if rows and (name not in rare or HELP_ALL in ctx.meta):
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+        if rare and HELP_ALL not in ctx.meta:
+            _write(formatter, f"All flags: {ctx.command_path} {HELP_ALL}")
+        elif any(getattr(parameter, "hidden", False) for parameter in parameters):
+            _write(
+                formatter, "The older tools' names and ways are flags too: see docs/coming-from.md."
             )
+
+
+def _write(formatter: Any, words: str) -> None:
+    """A paragraph of a help."""
+    formatter.write_paragraph()
+    formatter.write_text(words)
 
 
 Completion = Callable[[str], list[str]]  # what stands behind a flag, by how it begins
 
 
 def flags_of(
-    names: Sequence[str], completion_of: Callable[[str], Completion | None]
+    names: Sequence[str],
+    completion_of: Callable[[str], Completion | None],
+    texts: Mapping[str, str],
 ) -> list[inspect.Parameter]:
     """The flags of some settings; of all of them those of the older tools' names, too.
 
-    completion_of: what a shell offers for a setting.
+    completion_of: what a shell offers for a setting. texts: a command's own help of a setting.
     """
-    made = [_parameter(name, Settings.model_fields[name], completion_of(name)) for name in names]
+    made = [_parameter(name, completion_of(name), texts.get(name, "")) for name in names]
     every = len(made) == len(Settings.model_fields)
     return made + [
         _hidden(row.name) for row in TABLE if every and row.name not in Settings.model_fields
@@ -150,9 +170,9 @@ def _texts(word: str) -> list[str]:
     return [str(part) for part in found] if isinstance(found, list) else [word]
 
 
-def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> inspect.Parameter:
+def _parameter(name: str, completion: Completion | None, text: str) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    known = KNOWN[name]
+    field, known = Settings.model_fields[name], KNOWN[name]
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
     if field.annotation is bool:
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
@@ -165,9 +185,9 @@ def _parameter(name: str, field: FieldInfo, completion: Completion | None) -> in
     )
     option = typer.Option(
         flag,
-        help=shown,
+        help=text or shown,
         metavar=_metavar(field),
-        rich_help_panel=known.group,
+        rich_help_panel=f"{known.group}, {RARE}" if "rare" in known.marks else known.group,
         show_default=False,
         hidden="older" in known.marks,
         autocompletion=completion,
