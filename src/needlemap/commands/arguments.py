@@ -19,15 +19,15 @@ from needlemap.errors import SettingsError
 from needlemap.settings.flags import RARE, flags_of, parsed
 
 # What a setting is in one command, where that is not what it is elsewhere.
-_SERVER = "The server's model, as openai/NAME; by default the one that it lists."
+_SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
 RUN_TEXTS = {
-    "model": "Who answers: BACKEND/NAME, as openai/gpt-4o; repeat the flag for several. By default "
+    "model": "Who answers, BACKEND/NAME; repeat the flag for several. By default "
     "the model that the server at --base-url lists; without a server, baseline/bm25."
 }
 _LONG_AB = "(default: as in suite:long-ab)"
 CHECK_TEXTS = {"model": _SERVER}
 AB_TEXTS = {
-    "model": "The model of an --arm that is a URL, as openai/NAME; by default the one that its "
+    "model": "The model of an --arm that is a URL, BACKEND/NAME; by default the one that its "
     "server lists.",
     "base_url": "Not here: an arm's address stands in its --arm.",
     "max_answer_tokens": f"The answer's budget in tokens. {_LONG_AB}",
