@@ -18,6 +18,7 @@ HOW = ("digits", "digits", "digits", "empty", "endless", "garbage")
 NEEDLE, QUESTION = 24, 40  # tokens
 BLOCK = 64  # tokens of a cache's largest block
 MANY = ("tokens", "16", "64")  # caches that hold more than one prompt
+IN_A_ROW = 16  # places of a fact that a check asks for at each size
 TEETH = 64  # tokens by which the shortest prompts of a size are shorter than its longest
 
 
@@ -178,9 +179,11 @@ def is_residue(fault: Fault, seen: Seen) -> bool:
     return number % int(fault.numbers["by"]) == fault.numbers["rest"]
 
 
-def of_the_rest(fault: Fault) -> bool:
-    """Whether it is a residue of the tokens behind a hit, which nobody who asks can choose."""
-    return bool(fault.numbers["of"] == "extend")
+def is_chance(fault: Fault) -> bool:
+    """Whether it depends on chance what meets the residue: the tokens behind a hit, and places,
+    which are sentences' ends, except sixteen in a row."""
+    rare = fault.numbers["of"] == "place" and fault.numbers["by"] > IN_A_ROW
+    return bool(fault.numbers["of"] == "extend" or rare)
 
 
 def head_cut(random: Random, _sizes: Sizes) -> dict[str, Any]:
@@ -289,8 +292,8 @@ KINDS: dict[str, Kind] = {
         ("comb", "edges"),
         is_residue,
         draw=residue,
-        share=lambda fault: 1 / fault.numbers["by"] if of_the_rest(fault) else 1.0,
-        differs=lambda fault: not of_the_rest(fault),
+        share=lambda fault: 1 / fault.numbers["by"] if is_chance(fault) else 1.0,
+        differs=lambda fault: not is_chance(fault),
         sticky=True,
     ),
     "last chunk": Kind(

@@ -14,11 +14,12 @@ from random import Random
 
 from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
 from needlemap.errors import Failure
-from sides.engines import Change, Engine, Fact, Machine, Request
+from sides.engines import Change, Engine, Fact, Machine, Request, chance
 from sides.engines import Reply as Said
 from sides.engines import said as said_rightly
 
 FACT = 15  # tokens of a fact
+SENTENCE = 24  # tokens by which a fact that stands at a sentence's end is off, at most
 SECRET = re.compile(r"\d{12}")
 ATTEMPTS = 4
 PASSING = ("server", "late")
@@ -49,6 +50,8 @@ def request_of(ask: Ask, schedule: Schedule) -> Request:
     options, anchor = schedule.options, schedule.anchor(ask.size)
     before = options.head + FACT * ask.fact
     place = round(ask.depth * anchor) if ask.place is None else ask.place
+    if 0 < ask.fact < ask.facts - 1:
+        place += int(SENTENCE * chance(*ask.haystack, ask.fact))
     asked = Fact(ask.secret, before + place)
     others = tuple(Fact(value, 0) for value in ask.beside)
     last = asked.start if ask.fact == ask.facts - 1 else None
@@ -102,6 +105,7 @@ def check(
                     prompt_tokens=counted(said, options),
                     cached_tokens=said.cached_tokens,
                     failure=FAILURES.get(said.error, ""),
+                    start=request.asked.start,
                 )
             )
             right = ask.secret in said.text and not said.error

@@ -66,6 +66,16 @@ def fails_beyond(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
     return replace(reply, error="server") if seen.request.tokens > LONG else reply
 
 
+def lost_at_one_token_in_32(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    long = seen.request.tokens > LONG
+    return lost(reply) if long and seen.request.asked.start % 32 == 17 else reply
+
+
+def weak_at_the_head(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    head = seen.request.asked.start < 100
+    return lost(reply) if head and chance(seen.request.begin) < 0.5 else reply
+
+
 def one_in_five_errs(_seen: Seen, reply: Reply, engine: Engine) -> Reply:
     return lost(reply) if engine.random.random() < 0.2 else reply
 
@@ -93,6 +103,19 @@ def test_a_model_that_sees_the_last_tokens_only_is_not_taken_for_a_cut():
     came = checked(sees_the_last_tokens_only)
     assert came.code == 5
     assert "cut" in came.open
+
+
+def test_places_far_from_the_last_block_count_too():
+    """Only sixteen places near the prompt's end were tried, so that one token in 32 passed."""
+    came = checked(lost_at_one_token_in_32)
+    assert came.code in (1, 5)
+    (edges,) = [said for said in came.said if said.startswith("edges")]
+    assert "where place % 32 = 17" in edges
+
+
+def test_a_model_that_is_weak_at_one_depth_is_not_blamed_for_the_places_there():
+    came = checked(weak_at_the_head)
+    assert "edges" not in came.failing
 
 
 def test_a_head_that_is_lost_and_not_counted_is_a_cut():

@@ -27,6 +27,32 @@ def test_no_secret_stands_in_two_haystacks(tmp_path):
     assert len(secrets) == len(set(secrets)) > 100
 
 
+def test_a_fact_starts_at_the_token_that_its_reply_names(tmp_path):
+    """Places were counted in tokens of the haystack, without those of the facts before."""
+    flags = {"model": "baseline/bm25", "tokenizer": "o200k_base"}
+    asker = made_for(flags, Options(max_length=2_000), 7, tmp_path)
+    haystacks = [h for h in asker.schedule.first if not h.is_short][:12]
+    asks = [ask for haystack in haystacks for ask in haystack.questions if ask.fact < ask.facts - 1]
+    off = [start_of(asker, ask) - true_start(asker, ask) for ask in asks]
+    assert off.count(0) > 0.8 * len(off)  # where text joins across a seam, it is off
+    assert len(off) > 40
+
+
+def start_of(asker, ask):
+    prompt = asker.experiment([ask])[ask.key].prompt
+    texts = [needle.text for needle in asker.experiment([ask])[ask.key].item.needles]
+    return asker.start(prompt.positions, texts)
+
+
+def true_start(asker, ask):
+    text, secret = text_of(asker, ask), asker.secrets(ask)[ask.fact]
+    needle = asker.experiment([ask])[ask.key].item.needles[0].text.strip()
+    assert secret in needle
+    stops = asker.first.tokenizer.index(text.encode()).offsets[1:]
+    before = len(text[: text.index(needle)].encode())
+    return sum(stop <= before for stop in stops)
+
+
 def sizes(asker):
     return asker.schedule.sizes
 

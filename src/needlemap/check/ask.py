@@ -96,6 +96,7 @@ def secret_of(seed: int, haystack: tuple[int, int], fact: int) -> str:
 class Reply:
     """What came of an ask. right: whether the answer holds the secret, ended by itself and is no
     copy of the prompt. failure: why there is no answer. secret, beside: what the prompt hides.
+    start: tokens of the prompt before the fact, those of a server's template aside.
     margins: of each token of the answer over the runner-up, in nats."""
 
     ask: Ask
@@ -105,6 +106,7 @@ class Reply:
     failure: str = ""
     secret: str = ""
     beside: tuple[str, ...] = ()
+    start: int = 0
     prompt_tokens: int | None = None
     own_tokens: int | None = None
     cached_tokens: int | None = None
@@ -123,15 +125,15 @@ class Reply:
         prompt_tokens: int | None = None,
         cached_tokens: int | None = None,
         failure: str = "",
+        start: int = 0,
     ) -> Reply:
         """A reply to a replayed ask, whose secrets are made up."""
         ended = finish not in _LAST
         right = not failure and ended and ask.secret in text
         right = right and not is_parrot(text, ask.beside)
+        hidden = ask.secret, ask.beside, start
         counts = prompt_tokens, ask.length, cached_tokens
-        return cls(
-            ask, text, right, ended, failure, ask.secret, ask.beside, *counts, tokens=ask.length
-        )
+        return cls(ask, text, right, ended, failure, *hidden, *counts, tokens=ask.length)
 
     @property
     def measured(self) -> bool:

@@ -75,6 +75,7 @@ class Asker:
     families: dict[str, Resolved] = field(default_factory=dict)
     _haystack: tuple[object, dict[str, Repeat]] = (None, {})
     _secrets: dict[tuple[int, int, int], tuple[str, ...]] = field(default_factory=dict)
+    _counted: dict[str, int] = field(default_factory=dict)
 
     def settings(self, ask: Ask) -> Settings:
         """The settings of the family that an ask belongs to."""
@@ -157,6 +158,19 @@ class Asker:
         (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
         return resolved, Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
 
+    def start(self, positions: Sequence[int], needles: Sequence[str]) -> int:
+        """Tokens of a prompt before its first needle, which is the asked fact. positions: haystack
+        tokens before each. Where the vocabulary joins text across a seam, it is some tokens off."""
+        if not positions or len(positions) != len(needles):
+            return 0
+        before = [text for text, at in zip(needles, positions, strict=True) if at < positions[0]]
+        return self.schedule.options.head + positions[0] + sum(map(self._tokens, before))
+
+    def _tokens(self, text: str) -> int:
+        if text not in self._counted:
+            self._counted[text] = self.first.tokenizer.count(text.encode())
+        return self._counted[text]
+
     def window(self, framing: int | None) -> list[Ask]:
         """Prompts that end with the last tokens of the context, and one of a token more, behind
         which no answer has room; none where the context is unknown, or lengths are another
@@ -197,6 +211,7 @@ class Asker:
         ended = did_end(record.finish, record.completion_tokens, budget)
         right = (record.score or 0.0) >= 1.0 and ended and not parrot
         failure = "" if record.scored else record.failure or "not measured"
+        positions = record.prompt.positions if record.prompt else ()
         sent = (record.prompt_tokens or record.own_tokens) + (record.completion_tokens or 0)
         margins = None
         if record.logprobs is not None:
@@ -211,6 +226,7 @@ class Asker:
             failure,
             secret,
             beside,
+            self.start(positions, [needle.text for needle in record.needles]),
             record.prompt_tokens,
             record.own_tokens,
             record.cached_tokens,

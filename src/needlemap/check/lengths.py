@@ -3,7 +3,8 @@ places, near and far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar
 
 from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
@@ -130,27 +131,34 @@ class Residues(Probe):
         """The number whose residues are tried."""
         raise NotImplementedError
 
-    def beside(self, answers: Answers, size: int) -> list[Reply]:
-        """Answers that must not be missed less often than these."""
+    def rows(self, answers: Answers, size: int) -> list[Reply]:
+        """The answers whose residues are tried."""
         return answers.of(size, self.way)
+
+    def stratum(self, _reply: Reply) -> Hashable:
+        """Only answers of one stratum are set beside each other."""
+        return None
+
+    def beyond(self, _answers: Answers, _size: int) -> Effect | None:
+        """By how much more is missed than in other answers, which no residue tells; None where all
+        are tried."""
+        return None
 
     def at(self, answers: Answers, size: int, level: float) -> AtSize:
         """The worst residue, at a level that is divided among all that are tried."""
-        rows = answers.of(size, self.way)
+        rows = self.rows(answers, size)
         if not rows:
             return AtSize(size, "undecided", said=NOTHING)
         missed = [reply for reply in rows if not reply.right]
         tried = [by for by in RESIDUES if by <= self.most]
         classes = sum(tried)
-        p, (by, rest), effect = worst_residue(rows, self.number, tried)
+        p, (by, rest), effect = worst_residue(rows, self.number, self.stratum, tried)
         p = min(1.0, p * classes)
         marked = [reply for reply in missed if self.number(reply) % by == rest]
         fails = p <= level and bool(marked)
         lost = len(missed) > LEAST_FOUND * len(rows)
         able = len(rows) >= LEAST and not lost
-        others = self.beside(answers, size)
-        wrong = sum(not reply.right for reply in others)
-        beyond = rates_apart(len(missed), len(rows), wrong, len(others))
+        beyond = self.beyond(answers, size)
         more = beyond is not None and beyond.high >= BEYOND
         passes = able and p > SUSPICIOUS and not more
         worst = None if passes or lost else smallest(missed)  # where most are, no place is special
@@ -188,29 +196,35 @@ class Residues(Probe):
 
 
 def worst_residue(
-    rows: Sequence[Reply], number: Callable[[Reply], int], tried: Sequence[int]
+    rows: Sequence[Reply],
+    number: Callable[[Reply], int],
+    stratum: Callable[[Reply], Hashable],
+    tried: Sequence[int],
 ) -> tuple[float, tuple[int, int], Effect | None]:
     """The least p of all residues, the residue, and by how much it is missed more often."""
-    every = [(number(reply), not reply.right) for reply in rows]
-    total = sum(miss for _, miss in every)
+    strata = defaultdict[Hashable, list[tuple[int, bool]]](list)
+    for reply in rows:
+        strata[stratum(reply)].append((number(reply), not reply.right))
+    total = sum(miss for each in strata.values() for _, miss in each)
     best: tuple[float, tuple[int, int], Effect | None] = (1.0, (tried[0], 0), None)
     for by in tried:
-        misses = [0] * by
-        for value, miss in every:
-            misses[value % by] += miss
-        for rest in range(by):
-            if misses[rest] * by <= total:
+        misses = Counter(at % by for each in strata.values() for at, miss in each if miss)
+        for rest, found in misses.items():
+            if found * by <= total:
                 continue
-            counts = [0, 0]
-            for value, miss in every:
-                if value % by == rest:
-                    counts[0] += miss
-                    counts[1] += 1
-            p = strata_tail([(len(every), counts[1], total, counts[0])])
-            if p < best[0]:
-                others = total - counts[0], len(every) - counts[1]
-                best = p, (by, rest), rates_apart(*counts, *others)
+            counts = [_counted(each, by, rest) for each in strata.values()]
+            p = strata_tail(counts)
+            if p <= best[0]:  # of two that fit alike, the rarer residue
+                marked = sum(row[1] for row in counts)
+                others = total - found, len(rows) - marked
+                best = p, (by, rest), rates_apart(found, marked, *others)
     return best
+
+
+def _counted(rows: Sequence[tuple[int, bool]], by: int, rest: int) -> tuple[int, int, int, int]:
+    """Answers of a stratum, of them at a residue, misses, of them at it."""
+    mine = [miss for at, miss in rows if at % by == rest]
+    return len(rows), len(mine), sum(miss for _, miss in rows), sum(mine)
 
 
 class Comb(Residues):
@@ -252,10 +266,13 @@ class Edges(Residues):
 
     name = "edges"
     order = 20
-    noun, way, most = "place", "edges", 16
-    asked = "a fact at sixteen consecutive tokens around the last end of a block near the prompt's"
+    noun, way, most = "place", "edges", 64
+    asked = (
+        "a fact at sixteen consecutive tokens around the last end of a block near the prompt's; "
+        "all facts by the token at which they stand, modulo 2 to 64"
+    )
     sees = "a fact that is lost at some places of a block or chunk"
-    cannot = "a loss so small that answers stay right; other blocks than the last"
+    cannot = "a loss so small that answers stay right; one place in 64, with few facts there"
     excludes = "a loss at one place in four"
     share = 0.08
     known = (
@@ -270,13 +287,26 @@ class Edges(Residues):
         """The last fact at another place."""
         return haystack.edges
 
+    def rows(self, answers: Answers, size: int) -> list[Reply]:
+        """Facts at the chosen places and, where those were asked for, at their usual ones."""
+        chosen = answers.of(size, self.way)
+        return chosen + answers.of(size, "ask") if chosen else []
+
     def number(self, reply: Reply) -> int:
         """Tokens before the fact."""
-        return reply.ask.place or 0
+        return reply.start
 
-    def beside(self, answers: Answers, size: int) -> list[Reply]:
-        """Facts at their usual places."""
-        return answers.of(size, "ask")
+    def stratum(self, reply: Reply) -> Hashable:
+        """Facts at one depth: a model may find less at another."""
+        return reply.ask.way, reply.ask.fact
+
+    def beyond(self, answers: Answers, size: int) -> Effect | None:
+        """Facts at the chosen places beside those at their usual ones."""
+        sides = answers.of(size, self.way), answers.of(size, "ask")
+        (mine, n), (others, of) = [
+            (sum(not reply.right for reply in side), len(side)) for side in sides
+        ]
+        return rates_apart(mine, n, others, of)
 
 
 class Distance(Probe):
