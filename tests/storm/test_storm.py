@@ -12,7 +12,7 @@ from needlemap.models import Answer
 from needlemap.storm.file import STORM
 from needlemap.storm.judge import Seen, Seens, judge_storm
 from needlemap.storm.operation import Limits
-from needlemap.storm.outcome import Outcome, Owners
+from needlemap.storm.outcome import Outcome
 from needlemap.storm.plan import make_round
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
@@ -154,15 +154,6 @@ def test_a_limit_in_tokens_ends_the_storm_and_what_was_asked_counts(storming):
     assert "24,000 tokens" in asking.stopped
     assert found.code == 4
     assert 0 < found.requests < 90
-
-
-def test_a_secret_of_two_prompts_belongs_to_the_first():
-    owners = Owners()
-    owners.add(["123456789012"], 1, 1)
-    owners.add(["123456789012"], 2, 5)
-    assert owners.of["123456789012"].key == 1
-    assert owners.foreign("It is 1234 5678 9012.", []) == "123456789012"
-    assert owners.foreign("It is 123456789012.", ["123456789012"]) == ""
 
 
 def seens_of(words: list[list[str]]) -> Seens:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from needlemap.errors import Failure
-from needlemap.text import held, plain
 
-LONG_SECRET = 12  # characters from which on chance brings no equal one
 FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside others
 FIRST_BESIDE = "reference-cold|reference-crowded"
 BESIDE = "reference-"  # before a way in which the reference is asked
 _LAST = ("length", "max_tokens")  # finishes of an answer that did not end by itself
 _PARROTED = 60  # characters of a text around a fact that no answer needs
-_NUMBER = re.compile(r"\d+")
-_DIGITS = re.compile(r"\d[\d ,.\-]{10,}\d")
 
 State = Literal["cold", "warm", "loaded"]
 Key: TypeAlias = tuple[str, int, int, float, int]
@@ -236,53 +231,3 @@ def framing_of(answers: Answers) -> int | None:
         row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows
     }
     return found.pop() if len(found) == 1 else None
-
-
-@dataclass
-class Owners:
-    """Whose secret is whose: by the secret the haystack that hides it."""
-
-    of: dict[str, Hashable] = field(default_factory=dict)
-
-    @classmethod
-    def among(cls, replies: Iterable[Reply]) -> Owners:
-        """All secrets that some prompts hide."""
-        found = cls()
-        for reply in replies:
-            for value in (reply.secret, *reply.beside):
-                if value:
-                    found.of[value] = reply.ask.haystack[:2]
-        return found
-
-    @cached_property
-    def are_digits(self) -> bool:
-        """Whether all of them are digits, and as many."""
-        return len({len(value) for value in self.of}) == 1 and all(map(str.isdigit, self.of))
-
-    @cached_property
-    def least(self) -> int:
-        """Characters of the shortest secret."""
-        return min(map(len, self.of), default=0)
-
-    def foreign(self, reply: Reply) -> str:
-        """A secret of another haystack that an answer holds; '' without one."""
-        own = {reply.secret, *reply.beside}
-        if self.are_digits:
-            return next(
-                (v for v in self._numbers(reply.answer) if v in self.of and v not in own), ""
-            )
-        if reply.right and len(reply.answer) < 2 * len(reply.secret):
-            return ""
-        told = plain(reply.answer)
-        others = (value for value in self.of if len(value) > 3 and value not in own)
-        return next((value for value in others if held(told, value)), "")
-
-    def _numbers(self, answer: str) -> Iterator[str]:
-        """The numbers in an answer; of long ones each part as long as a secret, as digits may be
-        grouped."""
-        if self.least < LONG_SECRET:
-            yield from _NUMBER.findall(answer)
-            return
-        for run in _DIGITS.findall(answer):
-            digits = re.sub(r"\D", "", run)
-            yield from (digits[at : at + self.least] for at in range(len(digits) - self.least + 1))

@@ -3,12 +3,13 @@ ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from needlemap.check.ask import LONG_SECRET, Answers, Ask, Owners, Reply
+from needlemap.check.ask import Answers, Ask, Reply
 from needlemap.check.exact import more_often, rate, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
+from needlemap.check.owners import LONG_SECRET, Owners
 from needlemap.check.probe import LEAST, NOTHING, Pair, Probe, smallest
 
 CHANGED = 0.25  # share of repeats that a pass excludes
@@ -132,7 +133,9 @@ class Mates(Probe):
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """All answers, by size; those of short prompts beside others count at the first."""
         every = answers.every()
-        owners = Owners.among(every)
+        owners = Owners[Hashable]()
+        for reply in every:
+            owners.add((reply.secret, *reply.beside), reply.ask.haystack[:2])
         by_size: dict[int, list[Reply]] = {size: [] for size in layout.sizes}
         for reply in every:
             by_size.setdefault(reply.ask.size, []).append(reply)
@@ -140,10 +143,12 @@ class Mates(Probe):
         level = self.level(look, len(layout.sizes))
         return self.whole([self._at(size, by_size[size], owners, level) for size in layout.sizes])
 
-    def _at(self, size: int, rows: Sequence[Reply], owners: Owners, level: float) -> AtSize:
+    def _at(
+        self, size: int, rows: Sequence[Reply], owners: Owners[Hashable], level: float
+    ) -> AtSize:
         if not rows:
             return AtSize(size, "undecided", said=NOTHING)
-        leaks = [reply for reply in rows if owners.foreign(reply)]
+        leaks = [reply for reply in rows if _foreign(reply, owners)]
         n = len(rows)
         p = None
         if owners.least < LONG_SECRET:  # short ones may be equal by chance
@@ -173,6 +178,14 @@ class Mates(Probe):
     def excluded(self, upper: float) -> str:
         """A rate of answers."""
         return f"{upper:.1f} % of answers"
+
+
+def _foreign(reply: Reply, owners: Owners[Hashable]) -> str:
+    """A secret of another haystack that an answer holds; '' without one. A short right answer in
+    words has no room for another secret."""
+    if not owners.are_numbers and reply.right and len(reply.answer) < 2 * len(reply.secret):
+        return ""
+    return owners.foreign(reply.answer, (reply.secret, *reply.beside))
 
 
 class Stop(Probe):

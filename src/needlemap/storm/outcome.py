@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from needlemap.check.ask import did_end
+from needlemap.check.owners import Owners
 from needlemap.records.record import Record
 
 Word = Literal[
@@ -25,48 +26,15 @@ _STEP = 25
 _SAME = re.compile(r"([^\s\d.\-_=*])\1{15,}")  # '!!!!!!!!!!!!!!!!': no prose has it
 _BROKEN = re.compile("\ufffd")
 _FEW_BROKEN = 3
-_DIGITS = re.compile(r"\d[\d ,.\-]{10,}\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class Hider:
     """Whose a secret is. key: the record's number of the request that was sent first with it. at:
     that request's place in the order of all."""
 
     key: int
     at: int
-
-
-@dataclass
-class Owners:
-    """By secret whose it is, of all requests so far."""
-
-    of: dict[str, Owner] = field(default_factory=dict)
-    sizes: set[int] = field(default_factory=set)
-
-    def add(self, secrets: Iterable[str], key: int, at: int) -> None:
-        """A request was sent that hides some secrets."""
-        for secret in secrets:
-            if secret not in self.of:
-                self.of[secret] = Owner(key, at)
-                self.sizes.add(len(secret))
-
-    def foreign(self, answer: str, own: Iterable[str]) -> str:
-        """A secret of another prompt that an answer holds; '' without one."""
-        mine = set(own)
-        for secret in self._candidates(answer):
-            if secret in self.of and secret not in mine:
-                return secret
-        return ""
-
-    def _candidates(self, answer: str) -> Iterable[str]:
-        """Parts of an answer that may be secrets: of each size that secrets have."""
-        for size in sorted(self.sizes):
-            yield from (answer[at : at + size] for at in range(len(answer) - size + 1))
-        for run in _DIGITS.findall(answer):
-            digits = re.sub(r"\D", "", run)
-            for size in sorted(self.sizes):
-                yield from (digits[at : at + size] for at in range(len(digits) - size + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +63,7 @@ def judge_answer(
     record: Record,
     wanted: Iterable[str],
     own: Iterable[str],
-    owners: Owners,
+    owners: Owners[Hider],
     at: int,
     budget: int,
     texts: Mapping[str, str] | None = None,

@@ -25,6 +25,7 @@ from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST, SEED_BITS
 from needlemap.check.families import facts_for, settle_flags
+from needlemap.check.owners import Owners
 from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError
 from needlemap.maps.rare import Block, log_blocks
@@ -37,7 +38,7 @@ from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
 from needlemap.storm.judge import GOAL, Seen, Seens, StormVerdict, Suspect, judge_storm
 from needlemap.storm.operation import FamilyPlan, Limits
 from needlemap.storm.operations.fresh import Fresh
-from needlemap.storm.outcome import Outcome, Owners, judge_answer
+from needlemap.storm.outcome import Hider, Outcome, judge_answer
 from needlemap.storm.plan import make_round
 from needlemap.storm.texts import LINE, Texts
 from needlemap.trials import provider_host
@@ -214,7 +215,7 @@ class StormInRounds(Strategy[StormVerdict]):
     ) -> None:
         self.storm, self.make, self.rounds = storm, make, rounds
         self.progress = progress
-        self.seens, self.owners = Seens(), Owners()
+        self.seens, self.owners = Seens(), Owners[Hider]()
         self.stopped = self.missed = ""
         self._limited = False
         self._stored = storm.records()
@@ -457,7 +458,8 @@ class StormInRounds(Strategy[StormVerdict]):
                 found[act.number] = stored
             elif not (family == STORMED and self._was_cancelled(made, act)):
                 left.append(act)
-            self.owners.add(self.storm.texts.hidden(made.number, act), key(act), self._order)
+            hider = Hider(key(act), self._order)
+            self.owners.add(self.storm.texts.hidden(made.number, act), hider)
         self._sent[family] += len(acts)
         if left and not self.stopped:
             steps = [self._step(made, act, family, answered, key(act)) for act in left]

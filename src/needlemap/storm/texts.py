@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from random import Random
 
-from needlemap.check.ask import LONG_SECRET
+from needlemap.check.owners import LONG_SECRET
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.haystacks import assemble
