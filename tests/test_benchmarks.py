@@ -89,7 +89,7 @@ def test_a_benchmark_ends_with_one_json_object_that_holds_what_it_promises(name,
         pytest.importorskip("tiktoken", reason="pip install '.[bench]'")
     if name == "architectures":
         pytest.importorskip(
-            "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+            "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
         )
     whole = name == "architectures" and ARCHITECTURES
     form = ["--brief", "--only", str(ARCHITECTURES)] if whole else ["--smoke"]

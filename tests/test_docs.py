@@ -25,10 +25,13 @@ from typing import Any
 import pytest
 
 from needlemap import __version__
+from needlemap.extras import install_line
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 DOCS = [page for page in PAGES if page.parent.name == "docs" and page.name != "README.md"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 README = (ROOT / "README.md").read_text("utf-8")
 NEEDS = {"engines.md": "transformers"}  # what a page's commands import
 ELSEWHERE = (
@@ -78,7 +81,7 @@ def blocks(page: Path) -> list[Block]:
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: Any) -> None:
     if (needed := NEEDS.get(page.name)) and not importlib.util.find_spec(needed):
-        pytest.skip(f"needs {needed}: pip install 'needlemap[hf]'")
+        pytest.skip(f"needs {needed}: pip install '.[hf]'")
     environment, shown = endpoints(wire), blocks(page)
     plain = not any(
         block.file == "pyproject.toml" for block in shown
@@ -267,8 +270,18 @@ def test_tables_are_those_of_the_code(name: str) -> None:
 def test_needlemap_is_installed_from_a_checkout_in_the_same_words(page: Path) -> None:
     for line in page.read_text("utf-8").splitlines():
         for what in re.findall(r"pip install (?:-[eU] )?'?((?:needlemap|\.)[^'\s`;]*)", line):
-            assert re.fullmatch(r"\.(\[[a-z,-]+\])?", what), line
+            assert what in (".", ".[test]", ".[docs]"), line
             assert "python3 -m pip install" in line, line
+
+
+def test_pages_install_optional_packages_by_the_lines_that_messages_print() -> None:
+    lines = {install_line(extra) for extra in EXTRAS}
+    named = {each for line in lines for each in line.split(" install ")[1].split()}
+    for page in PAGES:
+        for typed_line in re.findall(r"pip install ('[a-z][^`\n]*)", page.read_text("utf-8")):
+            packages = [each for each in typed_line.split() if each.startswith("'")]
+            assert set(packages) <= named, (page.name, typed_line)
+            assert any(line.endswith(" ".join(packages)) for line in lines), typed_line
 
 
 def test_the_index_and_the_site_name_the_same_pages_behind_four_doors() -> None:

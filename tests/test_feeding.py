@@ -545,4 +545,4 @@ def test_packages_that_are_missing_here_are_told(
     made = experiment(folders("llama_3"))
     monkeypatch.setattr(estimate, "find_spec", lambda _: None)
     assert "needs torch and transformers where it is asked" in estimate.notes_on(made)[-1]
-    assert "pip install 'needlemap[hf]'" in estimate.notes_on(made)[-1]
+    assert "python3 -m pip install 'torch>=2.4' 'transformers>=5.0'" in estimate.notes_on(made)[-1]

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from needlemap.errors import SettingsError, did_you_mean
+from needlemap.extras import FROM_SOURCE, install_line, packages_of
 from needlemap.secrets import raised_by
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ def find(kind: str, name: str) -> Any:
         if missing.startswith("needlemap."):
             raise SettingsError(
                 f"'{missing}' is not there: needlemap changed since it was installed. "
-                f"Install it again; from its sources: pip install -e ."
+                f"Install it again. In its source, type: {FROM_SOURCE}"
             ) from error
+        line = install_line(name) if packages_of(name) else f"python3 -m pip install '{missing}'"
         raise SettingsError(
             f"{kind.removesuffix('s').capitalize()} '{name}' needs '{missing}', which is not "
-            f"installed. "
-            f"Run: pip install 'needlemap[{name}]'"
+            f"installed. Run: {line}"
         ) from error
     except Exception as error:  # a plug-in's module may raise anything
         raise SettingsError(

@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
     One for each file: while playwright is open, its loop runs, and nothing else here may start one.
     """
     sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="no playwright: pip install 'needlemap[test]'"
+        "playwright.sync_api", reason="no playwright: pip install '.[test]'"
     )
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:

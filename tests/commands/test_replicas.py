@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
+from needlemap.extras import install_line
+
+pytest.importorskip("distributed", reason="needs distributed: python3 -m pip install '.[cluster]'")
 
 GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials
 OWN = ("--tokenizer", "cl100k_base", "--max-answer-tokens", "40")
@@ -273,7 +275,7 @@ def test_without_dask_one_line_says_what_to_install(typed, monkeypatch):
     refused = typed(
         "run", "demo", "--lengths", "96", "--depths", "0", "-o", "r", "--workers", "2", code=2
     )
-    said = "Replicas need distributed and cryptography. Run: pip install 'needlemap[cluster]'"
+    said = f"Replicas need distributed and cryptography. Run: {install_line('cluster')}"
     assert refused.stderr.splitlines()[-1] == f"needlemap: {said}"
 
 

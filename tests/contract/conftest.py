@@ -109,8 +109,8 @@ def config(architecture: str) -> Any:
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Model folders by architecture: folders("llama"), folders("llama", chat=False)."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-    pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+    pytest.importorskip("transformers", reason="needs transformers: python3 -m pip install '.[hf]'")
     root = tmp_path_factory.mktemp("models")
 
     @cache

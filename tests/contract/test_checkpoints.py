@@ -16,7 +16,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 
-pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 
 import torch
 from safetensors.torch import load_file, save_file

@@ -128,8 +128,8 @@ FAULTS = (BlockDropped, TurnedByOne, EightBits, FourBits, StaleBlock, StaleToken
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Any:
     """A folder with the page's model, a run of the sound engine, and one of it again."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-    pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+    pytest.importorskip("transformers", reason="needs transformers: python3 -m pip install '.[hf]'")
     command = command_in(tmp_path_factory.mktemp("faults"))
     (program,) = re.findall(
         r"^```python\n(# random_model.py\n.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S

@@ -21,9 +21,9 @@ from needlemap.plan.cover import WALKED
 from needlemap.settings import Settings
 from needlemap.trials import Trial
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 transformers = pytest.importorskip(
-    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+    "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
 )
 
 from needlemap.models.hf_attention import split_attention  # noqa: E402

@@ -13,7 +13,7 @@ from needlemap.plan import ordered, shared
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
 from needlemap.models.model_files import Loading, load_model  # noqa: E402

@@ -13,9 +13,9 @@ import pytest
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.models.walk import Ids, Walk
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 transformers = pytest.importorskip(
-    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+    "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
 )
 
 from needlemap.models.hf_cache import configured_switch, switch_of  # noqa: E402

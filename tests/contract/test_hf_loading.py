@@ -18,8 +18,8 @@ from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+pytest.importorskip("transformers", reason="needs transformers: python3 -m pip install '.[hf]'")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402
 from needlemap.models.model_files import Loading, load_model  # noqa: E402

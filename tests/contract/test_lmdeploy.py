@@ -32,7 +32,7 @@ from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 
-pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402

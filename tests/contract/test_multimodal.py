@@ -23,9 +23,9 @@ from needlemap.plan import with_partings
 from needlemap.prompts import Prompt
 from needlemap.trials import Trial
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 transformers = pytest.importorskip(
-    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+    "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
 )
 
 from needlemap.models.hf import HuggingFaceModel  # noqa: E402

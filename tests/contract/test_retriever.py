@@ -14,8 +14,8 @@ from needlemap.reports.live import LiveView
 from needlemap.settings.reading import configure
 from needlemap.trials.build import prepare
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+pytest.importorskip("transformers", reason="needs transformers: python3 -m pip install '.[hf]'")
 
 TEMPLATE = 'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
 

@@ -11,7 +11,7 @@ import pytest
 from needlemap.records.folder import RunFolder
 from needlemap.settings.suites import load_suite
 
-pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 
 
 @pytest.mark.parametrize("chat", [True, False])

@@ -20,8 +20,8 @@ import pytest
 HERE = Path(__file__).parent
 collect_ignore_glob = ["in_*.py"]  # scripts
 HARNESSES = {
-    "inspect": ("inspect_ai", "needlemap[inspect]"),
-    "lm_eval": ("lm_eval", "needlemap[lm-eval]"),
+    "inspect": ("inspect_ai", ".[inspect]"),
+    "lm_eval": ("lm_eval", ".[lm-eval]"),
 }
 Host = Callable[..., Any]
 

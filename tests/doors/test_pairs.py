@@ -101,9 +101,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def test_a_log_of_50_kb_that_unpacks_to_more_than_a_gigabyte_takes_little_memory(tmp_path):
-    pytest.importorskip(
-        "zipfile_zstd", reason="no inspect_ai here: pip install 'needlemap[inspect]'"
-    )
+    pytest.importorskip("zipfile_zstd", reason="no inspect_ai here: pip install '.[inspect]'")
     command = [sys.executable, "-c", BOMB, str(tmp_path / "bomb.eval")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     said, grown_mb = done.stdout.splitlines()

@@ -293,7 +293,8 @@ def test_a_missing_reader_says_what_to_install(tmp_path, monkeypatch):
     put(tmp_path, {"a.pdf": "x", "b.html": "x", "c.md": "x"})
     monkeypatch.setattr(readers, "find_spec", lambda _name: None)
     with pytest.raises(
-        HaystackError, match=r"holds HTML and PDF files\. Run: pip install 'needlemap\[documents\]'"
+        HaystackError,
+        match=r"holds HTML and PDF files\. Run: .* 'inscriptis>=2\.6' 'pypdf>=5'",
     ):
         Folder(str(tmp_path))
 

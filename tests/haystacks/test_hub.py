@@ -76,5 +76,5 @@ def test_an_unreachable_hub_is_given_up_soon(tmp_path):
 
 def test_without_the_hub_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(HaystackError, match=r"pip install 'needlemap\[hub\]'"):
+    with pytest.raises(HaystackError, match=r"python3 \-m pip install 'huggingface\-hub>=0\.34'"):
         Hub(NAME)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 transformers = pytest.importorskip(
-    "transformers", reason="needs transformers: pip install 'needlemap[hf]'"
+    "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
 )
 
 from needlemap.models.hf_attention import split_attention  # noqa: E402

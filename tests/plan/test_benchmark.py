@@ -42,8 +42,8 @@ def test_prefill_counts_tokens_and_compares_answers_where_there_is_torch(tmp_pat
 
 
 def test_gpu_runs_on_the_cpu_and_says_that_its_figures_are_none(tmp_path):
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
-    pytest.importorskip("transformers", reason="needs transformers: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+    pytest.importorskip("transformers", reason="needs transformers: python3 -m pip install '.[hf]'")
     found, out = result("gpu", tmp_path)
     assert "CPU SMOKE FIGURES" in out
     assert found["cuda"] is False

@@ -39,7 +39,7 @@ def test_an_honest_server_passes_every_probe(llama, asking, slots):
     ids=["four-bit-cache", "rotary-base"],
 )
 def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, asking, wrong):
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     beside = (
         "--reference",
         f"hf/{asking.checkpoint}",
@@ -54,7 +54,7 @@ def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, askin
 
 
 def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     beside = (
         "--reference",
         f"hf/{asking.checkpoint}",

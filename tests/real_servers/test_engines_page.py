@@ -58,7 +58,7 @@ def test_the_same_server_twice_passes_and_a_cache_of_8_bits_fails(needlemap):
 
 @pytest.mark.usefixtures("gguf", "_random_model")
 def test_beside_random_weights_elsewhere_a_check_blames_nobody(needlemap):
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     server = os.environ.get("NEEDLEMAP_LLAMA_SERVER", "")
     with chdir(needlemap.folder), started(SERVE.format(server, ""), Path("honest.log")) as url:
         model = ("--model", "openai/random", "--base-url", url, "--tokenizer", "./random")

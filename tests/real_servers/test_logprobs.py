@@ -15,7 +15,7 @@ from needlemap.models import Decoding
 from needlemap.models.openai import OpenAIModel
 from needlemap.prompts import TEXT, Prompt
 
-pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 
 from needlemap.models.hf import HuggingFaceModel
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 
 pytestmark = pytest.mark.timeout(600)
 GRID = ("--lengths", "96,160,256", "--depths", "0,50,100", "--repeats", "2")

@@ -80,6 +80,6 @@ def test_a_name_is_no_markup():
 
 def test_without_tensorboard_it_says_what_to_install(told, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
-    with pytest.raises(NeedlemapError, match=r"Run: pip install 'needlemap\[tensorboard\]'"):
+    with pytest.raises(NeedlemapError, match=r"Run: python3 \-m pip install 'tensorboard>=2\.18'"):
         log_tensorboard([told], str(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []

@@ -60,5 +60,5 @@ def test_a_seed_beyond_64_bits_is_said():
 
 def test_without_pyarrow_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(NeedlemapError, match=r"Run: pip install 'needlemap\[parquet\]'"):
+    with pytest.raises(NeedlemapError, match=r"Run: python3 \-m pip install 'pyarrow>=17'"):
         parquet_bytes(DataTable(COLUMNS, ()))

@@ -43,7 +43,9 @@ class Cluster:
 def slurm() -> Cluster:
     """The cluster that SLURM_CONF names, and it must be one of our own making: tests take its nodes
     down."""
-    pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
+    pytest.importorskip(
+        "distributed", reason="needs distributed: python3 -m pip install '.[cluster]'"
+    )
     if not os.environ.get("SLURM_CONF") or not shutil.which("sbatch"):
         pytest.skip('needs a Slurm for tests: eval "$(bash .ci/slurm start FOLDER)"')
     cluster = Cluster()

@@ -52,7 +52,7 @@ def ended(process: Any, seconds: float = 90) -> str:
 
 def tiny_transformer(folder: Path) -> Path:
     """A real Llama with random weights, as tests/contract makes it."""
-    pytest.importorskip("torch", reason="needs torch: pip install 'needlemap[hf]'")
+    pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     spec = importlib.util.spec_from_file_location(
         "contract", Path(__file__).parents[1] / "contract/conftest.py"

@@ -148,13 +148,14 @@ def test_a_hub_name_in_the_cache_needs_no_network(monkeypatch, tmp_path, vocabul
 
 def test_without_the_hub_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(VocabularyMissing, match=r"pip install 'needlemap\[hub\]'"):
+    with pytest.raises(VocabularyMissing, match=r"python3 -m pip install 'huggingface-hub>=0\.34'"):
         load("nobody/another")
 
 
 def test_without_the_sentencepiece_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(
-        VocabularyMissing, match=r"needs 'sentencepiece'.*pip install 'needlemap\[sentencepiece\]'"
+        VocabularyMissing,
+        match=r"needs 'sentencepiece'.*install 'sentencepiece>=0\.2\.1'",
     ):
         SentencePiece("any.model")

@@ -19,6 +19,7 @@ from typing import Any
 
 from needlemap.deadline import TimeUp
 from needlemap.errors import HaystackError
+from needlemap.extras import install_line
 from needlemap.files import read_json
 from needlemap.haystacks import Document, Source
 from needlemap.haystacks.readers import (
@@ -61,9 +62,7 @@ class Folder(Source):
             raise empty(path, self._found)
         if missing := missing_readers({file.kind for file in self._found.files}):
             kinds = " and ".join(kind.upper() for kind in missing)
-            raise HaystackError(
-                f"'{path}' holds {kinds} files. Run: pip install 'needlemap[documents]'"
-            )
+            raise HaystackError(f"'{path}' holds {kinds} files. Run: {install_line('documents')}")
 
     @property
     def parts(self) -> int:
@@ -286,7 +285,7 @@ def _fetch(repository: str, file_list: Sequence[str], revision: str | None) -> P
         import huggingface_hub as hub
     except ImportError as error:
         raise HaystackError(
-            "The hub haystack needs huggingface_hub. Run: pip install 'needlemap[hub]'"
+            f"The hub haystack needs huggingface_hub. Run: {install_line('hub')}"
         ) from error
     patterns = list(file_list) or ["*.jsonl"]
     try:

@@ -2,7 +2,7 @@
 
 A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and the
 event of the model's call is logged without its input. Nothing but Inspect imports this module
-(entry point group `inspect_ai`); it needs `pip install 'needlemap[inspect]'`.
+(entry point group `inspect_ai`); it needs the packages of the extra `inspect`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `lm_eval run --include_path "$(python -m needlemap.interop.hosted tasks)" --tasks needlemap_multikey
 --metadata '{"needlemap": {"lengths": "32k,128k"}}'`. A chat model (`--apply_chat_template`) gets
 messages, any other one our plain text. Nothing but that harness imports this module, by the task
-files that `hosted` writes; it needs `pip install 'needlemap[lm-eval]'`.
+files that `hosted` writes; it needs the packages of the extra `lm-eval`.
 """
 
 from __future__ import annotations

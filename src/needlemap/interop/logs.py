@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
+from needlemap.extras import install_line
 from needlemap.files import MOST_BYTES, read_json, read_regular
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, ResultRow
@@ -221,8 +222,7 @@ def read_inspect(opened: IO[bytes], file: Path) -> Log:
             return _inspect(head, samples, file, max(_MOST_KEPT, _TIMES_KEPT * size))
     except NotImplementedError:
         raise NeedlemapError(
-            f"{file.name} is packed by zstd. Run: pip install 'needlemap[inspect]', or where "
-            f"Inspect is: "
+            f"{file.name} is packed by zstd. Run: {install_line('inspect')}, or where Inspect is: "
             f"inspect log convert --to json --output-dir FOLDER {file.name}"
         ) from None
     except (zipfile.BadZipFile, EOFError, RuntimeError, OSError) as error:

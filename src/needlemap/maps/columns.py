@@ -174,7 +174,7 @@ def plain_frame(rows: list[dict[str, Any]]) -> Any:
     try:
         import pandas
     except ImportError:
-        raise NeedlemapError("A table needs pandas. Run: pip install pandas") from None
+        raise NeedlemapError("A table needs pandas. Run: python3 -m pip install pandas") from None
     return pandas.DataFrame(rows)
 
 

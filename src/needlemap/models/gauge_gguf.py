@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
+from needlemap.extras import install_line
 from needlemap.models.demo import Array
 from needlemap.models.gauge import DATA, TEMPLATE, TOKENIZER, read_config, read_tensors, widened
 
@@ -43,9 +44,7 @@ def write_gguf(path: Path, tensors: Mapping[str, NDArray[np.uint16]] | None = No
     try:
         import gguf
     except ImportError:
-        raise SettingsError(
-            "--gguf needs the package gguf. Run: pip install 'needlemap[gguf]'"
-        ) from None
+        raise SettingsError(f"--gguf needs the package gguf. Run: {install_line('gguf')}") from None
     told = read_config()
     writer = gguf.GGUFWriter(path, "llama")
     _write_shape(writer, told)

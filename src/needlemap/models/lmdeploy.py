@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
+from needlemap.extras import install_line
 from needlemap.http import faults
 from needlemap.http.faults import OUT_OF_MEMORY
 from needlemap.models import Answer, Decoding, Model, Traits
@@ -232,12 +233,12 @@ def library() -> Any:
     except ImportError as error:
         raise SettingsError(
             f"Model 'lmdeploy' needs {error.name or 'lmdeploy'}, and an NVIDIA GPU. "
-            f"Run: pip install 'needlemap[lmdeploy]'"
+            f"Run: {install_line('lmdeploy')}"
         ) from None
     if not hasattr(AsyncEngine, "preprocess"):
         raise SettingsError(
             f"Model 'lmdeploy' needs lmdeploy 0.16 or newer, this is {lmdeploy.__version__}. "
-            f"Run: pip install -U lmdeploy"
+            f"Run: {install_line('lmdeploy')}"
         )
     return lmdeploy
 

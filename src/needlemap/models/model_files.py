@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, did_you_mean
+from needlemap.extras import install_line
 from needlemap.files import read_json, read_regular
 from needlemap.hub import fetch
 from needlemap.models.weights import refuse_partial
@@ -134,7 +135,7 @@ class ModelFiles:
         except ImportError:
             raise SettingsError(
                 f"'{self.name}' is not a folder here, and the hub needs huggingface_hub. "
-                f"Run: pip install 'needlemap[hf]'"
+                f"Run: {install_line('hub')}"
             ) from None
         try:
             return fetch(
@@ -332,9 +333,8 @@ def libraries() -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise SettingsError(
-            f"Model 'hf' needs {error.name or 'torch'}. Run: pip install torch (your machine's "
-            f"build: see "
-            f"pytorch.org), then: pip install 'needlemap[hf]'"
+            f"Model 'hf' needs {error.name or 'torch'}. Run: {install_line('hf')}. "
+            f"pytorch.org has the line for your GPU's torch."
         ) from None
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
     return torch, transformers

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+from needlemap.extras import install_line
 from needlemap.plan.bins import bin_edges, lower_bound, make_bins
 from needlemap.plan.summary import Summary, Terms, WalkedTrials, any_order, summarise
 from needlemap.settings import Settings
@@ -109,7 +110,7 @@ def _lacking(experiment: Experiment) -> list[str]:
     return [
         f"'{experiment.settings.model}' needs {' and '.join(missing)} where it is asked, not "
         f"installed here. "
-        f"There, run: pip install 'needlemap[{backend}]'"
+        f"There, run: {install_line(backend)}"
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from needlemap.errors import NeedlemapError
+from needlemap.extras import NEWER
 from needlemap.files import is_regular, read_json, read_regular, write_whole
 
 M = TypeVar("M", bound=BaseModel)
@@ -67,7 +68,7 @@ class DocumentKind(Generic[M]):
         if version > self.schema:
             raise NeedlemapError(
                 f"{self.name.title()} '{folder}' was written by a newer needlemap (schema "
-                f"{version}, this one reads up to {self.schema}). Run: pip install -U needlemap"
+                f"{version}, this one reads up to {self.schema}). {NEWER}"
             )
         if version < self.earliest:
             raise NeedlemapError(

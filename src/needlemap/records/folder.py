@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
+from needlemap.extras import NEWER
 from needlemap.files import (
     MOST_LINE,
     RUN_FILE,
@@ -283,8 +284,7 @@ def parsed(line: bytes) -> Record | None:
     if schema > SCHEMA:
         raise NeedlemapError(
             f"A record was written by a newer needlemap (schema {schema}, this one reads up to "
-            f"{SCHEMA}). "
-            f"Run: pip install -U needlemap"
+            f"{SCHEMA}). {NEWER}"
         )
     return record
 

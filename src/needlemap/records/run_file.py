@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from needlemap.extras import NEWER
 from needlemap.files import RUN_FILE
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.records.document import DocumentKind
@@ -121,8 +122,7 @@ def _known(kind: str) -> str:
     """A kind of this version's. Raises ValueError, as pydantic wants it."""
     if kind not in get_args(RunKind):
         raise ValueError(
-            f"this version reads {', '.join(get_args(RunKind))}, not '{kind}'. Run: pip install -U "
-            f"needlemap"
+            f"this version reads {', '.join(get_args(RunKind))}, not '{kind}'. {NEWER}"
         )
     return kind
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.extras import install_line
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
 from needlemap.maps.columns import CELLS, RUN, TRIALS, DataColumn, Value
@@ -166,7 +167,7 @@ def parquet_bytes(table: DataTable) -> bytes:
         import pyarrow.parquet
     except ImportError:
         raise NeedlemapError(
-            "A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'"
+            f"A .parquet file needs pyarrow. Run: {install_line('parquet')}"
         ) from None
     kinds = {"text": pyarrow.string(), "whole number": pyarrow.int64(), "number": pyarrow.float64()}
     fields = [

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.extras import install_line
 from needlemap.grid import percent
 from needlemap.maps.effective import RULES, effective_length
 from needlemap.records.loaded import Loaded
@@ -129,9 +130,7 @@ def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
         import PIL.Image
         import wandb
     except ImportError:
-        raise NeedlemapError(
-            "--log wandb needs wandb. Run: pip install 'needlemap[wandb]'"
-        ) from None
+        raise NeedlemapError(f"--log wandb needs wandb. Run: {install_line('wandb')}") from None
     try:
         return [_log(wandb, PIL.Image, run, project, step) for run in runs]
     except wandb.Error as error:
@@ -185,8 +184,7 @@ def _write(run: Logged, folder: Path, step: int) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError:
         raise NeedlemapError(
-            "--log tensorboard needs the tensorboard package. Run: pip install "
-            "'needlemap[tensorboard]'"
+            f"--log tensorboard needs the tensorboard package. Run: {install_line('tensorboard')}"
         ) from None
     writer, now = EventFileWriter(str(folder)), time.time()
     for value in _values(run):

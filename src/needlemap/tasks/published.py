@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from needlemap.errors import SettingsError
+from needlemap.extras import install_line
 from needlemap.files import read_json, read_regular
 from needlemap.tasks import Draw, Item, ReadyPrompt, Reference, Task
 from needlemap.text import whole_characters
@@ -330,7 +331,7 @@ def _parquet(path: Path) -> list[Any]:
         import pyarrow.parquet
     except ImportError:
         raise SettingsError(
-            "A .parquet file needs pyarrow. Run: pip install 'needlemap[parquet]'"
+            f"A .parquet file needs pyarrow. Run: {install_line('parquet')}"
         ) from None
     try:
         rows: list[Any] = pyarrow.parquet.read_table(path).to_pylist()

@@ -61,7 +61,7 @@ class Bundled(Tokenizer):
         if found != _PROBES[name]:
             raise VocabularyMissing(
                 f"quicktok {quicktok.__version__} tokenises '{name}' in a way that was not checked "
-                f"(probe {found}). Run: pip install 'quicktok-v1>=0.4,<0.5'"
+                f"(probe {found}). Run: python3 -m pip install 'quicktok-v1>=0.4,<0.5'"
             )
         self.fingerprint = f"quicktok:{name}:{found}"
 

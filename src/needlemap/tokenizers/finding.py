@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError, VocabularyMissing, did_you_mean
+from needlemap.extras import install_line
 from needlemap.hub import fetch
 from needlemap.registry import find, installed
 from needlemap.text.tokens import Tokenizer
@@ -118,7 +119,7 @@ def _from_hub(name: str) -> Tokenizer:
     except ImportError as error:
         raise VocabularyMissing(
             f"'{name}' looks like a hub model, which needs huggingface_hub. "
-            f"Run: pip install 'needlemap[hub]', or give a path to its tokenizer.json."
+            f"Run: {install_line('hub')}, or give a path to its tokenizer.json."
         ) from error
     reasons = []
     for file in _FILES:

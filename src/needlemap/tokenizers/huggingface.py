@@ -16,6 +16,7 @@ from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, VocabularyMissing
+from needlemap.extras import install_line
 from needlemap.files import read_regular
 from needlemap.rendering import RENDERER
 from needlemap.text import printable
@@ -231,7 +232,7 @@ class SentencePiece(Tokenizer):
         if sys.modules.get("sentencepiece", "") is None or find_spec("sentencepiece") is None:
             raise VocabularyMissing(
                 "Tokenizer 'sentencepiece' needs 'sentencepiece', which is not installed. "
-                "Run: pip install 'needlemap[sentencepiece]'"
+                f"Run: {install_line('sentencepiece')}"
             )
         self._raw = read_regular(Path(path), MOST_BYTES)
         self.name = name or str(path)

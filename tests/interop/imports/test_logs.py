@@ -288,7 +288,7 @@ def test_a_log_packed_by_zstd_says_what_to_install(tmp_path, monkeypatch):
         raise NotImplementedError("That compression method is not supported")
 
     monkeypatch.setattr(zipfile.ZipFile, "open", unpack)
-    with pytest.raises(NeedlemapError, match=r"pip install 'needlemap\[inspect\]'"):
+    with pytest.raises(NeedlemapError, match=r"Run: python3 -m pip install 'inspect-ai<0\.4"):
         read([file])
 
 

@@ -26,7 +26,7 @@ from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts import Message, Prompt
 from needlemap.tokenizers import load
 
-pytest.importorskip("distributed", reason="needs distributed: pip install 'needlemap[cluster]'")
+pytest.importorskip("distributed", reason="needs distributed: python3 -m pip install '.[cluster]'")
 # Dask leaves what it was connecting to a lost replica to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.extras import install_line
 from needlemap.files import make_inside, write_whole
 from needlemap.models.replicas import Jobs, JobState, Phase
 from needlemap.models.replicas.replica import without_http
@@ -208,7 +209,7 @@ def dask_distributed() -> Any:
         import distributed
     except ImportError:
         raise NeedlemapError(
-            "Replicas need distributed and cryptography. Run: pip install 'needlemap[cluster]'"
+            f"Replicas need distributed and cryptography. Run: {install_line('cluster')}"
         ) from None
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.CRITICAL)
