@@ -31,7 +31,7 @@ import numpy as np
 
 from machine import machine
 from needlemap.asking.ab import Ab, AbOptions, ArmsInBlocks
-from needlemap.asking.campaign import Campaign, Face
+from needlemap.asking.campaign import Campaign, RunObserver
 from needlemap.maps import Array
 from needlemap.maps.arms import ArmTrial, judge_arms, tripwire
 from needlemap.maps.difference import mcnemar
@@ -155,7 +155,7 @@ def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[ArmTrial]:
     flags = {"lengths": "192,256", "depths": "10,60", "quiet": True, "seed": 3}
     arms = Arm("ref", "demo/retriever"), Arm("new", "demo/retriever")
     asked = AbOptions(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
-    blocks = ArmsInBlocks(Ab.of(asked, folder), Face(), lambda _: None)
+    blocks = ArmsInBlocks(Ab.of(asked, folder), RunObserver(), lambda _: None)
     return asyncio.run(Campaign({"new": lambda _: Faulty(engine)}).run(blocks))
 
 

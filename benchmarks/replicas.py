@@ -23,7 +23,7 @@ from distributed import Client
 from distributed.comm.tcp import TCP
 
 from machine import machine
-from needlemap.asking import Watcher
+from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session, make_replicas
 from needlemap.models.replicas import Processes
 from needlemap.models.replicas.cluster import FOLDER, OwnCluster
@@ -55,7 +55,7 @@ class Cost:
     haystack_mb: float
 
 
-class Meter(Watcher):
+class Meter(TrialObserver):
     """Looks at this process when the first so many prompts are answered. sent: bytes, by all
     connections."""
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import machine
-from needlemap.asking import Watcher
+from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session, make_model
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure
@@ -42,7 +42,7 @@ class Look:
     descriptors: int
 
 
-class Watch(Watcher):
+class Watch(TrialObserver):
     """Looks at its own process every so many trials."""
 
     def __init__(self, every: int) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from needlemap.maps.columns import CELLS, TRIALS, DataColumn
+from needlemap.maps.table_schema import CELLS, TRIALS, DataColumn
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings, marked

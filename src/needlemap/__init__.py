@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
-    from needlemap.reports.runs import Compared, Run
+    from needlemap.reports.public_api import Compared, Run
     from needlemap.version import SCHEMA, __version__
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
 _LATE = {
     **dict.fromkeys(("arun", "compare", "curves", "load", "make_plan", "run"), "needlemap.api"),
     **dict.fromkeys(("SCHEMA", "__version__"), "needlemap.version"),
-    "Compared": "needlemap.reports.runs",
-    "Run": "needlemap.reports.runs",
+    "Compared": "needlemap.reports.public_api",
+    "Run": "needlemap.reports.public_api",
 }
 
 

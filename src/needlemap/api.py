@@ -27,9 +27,9 @@ from needlemap.models import Model
 from needlemap.records.families import Families, check_origin, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
-from needlemap.reports.live import MapView, NotebookMap, ShowingFace, in_notebook
-from needlemap.reports.paired import compare_runs
-from needlemap.reports.runs import Compared, Run, curves_of
+from needlemap.reports.live import MapView, NotebookMap, ShowingObserver, in_notebook
+from needlemap.reports.pairing import compare_runs
+from needlemap.reports.public_api import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.settings.trust import Trust
@@ -148,8 +148,8 @@ async def _run_limited(
 async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
     """Ask all models; how the asking of each family ended. Raises NeedlemapError where one cannot
     be asked."""
-    with _Progress(Families(path, "", ("",)), live) as face:
-        models = ModelsInTurn(each, path, face)
+    with _Progress(Families(path, "", ("",)), live) as observer:
+        models = ModelsInTurn(each, path, observer)
         await try_servers(each)
         outcomes = await campaign_of(models).run(models)
     return {
@@ -159,7 +159,7 @@ async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, 
     }
 
 
-class _Progress(ShowingFace):
+class _Progress(ShowingObserver):
     """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families that
     cannot be asked."""
 

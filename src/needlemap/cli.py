@@ -176,7 +176,7 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
       needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
         --tokenizer qwen3 --plan
     """
-    from needlemap.commands.no_worse import LONG_AB, ab_command
+    from needlemap.commands.ab import LONG_AB, ab_command
 
     _check_origin(typed.out, typed.trust_run)
     named = preset or LONG_AB
@@ -318,10 +318,11 @@ def import_(
     """
     from needlemap.commands.report import import_command
     from needlemap.interop import parsed_scale
-    from needlemap.interop.imported import Said
+    from needlemap.interop.imported import ImportOptions
 
-    said = Said(model, parsed_scale(scale) if scale else None, tokenizer, dataset_length, metric)
-    return import_command(files, out, said)
+    share = parsed_scale(scale) if scale else None
+    options = ImportOptions(model, share, tokenizer, dataset_length, metric)
+    return import_command(files, out, options)
 
 
 @command()
@@ -341,7 +342,7 @@ def compare(
       needlemap compare before after --fail-if-worse 2 --junit compare.xml
       needlemap compare before after --answers
     """
-    from needlemap.commands.no_worse import compare_command
+    from needlemap.commands.compare import compare_command
 
     return compare_command(first, second, typed)
 

@@ -18,8 +18,8 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Decoding, Model
 from needlemap.prompts import Prompt
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.closing import Tally
 from needlemap.reports.live import LiveView
+from needlemap.reports.run_notes import Tally
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import configure

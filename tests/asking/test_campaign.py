@@ -13,7 +13,15 @@ import pytest
 
 import needlemap as package
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batch, Batches, Campaign, Face, FullGrid, Release, Strategy
+from needlemap.asking.campaign import (
+    Batch,
+    Batches,
+    Campaign,
+    FullGrid,
+    Release,
+    RunObserver,
+    Strategy,
+)
 from needlemap.asking.session import Session
 from needlemap.asking.single import OpenFamily, Step, Steps
 from needlemap.errors import NeedlemapError
@@ -70,7 +78,7 @@ class TwoModels(Strategy[list[int]]):
     """Asks a family of one model, then one of another. Finds how many each scored."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(Face(), [folder / name for name in "ab"])
+        super().__init__(RunObserver(), [folder / name for name in "ab"])
 
     def batches(self) -> Batches[list[int]]:
         """The first batch alone, the second as a family."""
@@ -78,7 +86,7 @@ class TwoModels(Strategy[list[int]]):
         first, second = (prepare(each) for each in settings)
         one: Outcome = yield Batch("a", Session.open(first, self.folders[0]), "left")
         session = Session.open(second, self.folders[1])
-        two = yield from FullGrid(session, self.face, "b", "right").batches()
+        two = yield from FullGrid(session, self.observer, "b", "right").batches()
         assert two is not None
         return [one.scored, two.scored]
 
@@ -164,7 +172,7 @@ def test_a_trial_that_raises_ends_those_beside_it_before_their_folder_is_closed(
 
     async def ask() -> None:
         with pytest.raises(NeedlemapError, match="the model is gone"):
-            await Campaign({"": lambda _: model}).run(AtOnce(Face(), [tmp_path / "a"]))
+            await Campaign({"": lambda _: model}).run(AtOnce(RunObserver(), [tmp_path / "a"]))
         waiting.append(len(asyncio.all_tasks()) - 1)
 
     asyncio.run(ask())
@@ -181,7 +189,7 @@ def test_a_folder_that_cannot_be_closed_keeps_no_model_open(
 
     close = OpenFamily.close
     monkeypatch.setattr(OpenFamily, "close", full)
-    strategy = AtOnce(Face(), [tmp_path / "a"])
+    strategy = AtOnce(RunObserver(), [tmp_path / "a"])
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(Campaign({"": closing}).run(strategy))
     assert closed == ["closed"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.asking import Watcher
+from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session
 from needlemap.deadline import TimeUp
 from needlemap.errors import Failure, Unmeasured
@@ -68,20 +68,20 @@ def test_what_is_in_flight_when_time_is_up_counts_as_not_asked(tmp_path):
     """It was waited for: 36 seconds where 8 were asked."""
     session = session_of(tmp_path)
     model = Scripted(hanging_after(session, 2))
-    outcome = asyncio.run(session.run(model, Watcher()))
+    outcome = asyncio.run(session.run(model, TrialObserver()))
     assert outcome.stopped is not None
     assert (model.asked, outcome.scored, outcome.failures) == (3, 2, {})
     assert [record.outcome for record in session.folder.records()] == ["scored"] * 2
 
     again = session_of(tmp_path)
     assert (again.done, len(again.todo)) == (2, 4)
-    outcome = asyncio.run(again.run(Scripted(seven), Watcher()))
+    outcome = asyncio.run(again.run(Scripted(seven), TrialObserver()))
     assert (outcome.scored, outcome.stopped) == (4, None)
 
 
 def test_what_was_cut_off_may_be_billed_and_counts_over_all_starts(tmp_path):
     session = session_of(tmp_path)
-    asyncio.run(session.run(Scripted(hanging_after(session, 2)), Watcher()))
+    asyncio.run(session.run(Scripted(hanging_after(session, 2)), TrialObserver()))
     *_, cut = session.folder.every_record()
     assert (cut.failure, cut.unread.attempts) == ("skipped by budget", 1)
     assert session_of(tmp_path).spent().tokens > 3 * 250
@@ -90,7 +90,7 @@ def test_what_was_cut_off_may_be_billed_and_counts_over_all_starts(tmp_path):
 def test_a_first_trial_that_never_ends_is_no_failure_of_the_model(tmp_path):
     session = session_of(tmp_path)
     end_soon(session)
-    outcome = asyncio.run(session.run(Scripted(hanging_after(session, 0)), Watcher()))
+    outcome = asyncio.run(session.run(Scripted(hanging_after(session, 0)), TrialObserver()))
     assert (outcome.canary, outcome.hopeless, outcome.failures) == (None, None, {})
     assert outcome.stopped is not None
     assert list(session.folder.records()) == []
@@ -104,7 +104,7 @@ def test_a_prompt_that_waits_to_be_asked_again_counts_as_not_asked(tmp_path, fai
         end_soon(session)
         raise Unmeasured(failure, "busy", transient=True, retry_after_s=300)
 
-    outcome = asyncio.run(session.run(Scripted(busy), Watcher()))
+    outcome = asyncio.run(session.run(Scripted(busy), TrialObserver()))
     assert (outcome.failures, outcome.hopeless) == ({}, None)
     assert outcome.stopped is not None
 
@@ -116,7 +116,7 @@ def test_a_judge_that_never_ends_leaves_answers_to_the_next_start(tmp_path, wire
     chosen = {"scorer": "judge", "scorer_options": options}
     session = session_of(tmp_path, **chosen)
     model = Scripted(hanging_after(session, 1))
-    outcome = asyncio.run(session.run(model, Watcher()))
+    outcome = asyncio.run(session.run(model, TrialObserver()))
     assert (outcome.scored, outcome.failures) == (0, {})
     assert outcome.stopped is not None
 
@@ -124,7 +124,7 @@ def test_a_judge_that_never_ends_leaves_answers_to_the_next_start(tmp_path, wire
     again = session_of(tmp_path, **chosen)
     assert len(again.unanswered) == 5
     resumed = Scripted(seven)
-    outcome = asyncio.run(again.run(resumed, Watcher()))
+    outcome = asyncio.run(again.run(resumed, TrialObserver()))
     assert (resumed.asked, outcome.scored) == (5, 6)
 
 
@@ -138,7 +138,7 @@ def test_a_verdict_that_was_cut_off_may_be_billed_and_counts_over_all_starts(tmp
     }
     chosen = {"scorer": "judge", "scorer_options": options}
     session = session_of(tmp_path, **chosen)
-    asyncio.run(session.run(Scripted(hanging_after(session, 1)), Watcher()))
+    asyncio.run(session.run(Scripted(hanging_after(session, 1)), TrialObserver()))
     (cut,) = [record for record in session.folder.every_record() if record.answer is not None]
     assert cut.judge_usd is not None
     assert cut.judge_usd >= 0.3  # 300 tokens of a verdict alone

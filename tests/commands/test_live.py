@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.closing import Tally
 from needlemap.reports.live import ProgressLines
+from needlemap.reports.run_notes import Tally
 
 CODES = re.compile(rb"\x1b\[(\??)(\d*)(?:;[\d;]*)?([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 

@@ -11,7 +11,7 @@ import pytest
 from needlemap.maps import prompts_of
 from needlemap.maps.intervals import cluster_mean, wilson
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports.closing import Balance, Rate, balance, balance_lines
+from needlemap.reports.run_notes import Balance, Rate, balance, balance_lines
 
 
 def record(

@@ -9,8 +9,8 @@ import pytest
 
 from needlemap.errors import NeedlemapError
 from needlemap.maps import prompts_of
-from needlemap.maps.columns import CELLS, trial_frame
 from needlemap.maps.means import Map, make_map
+from needlemap.maps.table_schema import CELLS, trial_frame
 from needlemap.records.record import Record, ScorerRecord
 
 

@@ -34,9 +34,9 @@ from needlemap.prompts.templates import fill, load_template
 from needlemap.records.families import check_origin
 from needlemap.records.loaded import load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
-from needlemap.reports.closing import cache_lines, ended_lines
 from needlemap.reports.page.summary import make_page
 from needlemap.reports.renderers.heat import plain_summary, terminal_map
+from needlemap.reports.run_notes import cache_lines, ended_lines
 from needlemap.reports.summary import summary_lines
 from needlemap.reports.table import csv_text, trials_table
 from needlemap.secrets import Secrets

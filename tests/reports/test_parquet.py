@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.columns import CELLS, TRIALS, DataColumn
+from needlemap.maps.table_schema import CELLS, TRIALS, DataColumn
 from needlemap.reports.table import DataTable, parquet_bytes
 
 COLUMNS = (

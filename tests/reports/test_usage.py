@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from needlemap.records.record import PromptRecord, Record
-from needlemap.reports.closing import cache_lines, usage_lines
+from needlemap.reports.run_notes import cache_lines, usage_lines
 
 
 def record(asked=1000, counted=None, cached=None, shared=None, answered=True):

@@ -12,7 +12,7 @@ from needlemap.models import Answer
 from needlemap.storm.file import STORM
 from needlemap.storm.judge import Seen, Seens, judge_storm
 from needlemap.storm.operation import Limits
-from needlemap.storm.outcome import Outcome
+from needlemap.storm.outcome import RequestOutcome
 from needlemap.storm.plan import make_round
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
@@ -160,7 +160,7 @@ def seens_of(words: list[list[str]]) -> Seens:
     """Families of requests with these outcomes."""
     made = make_round(1, 1, LIMITS).acts[0]
     rows = [
-        Seen(1_000 * family + at, family, made, Outcome(word))
+        Seen(1_000 * family + at, family, made, RequestOutcome(word))
         for family, each in enumerate(words)
         for at, word in enumerate(each)
     ]

@@ -3,7 +3,7 @@
 Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a
 crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
 `_UNSCORED` answers of each may wait for it. The loop knows nothing of terminals and files: it tells
-a `Watcher` what happens, and a `RecordSink` keeps the records.
+a `TrialObserver` what happens, and a `RecordSink` keeps the records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from needlemap.trials import Trial
 
 
-class Watcher:
+class TrialObserver:
     """Is told what happens in a run. This one does nothing with it."""
 
     def trial_begins(self, trial: Trial) -> None:
@@ -148,7 +148,7 @@ class Runner:
     settings: Settings
     budget: Budget
     sink: RecordSink
-    watcher: Watcher
+    watcher: TrialObserver
     already: int = 0
     answers: Mapping[str, Record] = field(default_factory=dict)
     decides: Callable[[Record], bool] | None = None
@@ -206,7 +206,7 @@ class Runner:
         """One that asks other trials under the same limits, and keeps them elsewhere; nothing
         watches it."""
         shared = self.model, self.scorer, self.settings, self.budget
-        return Runner(*shared, sink, Watcher(), already, answers, pacer=self._pacer)
+        return Runner(*shared, sink, TrialObserver(), already, answers, pacer=self._pacer)
 
     async def first(self, trial: Trial) -> Record | None:
         """Ask one trial before all others, and keep its record; None when a limit lets nothing be

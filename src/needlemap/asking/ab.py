@@ -20,7 +20,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Face, FullGrid, Strategy
+from needlemap.asking.campaign import Batches, FullGrid, RunObserver, Strategy
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import Session
 from needlemap.check.asking import SEED_BITS
@@ -277,8 +277,8 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
     tell: hears what is known behind each block. stopped: why not all was asked.
     """
 
-    def __init__(self, ab: Ab, face: Face, tell: Callable[[ArmsVerdict], None]) -> None:
-        super().__init__(face, map(ab.folder.folder, ab.folder.names))
+    def __init__(self, ab: Ab, observer: RunObserver, tell: Callable[[ArmsVerdict], None]) -> None:
+        super().__init__(observer, map(ab.folder.folder, ab.folder.names))
         self.ab, self.tell, self.stopped = ab, tell, ""
         self._limited = False
         self._failing, self._gone = dict[str, int](), dict[str, str]()
@@ -339,7 +339,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
                 name = f"{arm.name}-{family}"
                 made = ab.experiment(arm.name, family, wanted)
                 session = Session.open(made, ab.folder.folder(name))
-                outcome = yield from FullGrid(session, self.face, name, arm.name).batches()
+                outcome = yield from FullGrid(session, self.observer, name, arm.name).batches()
                 if outcome is not None and outcome.stopped:
                     self._limited, self.stopped = True, str(outcome.stopped)
         return found
@@ -362,7 +362,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         made = self.ab.experiment(arm, family, wanted, weigh=weigh)
         if made.trials:
             session = Session.open(made, self.ab.folder.folder(name))
-            asked = FullGrid(session, self.face, name, self._server(arm))
+            asked = FullGrid(session, self.observer, name, self._server(arm))
             outcome = yield from asked.batches()
             if outcome is not None:
                 self._look(self._server(arm), outcome)

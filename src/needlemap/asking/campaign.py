@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from needlemap.asking import Outcome, Watcher, pacer_of
+from needlemap.asking import Outcome, TrialObserver, pacer_of
 from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.session import Session, make_model
@@ -31,16 +31,16 @@ MakeModel = Callable[[Settings], Model]
 Found = TypeVar("Found")
 
 
-class Face:
+class RunObserver:
     """Hears how the asking goes, family by family, named '' in a run with one; this one shows
     nothing."""
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """A family is about to be asked. model: None where all its answers are known."""
 
-    def watch(self, name: str, session: Session) -> AbstractContextManager[Watcher]:
+    def watch(self, name: str, session: Session) -> AbstractContextManager[TrialObserver]:
         """What hears of each trial, entered while a family is asked."""
-        return nullcontext(Watcher())
+        return nullcontext(TrialObserver())
 
     def goes_on(self, name: str, session: Session) -> None:
         """A run that seeks has its next haystacks."""
@@ -88,8 +88,8 @@ class Strategy(Generic[Found]):
 
     sharing = 1
 
-    def __init__(self, face: Face, folders: Iterable[Path]) -> None:
-        self.face, self.folders = face, list(folders)
+    def __init__(self, observer: RunObserver, folders: Iterable[Path]) -> None:
+        self.observer, self.folders = observer, list(folders)
 
     def batches(self) -> Batches[Found]:
         """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended
@@ -107,9 +107,9 @@ class FullGrid(Strategy[Outcome | None]):
     """
 
     def __init__(
-        self, session: Session, face: Face | None = None, name: str = "", model: str = ""
+        self, session: Session, observer: RunObserver | None = None, name: str = "", model: str = ""
     ) -> None:
-        super().__init__(face or Face(), [session.folder.path])
+        super().__init__(observer or RunObserver(), [session.folder.path])
         self.session, self.name, self.model = session, name, model
 
     def next(self, scored: int) -> Session | None:
@@ -121,7 +121,7 @@ class FullGrid(Strategy[Outcome | None]):
         """Batch by batch, unless one ends as every further one would."""
         if not self.session.wanted:
             self.session.relabel()
-            self.face.whole(self.name, self.session)
+            self.observer.whole(self.name, self.session)
             return None
         outcome = yield Batch(self.name, self.session, self.model)
         scored = outcome.scored
@@ -132,7 +132,7 @@ class FullGrid(Strategy[Outcome | None]):
                 outcome, scored = outcome + more, more.scored
         except LimitReached as error:  # while the next prompts were built
             outcome += Outcome(stopped=str(error))
-        self.face.ended(self.name, self.session, outcome)
+        self.observer.ended(self.name, self.session, outcome)
         return outcome
 
 
@@ -161,7 +161,7 @@ class Campaign:
                         outcome = await self._release(batch.model)
                     else:
                         session, model = self._ready(batch, strategy)
-                        with strategy.face.watch(batch.family, session) as watcher:
+                        with strategy.observer.watch(batch.family, session) as watcher:
                             outcome = await session.run(model, watcher, close=False)
                         del session, model, watcher  # before the next are built and loaded
                 except NeedlemapError as error:
@@ -186,9 +186,9 @@ class Campaign:
         needed = batch.model in self.models or session.asks
         model = self._model(batch.model, session.experiment.settings) if needed else None
         if batch.goes_on:
-            strategy.face.goes_on(batch.family, session)
+            strategy.observer.goes_on(batch.family, session)
         else:
-            strategy.face.begins(batch.family, session, model)
+            strategy.observer.begins(batch.family, session, model)
         return session, model
 
     async def _release(self, name: str) -> Outcome:
@@ -221,7 +221,7 @@ class Campaign:
             self._budget = self._budget or spent_in(settings, folders)
             budget, model = self._budget, self._model(step.model, settings)
             if step.model not in self._pacers:
-                say = Watcher().show_event
+                say = TrialObserver().show_event
                 self._pacers[step.model] = pacer_of(settings, budget, batch.at_a_time, say)
             pacer = self._pacers[step.model]
             self._open[step.family] = OpenFamily.of(step, model, budget, pacer, batch.scored)

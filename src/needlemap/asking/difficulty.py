@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Face, FullGrid, Strategy
+from needlemap.asking.campaign import Batches, FullGrid, RunObserver, Strategy
 from needlemap.asking.session import Session
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE, make_folder, read_regular, read_yaml, write_whole
@@ -219,7 +219,7 @@ class Tuned:
         return missed([step.score for step in self.steps], self.frozen - 1)
 
 
-class DialFace(Face):
+class DialObserver(RunObserver):
     """Hears how the steps of a dial go, too; this one shows nothing."""
 
     def tried(self, family: Dialled, step: TriedStep) -> None:
@@ -233,9 +233,9 @@ class DialFace(Face):
 class StepsOfDials(Strategy[list[Tuned]]):
     """Each family's pilots until one is hard enough, then the family itself."""
 
-    def __init__(self, wanted: Sequence[Dialled], face: DialFace) -> None:
-        super().__init__(face, [path for each in wanted for path in (each.path, *each.pilots)])
-        self._wanted, self._dial_face = wanted, face
+    def __init__(self, wanted: Sequence[Dialled], observer: DialObserver) -> None:
+        super().__init__(observer, [path for each in wanted for path in (each.path, *each.pilots)])
+        self._wanted, self._dials = wanted, observer
 
     def batches(self) -> Batches[list[Tuned]]:
         """Family by family, as long as another can be asked."""
@@ -249,17 +249,17 @@ class StepsOfDials(Strategy[list[Tuned]]):
 
     def _measure(self, each: Dialled) -> Batches[tuple[Tuned, bool]]:
         """What was found, and whether nothing more can be asked."""
-        face, steps = self._dial_face, list[TriedStep]()
+        observer, steps = self._dials, list[TriedStep]()
         for number, (options, pilot) in enumerate(zip(each.dial, each.pilots, strict=True), 1):
             once = at_step(each.settings.model_copy(update={"repeats": 1}), options)
             outcome = yield from self._ask(each, once, pilot)
             map = load_run(pilot).map if RunFolder(pilot).exists else None
             cut = outcome is not None and bool(outcome.over or outcome.failures)
             if map is None or map.missing or map.overall is None or cut:
-                face.unmeasured(map.missing if map else 0)
+                observer.unmeasured(map.missing if map else 0)
                 return Tuned(each, steps), outcome is not None and outcome.over
             steps.append(TriedStep(number, options, map.overall, map.n))
-            face.tried(each, steps[-1])
+            observer.tried(each, steps[-1])
             if map.overall <= HIGHEST:
                 break
         at = chosen_step([step.score for step in steps])
@@ -271,4 +271,4 @@ class StepsOfDials(Strategy[list[Tuned]]):
 
     def _ask(self, each: Dialled, settings: Settings, path: Path) -> Batches[Outcome | None]:
         session = Session.open(prepare(settings), path)
-        return (yield from FullGrid(session, self.face, each.name).batches())
+        return (yield from FullGrid(session, self.observer, each.name).batches())

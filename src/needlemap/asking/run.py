@@ -15,10 +15,10 @@ from needlemap.asking import Outcome
 from needlemap.asking.campaign import (
     Batches,
     Campaign,
-    Face,
     FullGrid,
     MakeModel,
     Release,
+    RunObserver,
     Strategy,
 )
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
@@ -124,8 +124,8 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
     """The families of one model that are not whole yet, in their order, until one ends as all
     others would. Finds how the asking of each ended."""
 
-    def __init__(self, asking: FamiliesToAsk, face: Face, model: str = "") -> None:
-        super().__init__(face, map(asking.families.folder, asking.families.names))
+    def __init__(self, asking: FamiliesToAsk, observer: RunObserver, model: str = "") -> None:
+        super().__init__(observer, map(asking.families.folder, asking.families.names))
         self._asking, self._model = asking, model
 
     def batches(self) -> Batches[dict[str, Outcome]]:
@@ -144,16 +144,16 @@ class FamiliesInTurn(Strategy[dict[str, Outcome]]):
         try:
             family = asking.opened or open_family(settings, asking.families.folder(name))
         except LimitReached as error:
-            self.face.left_out(name, error)
+            self.observer.left_out(name, error)
             return Outcome(stopped=str(error))
         except NeedlemapError as error:
-            self.face.left_out(name, error)
+            self.observer.left_out(name, error)
             return None
-        family.face, family.name, family.model = self.face, name, self._model
+        family.observer, family.name, family.model = self.observer, name, self._model
         return (yield from family.batches())
 
 
-class ModelsFace(Face):
+class ModelsObserver(RunObserver):
     """Hears also how the asking of each model goes, named '' where there is one."""
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
@@ -177,10 +177,10 @@ class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
     which is opened at once. Raises NeedlemapError for what is wrong with any.
     """
 
-    def __init__(self, each: Mapping[str, Chosen], path: Path, face: ModelsFace) -> None:
+    def __init__(self, each: Mapping[str, Chosen], path: Path, observer: ModelsObserver) -> None:
         folders = [path / name / family for name, of in each.items() for family in of.families]
-        super().__init__(face, folders)
-        self._each, self._path, self._face = each, path, face
+        super().__init__(observer, folders)
+        self._each, self._path, self._observer = each, path, observer
         self.only = FamiliesToAsk.of(each[""], path) if "" in each else None
         self._waiting = unfinished(each, path) if self.only is None else []
 
@@ -202,14 +202,14 @@ class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
         outcomes = dict[str, Outcome]()
         try:
             asking = self.only or FamiliesToAsk.of(self._each[name], self._path / name)
-            self._face.begins_model(name, asking)
-            outcomes = yield from FamiliesInTurn(asking, self._face, name).batches()
+            self._observer.begins_model(name, asking)
+            outcomes = yield from FamiliesInTurn(asking, self._observer, name).batches()
         except NeedlemapError as error:
             yield Release(name)
-            self._face.leaves_model(name, error)
+            self._observer.leaves_model(name, error)
         else:
             yield Release(name)
-            self._face.ends_model(name, outcomes)
+            self._observer.ends_model(name, outcomes)
         return outcomes
 
 
@@ -272,7 +272,7 @@ def _counted(resolved: Resolved, folder: RunFolder) -> Ahead:
         for cell in grid.cells
         for repeat in range(settings.first_repeat, settings.first_repeat + settings.repeats)
     }
-    begun = folder.begun
+    begun = folder.run_file
     cells, shared = (begun.cells, begun.shared) if begun else ((), {})
     prompts = prompts_of(folder.records(), cells, shared)
     done = {place for prompt in prompts if prompt.score is not None for place in prompt.places}

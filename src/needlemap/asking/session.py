@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from needlemap.asking import Outcome, Runner, Watcher, raised
+from needlemap.asking import Outcome, Runner, TrialObserver, raised
 from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.resume import (
@@ -126,7 +126,9 @@ class Session:
             with closing(Writer(self.folder)) as writer:
                 writer.describe(signed(about.with_settings({"label": label})))
 
-    async def run(self, model: Model | None, watcher: Watcher, *, close: bool = True) -> Outcome:
+    async def run(
+        self, model: Model | None, watcher: TrialObserver, *, close: bool = True
+    ) -> Outcome:
         """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
         model, unless it is wanted again; None where nothing is asked.
 
@@ -286,7 +288,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
 
     Cells of earlier starts stay.
     """
-    before = folder.begun
+    before = folder.run_file
     label = experiment.settings.label or (before.named.label if before else "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for repeat, cell in (place for trial in experiment.trials for place in trial.places):

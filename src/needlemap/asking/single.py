@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from needlemap.asking import Runner, Watcher
+from needlemap.asking import Runner, TrialObserver
 from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.session import about
@@ -72,7 +72,7 @@ class OpenFamily:
         try:
             experiment = Experiment.of(resolved, [step.trial], ())
             writer.describe(about(experiment, step.folder, model))
-            kept = budget, writer, Watcher(), scored
+            kept = budget, writer, TrialObserver(), scored
             runner = Runner(model, resolved.scorer, resolved.settings, *kept, pacer=pacer)
         except BaseException:
             writer.close()

@@ -5,12 +5,14 @@ Pure: `Schedule` (what is asked next), the probes and `judge` (what the replies 
 """
 
 from needlemap.check.ask import Answers, Ask, Reply
-from needlemap.check.finding import AtSize, Finding, Known, Worst, read_check
+from needlemap.check.finding import AtSize, Finding, KnownIssue, Worst, read_check
 from needlemap.check.haystack import AskBatch as Batch
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import Paired, Probe, probes
 from needlemap.check.schedule import Schedule
+
+Known = KnownIssue  # its older name, for one version
 
 __all__ = [
     "Answers",
@@ -19,6 +21,7 @@ __all__ = [
     "Batch",
     "Finding",
     "Known",
+    "KnownIssue",
     "Options",
     "Paired",
     "Probe",

@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Strategy
+from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
 from needlemap.asking.session import check_price, make_model, marked
 from needlemap.asking.single import Step, Steps
 from needlemap.check.ask import BESIDE, Answers, Ask, framing_of
@@ -223,7 +223,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         self.failures = Counter[str]()
         self._limited = False
         self._stored = stored_in(check.folder.path)
-        super().__init__(Face(), folders_in(check.folder.path))
+        super().__init__(RunObserver(), folders_in(check.folder.path))
 
     async def run(self) -> Verdict:
         """The verdict, once all is asked. Raises NeedlemapError where nothing could be asked."""

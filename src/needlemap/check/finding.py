@@ -23,7 +23,7 @@ UNITS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownIssue:
     """A public fault that looks like a finding. tried: what to do about it."""
 
     name: str
@@ -31,10 +31,10 @@ class Known:
     tried: str
 
 
-def issue(where: str, name: str, tried: str) -> Known:
+def issue(where: str, name: str, tried: str) -> KnownIssue:
     """A fault by its place on GitHub, as owner/name#number."""
     repository, _, number = where.partition("#")
-    return Known(name, f"https://github.com/{repository}/issues/{number}", tried)
+    return KnownIssue(name, f"https://github.com/{repository}/issues/{number}", tried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Finding:
     effect: Effect | None = None
     p: float | None = None
     worst: Worst | None = None
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownIssue, ...] = ()
     sizes: tuple[AtSize, ...] = ()
     passes_to: int | None = None
     excludes: str = ""

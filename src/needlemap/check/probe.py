@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from needlemap.check.ask import Answers, Reply
 from needlemap.check.exact import ALPHA, lost_tail, net_loss
-from needlemap.check.finding import AtSize, Finding, Known, State, Worst
+from needlemap.check.finding import AtSize, Finding, KnownIssue, State, Worst
 from needlemap.errors import SettingsError
 from needlemap.registry import find_kind, installed
 
@@ -53,7 +53,7 @@ class Probe:
     share: ClassVar[float] = OTHERS
     must: ClassVar[bool] = False
     decides: ClassVar[bool] = True
-    known: ClassVar[tuple[Known, ...]] = ()
+    known: ClassVar[tuple[KnownIssue, ...]] = ()
     order: ClassVar[int] = 100
     uses_shortest: ClassVar[bool] = False
     crowds: ClassVar[bool] = False

@@ -23,7 +23,7 @@ def complete_presets(incomplete: str) -> list[str]:
     from needlemap.files import PRESETS, SUITES
     from needlemap.settings.suites import MARK
 
-    return _begun(incomplete, [*PRESETS.texts, *(f"{MARK}{name}" for name in SUITES.texts)])
+    return _starting_with(incomplete, [*PRESETS.texts, *(f"{MARK}{name}" for name in SUITES.texts)])
 
 
 def complete_models(incomplete: str) -> list[str]:
@@ -32,10 +32,10 @@ def complete_models(incomplete: str) -> list[str]:
 
     backend = incomplete.partition("/")[0]
     if "/" in incomplete and (priced := _priced(backend)):
-        return _begun(incomplete, [f"{backend}/{name}" for name in priced])
+        return _starting_with(incomplete, [f"{backend}/{name}" for name in priced])
     ours = ("demo/retriever", "baseline/bm25", "baseline/random")
     others = (f"{name}/" for name in installed("models") if name not in ("demo", "baseline"))
-    return _begun(incomplete, [*ours, *others])
+    return _starting_with(incomplete, [*ours, *others])
 
 
 def _priced(backend: str) -> list[str]:
@@ -49,7 +49,7 @@ def _priced(backend: str) -> list[str]:
 
 def complete_kinds(incomplete: str) -> list[str]:
     """What `needlemap list` lists."""
-    return _begun(incomplete, KINDS)
+    return _starting_with(incomplete, KINDS)
 
 
 def complete_scorers(incomplete: str) -> list[str]:
@@ -61,7 +61,7 @@ def complete_palettes(incomplete: str) -> list[str]:
     """Palettes of figures."""
     from needlemap.reports import PALETTES
 
-    return _begun(incomplete, PALETTES)
+    return _starting_with(incomplete, PALETTES)
 
 
 def complete_runs(incomplete: str) -> list[str]:
@@ -72,7 +72,8 @@ def complete_runs(incomplete: str) -> list[str]:
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") or not incomplete else typed.parent
     found = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
-    return _begun(incomplete, [f"{each}{'' if is_run_folder(each) else '/'}" for each in found])
+    named = [f"{each}{'' if is_run_folder(each) else '/'}" for each in found]
+    return _starting_with(incomplete, named)
 
 
 def completion_of(name: str) -> Complete | None:
@@ -81,7 +82,7 @@ def completion_of(name: str) -> Complete | None:
 
     kind = Settings.model_fields[name].annotation
     if get_origin(kind) is Literal:
-        return lambda incomplete: _begun(incomplete, map(str, get_args(kind)))
+        return lambda incomplete: _starting_with(incomplete, map(str, get_args(kind)))
     if name in _INSTALLED:
         return lambda incomplete: _installed(_INSTALLED[name], incomplete)
     return {
@@ -95,20 +96,20 @@ def completion_of(name: str) -> Complete | None:
 def _tokenizers(incomplete: str) -> list[str]:
     from needlemap.tokenizers import BUNDLED
 
-    return _begun(incomplete, ["auto", "server", *BUNDLED])
+    return _starting_with(incomplete, ["auto", "server", *BUNDLED])
 
 
 def _templates(incomplete: str) -> list[str]:
     from needlemap.files import TEMPLATES
 
-    return _begun(incomplete, ["auto", *TEMPLATES.texts])
+    return _starting_with(incomplete, ["auto", *TEMPLATES.texts])
 
 
 def _installed(kind: str, incomplete: str) -> list[str]:
     from needlemap.registry import installed
 
-    return _begun(incomplete, sorted(installed(kind)))
+    return _starting_with(incomplete, sorted(installed(kind)))
 
 
-def _begun(incomplete: str, names: Iterable[str]) -> list[str]:
+def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]

@@ -27,7 +27,7 @@ from needlemap.maps.verdicts import softened
 from needlemap.models.gauge import REFERENCE
 from needlemap.records.lock import hold_folder
 from needlemap.reports.check_report import check_report
-from needlemap.reports.live import ShowingFace
+from needlemap.reports.live import ShowingObserver
 from needlemap.reports.report import COUNT, Column, Fact, Report, Row, Table, Unit
 from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
@@ -133,7 +133,7 @@ def show_plan(check: Check, typed: CheckFlags) -> int:
     return 0
 
 
-class FailuresFace(ShowingFace):
+class FailuresObserver(ShowingObserver):
     """Tells on the terminal what could not be measured."""
 
     def ended(self, name: str, session: Session, outcome: Outcome) -> None:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Campaign
-from needlemap.asking.difficulty import AUTO, DialFace, Dialled, StepsOfDials, TriedStep, dial_of
+from needlemap.asking.difficulty import (
+    AUTO,
+    Dialled,
+    DialObserver,
+    StepsOfDials,
+    TriedStep,
+    dial_of,
+)
 from needlemap.asking.session import Session
 from needlemap.commands.announce import (
     interrupted,
@@ -64,18 +71,18 @@ def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: Replica
     model = model_of(replicas, settings, path)
     if not settings.quiet:
         notes(model)
-    face = _Steps({"": chosen}, path, typed)
-    face.families = families
-    with face, terminable() as ending:
+    observer = _Steps({"": chosen}, path, typed)
+    observer.families = families
+    with observer, terminable() as ending:
         try:
-            found = ending.run(Campaign(models={"": model}).run(StepsOfDials(wanted, face)))
+            found = ending.run(Campaign(models={"": model}).run(StepsOfDials(wanted, observer)))
         except KeyboardInterrupt:
             return interrupted(settings, path, ending.code)
-        _show(face, difficulty_report(found, families), typed.json)
-    return face.code
+        _show(observer, difficulty_report(found, families), typed.json)
+    return observer.code
 
 
-class _Steps(Terminal, DialFace):
+class _Steps(Terminal, DialObserver):
     """Tells of each step how it went, and shows the maps of the chosen steps alone, at the end."""
 
     def tried(self, family: Dialled, step: TriedStep) -> None:
@@ -99,14 +106,14 @@ class _Steps(Terminal, DialFace):
         """Nothing: the end shows it."""
 
 
-def _show(face: _Steps, report: Report, as_json: bool) -> None:
+def _show(observer: _Steps, report: Report, as_json: bool) -> None:
     """Show the map or the table, then how the difficulty was found."""
-    path = face.families.path
+    path = observer.families.path
     if as_json:
-        runs = [fields_of(path)] if any(map(is_run_folder, face.families.folders)) else []
-        show_json({"runs": runs, "difficulty": to_json(report), "exit_code": face.code})
+        runs = [fields_of(path)] if any(map(is_run_folder, observer.families.folders)) else []
+        show_json({"runs": runs, "difficulty": to_json(report), "exit_code": observer.code})
         return
-    if face.families.is_plain and RunFolder(path).exists:
-        show_result(face.settings, load_run(path))
-    face.end()
+    if observer.families.is_plain and RunFolder(path).exists:
+        show_result(observer.settings, load_run(path))
+    observer.end()
     show_report(report)

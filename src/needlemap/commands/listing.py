@@ -76,7 +76,10 @@ def _with_default(option: Parameter) -> str:
 
 def _list_runs(folder: Path) -> None:
     """Print a table of the runs in a folder and below."""
-    from needlemap.reports.results import listed, runs_below  # late: other kinds need no statistics
+    from needlemap.reports.run_report import (  # late: other kinds need no statistics
+        listed,
+        runs_below,
+    )
 
     if not folder.is_dir():
         raise SettingsError(

@@ -16,7 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from needlemap.check import Verdict
-    from needlemap.reports.runs import Compared, Run
+    from needlemap.reports.public_api import Compared, Run
 
 Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map
@@ -140,7 +140,7 @@ class NeedleServer:
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
     ) -> None:
         """That at most so many percent of its answers differ from a golden's, letter for letter."""
-        from needlemap.commands.no_worse import same_answers
+        from needlemap.commands.compare import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
         claim = same_answers(compared.comparison, percent)

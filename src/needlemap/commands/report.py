@@ -16,13 +16,19 @@ from needlemap.commands.arguments import ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
 from needlemap.interop import context_title
-from needlemap.interop.imported import Imported, Said, imported, load_results, refuse_taken, write
+from needlemap.interop.imported import (
+    Imported,
+    ImportOptions,
+    imported,
+    load_results,
+    refuse_taken,
+    write,
+)
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
-from needlemap.reports.closing import cache_lines
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
@@ -32,7 +38,8 @@ from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
 from needlemap.reports.report import Heat, Report
-from needlemap.reports.results import run_report, runs_below
+from needlemap.reports.run_notes import cache_lines
+from needlemap.reports.run_report import run_report, runs_below
 from needlemap.reports.seek_report import seeks
 from needlemap.reports.suite_report import fields_of, models_report, suite_report
 from needlemap.reports.summary import FAMILY_RULES, read_families
@@ -239,7 +246,7 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
     return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
 
-def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
+def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int:
     """Write a run, or a folder of runs where there are several; say what was read. Returns the exit
     code."""
     found = read(paths, said.metric)
@@ -256,7 +263,9 @@ def import_command(paths: Sequence[Path], out: Path, said: Said) -> int:
 
 def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
     """The runs in another tool's file or folder; what is to be said of them is told."""
-    runs = load_results(path, Said(dataset_length=typed.dataset_length, metric=typed.metric))
+    runs = load_results(
+        path, ImportOptions(dataset_length=typed.dataset_length, metric=typed.metric)
+    )
     _tell([note for run in runs for note in run.notes])
     return [replace(run, notes=()) for run in runs]
 

@@ -47,12 +47,12 @@ from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.lock import hold_folder
-from needlemap.reports.closing import ended_lines, judge_lines, usage_lines
-from needlemap.reports.live import LiveMap, MapView, ShowingFace
+from needlemap.reports.live import LiveMap, MapView, ShowingObserver
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
 from needlemap.reports.renderers.text import show_report, to_text
-from needlemap.reports.results import map_report
+from needlemap.reports.run_notes import ended_lines, judge_lines, usage_lines
+from needlemap.reports.run_report import map_report
 from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.suite_report import fields_of, models_report
 from needlemap.reports.verdict import (
@@ -138,17 +138,19 @@ class _Command:
     def ask(self) -> dict[Path, int]:
         """Ask all models; the exit code of each that was begun."""
         make = {name: partial(model_of, self.replicas, run=self.path / name) for name in self.each}
-        with Terminal(self.each, self.path, self.typed) as face:
-            models = ModelsInTurn(self.each, self.path, face)
+        with Terminal(self.each, self.path, self.typed) as observer:
+            models = ModelsInTurn(self.each, self.path, observer)
             campaign = campaign_of(models, make)
             run_coroutine(try_servers(self.each))
             with terminable() as ending:
                 try:
                     ending.run(campaign.run(models))
                 except KeyboardInterrupt:
-                    face.interrupted()
-                    face.codes[face.model] = interrupted(self.settings, self.path, ending.code)
-        return self._end_each(face.codes)
+                    observer.interrupted()
+                    observer.codes[observer.model] = interrupted(
+                        self.settings, self.path, ending.code
+                    )
+        return self._end_each(observer.codes)
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
         """Show several models in one table, and where they are kept; the exit codes by folder."""
@@ -246,7 +248,7 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
     return len(session.todo)
 
 
-class Terminal(ShowingFace):
+class Terminal(ShowingObserver):
     """Tells on the terminal how the asking goes. model: the one that is asked. code: the worst exit
     code of its families so far; codes: those of the models that were asked."""
 

@@ -32,7 +32,7 @@ from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
-from needlemap.reports.closing import judge_lines
+from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import parsed
 from needlemap.settings.prices import Prices

@@ -57,7 +57,7 @@ def from_status(
     status: int, body: str, headers: Mapping[str, str], *, server: str = "The server"
 ) -> Unmeasured:
     """What a refused request means. body: the response's text, JSON or not."""
-    words = _wanted(headers) if 300 <= status < 400 else message_of(body)
+    words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
     body = body[:_READ]
     failure = _failure(status, body)
     if failure is Failure.RATE_LIMITED:
@@ -71,7 +71,7 @@ def from_status(
     return refused
 
 
-def _wanted(headers: Mapping[str, str]) -> str:
+def _redirect_target(headers: Mapping[str, str]) -> str:
     """Where a redirect leads, without what may be a key."""
     try:
         place = (

@@ -34,7 +34,7 @@ from needlemap.records.run_file import (
     RunFile,
     RunTokenizer,
 )
-from needlemap.reports.paired import Both, labelled, load_both
+from needlemap.reports.pairing import Both, labelled, load_both
 from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
@@ -45,7 +45,7 @@ RECORDS = "records-imported.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ImportOptions:
     """What the user says that files may not: a model's name, scale, tokenizer, the title's size,
     and which metric of a log counts."""
 
@@ -71,7 +71,7 @@ class Imported:
         return native_mean(mean_share, self.scale)
 
 
-def imported(sources: Sequence[ResultsFile], said: Said) -> list[Imported]:
+def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Imported]:
     """A run for each model, and for each test where a model has several. Raises NeedlemapError."""
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
@@ -100,7 +100,10 @@ def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], s
 
 
 def _run(
-    name: str, key: tuple[str, str, str], part: list[tuple[ResultsFile, ResultRow]], said: Said
+    name: str,
+    key: tuple[str, str, str],
+    part: list[tuple[ResultsFile, ResultRow]],
+    said: ImportOptions,
 ) -> Imported:
     rows = [row for _, row in part]
     scale = scale_of(rows, said.scale)
@@ -189,7 +192,7 @@ def _about(
     rows: Sequence[ResultRow],
     records: Sequence[Record],
     sources: Sequence[tuple[str, str, str]],
-    said: Said,
+    said: ImportOptions,
 ) -> RunFile:
     """run.json. settings: only what is known; everything else was not written down by the other
     tool."""
@@ -237,7 +240,7 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
-def load_results(path: Path, said: Said) -> list[Loaded]:
+def load_results(path: Path, said: ImportOptions) -> list[Loaded]:
     """The runs in another tool's file or folder, as reports take them; nothing is written. The
     notes of the first say what is to be known of the files."""
     found = read([path], said.metric)
@@ -285,7 +288,11 @@ def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
 def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
     """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could
     pair them."""
-    runs = load_results(path, Said(metric=metric)) if is_other_tools(path) else [load_run(path)]
+    runs = (
+        load_results(path, ImportOptions(metric=metric))
+        if is_other_tools(path)
+        else [load_run(path)]
+    )
     found = {str(run.about.named.task): run for run in runs}
     if len(found) < len(runs):
         named = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)

@@ -19,8 +19,8 @@ import numpy as np
 from needlemap.grid import percent
 from needlemap.maps import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.maps.cell_score import CellScore
-from needlemap.maps.columns import cell_frame, plain_frame
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
+from needlemap.maps.table_schema import cell_frame, plain_frame
 from needlemap.records.record import SKIPPED, THINKING_SPENT
 
 _MARGIN = ("score", "low", "high")

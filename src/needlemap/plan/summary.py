@@ -247,7 +247,7 @@ def summarise(walked: WalkedTrials, terms: Terms = Terms(), any_order: float = 0
         seconds=_lane_s(walked, shape, terms.tokens_per_second)
         if terms.tokens_per_second
         else None,
-        held_tokens=_held(walked, terms.cache_tokens, terms.cache_block)
+        held_tokens=_served_by_cache(walked, terms.cache_tokens, terms.cache_block)
         if terms.cache_tokens
         else None,
         any_order=any_order,
@@ -263,7 +263,7 @@ def any_order(
     `single`."""
     asked = sum(plain.sizes)
     if capacity_tokens:
-        return _held(plain, capacity_tokens, block_tokens) / max(1, asked)
+        return _served_by_cache(plain, capacity_tokens, block_tokens) / max(1, asked)
     tree = [plain.walk[place] for place in walk_order([trial.prompt for trial in plain.walk])]
     return sum(in_common(tree)) / max(1, asked)
 
@@ -281,7 +281,7 @@ def _lane_s(walked: WalkedTrials, shape: Shape | None, tokens_per_second: float)
     return max(flops, default=0.0) / prefill_flops(shape, [(0, 1)]) / tokens_per_second
 
 
-def _held(walked: WalkedTrials, capacity_tokens: int, block_tokens: int) -> int:
+def _served_by_cache(walked: WalkedTrials, capacity_tokens: int, block_tokens: int) -> int:
     places = walk_order([trial.prompt for trial in walked.walk])
     tree = [walked.walk[place] for place in places]
     found = block_keys([trial.prompt.asked_tokens for trial in tree], in_common(tree), block_tokens)

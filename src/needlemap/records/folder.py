@@ -134,14 +134,14 @@ class RunFolder:
         return RUN.read(self.path)
 
     @property
-    def begun(self) -> RunFile | None:
+    def run_file(self) -> RunFile | None:
         """run.json; None where no run is there. Raises NeedlemapError when it cannot be read."""
         return self.about() if self.exists else None
 
     def records(self) -> Iterator[Record]:
         """The readable records, but those by scorers that it was scored with before `needlemap
         score`, by other rules of its scorer, and of what a limit cut off, which was not asked."""
-        about = self.begun
+        about = self.run_file
         if about is None:
             yield from (record for record in self.every_record() if not record.is_skipped)
             return
@@ -160,7 +160,7 @@ class RunFolder:
         Raises NeedlemapError for one of a newer needlemap.
         """
         self.left_out = LeftOut()
-        about = self.begun
+        about = self.run_file
         for file in records_files(self.path):
             yield from self.records_in(file, about)
         odd = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]

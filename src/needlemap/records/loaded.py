@@ -124,7 +124,7 @@ def closed_book_records(folder: RunFolder) -> Iterator[Record]:
     """Every record of questions without a haystack, as written: for limits, since each was paid
     for."""
     if is_regular(file := folder.path / CLOSED_BOOK):
-        yield from folder.records_in(file, folder.begun)
+        yield from folder.records_in(file, folder.run_file)
 
 
 def kept(folder: RunFolder) -> list[Record]:

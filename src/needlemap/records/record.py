@@ -69,7 +69,7 @@ Count = Annotated[int | None, BeforeValidator(_count)]
 Amount = Annotated[float | None, BeforeValidator(_amount)]
 Native = Annotated[float | None, BeforeValidator(plain)]
 Thought = Annotated[Logprobs | None, BeforeValidator(logprobs_kept)]
-Said = Annotated[dict[str, Any], BeforeValidator(plain)]
+PlainJson = Annotated[dict[str, Any], BeforeValidator(plain)]
 Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
 
 
@@ -128,11 +128,11 @@ class ScorerRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     name: str
-    options: Said = Field(default_factory=dict)
+    options: PlainJson = Field(default_factory=dict)
     rule: Whole = FIRST_RULE
     scale: tuple[float, float] = (0.0, 1.0)
     native: Native = None
-    why: Said = Field(default_factory=dict)
+    why: PlainJson = Field(default_factory=dict)
     unreadable: bool = False
     mean: bool = False
     usd: Amount = 0.0
@@ -215,7 +215,7 @@ class Record(BaseModel):
     shared_tokens: Count = None
     completion_tokens: Count = None
     thinking_tokens: Count = None
-    usage: Said = Field(default_factory=dict)
+    usage: PlainJson = Field(default_factory=dict)
     usd: Amount = None
     latency_s: Amount = None
     attempts: Whole = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
-from needlemap.reports.changes import (
+from needlemap.reports.answer_diff import (
     SHOWN,
     answers_counts,
     answers_json,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison
     from needlemap.maps.difference import Difference
     from needlemap.maps.judging import Judgement
-    from needlemap.reports.paired import Names
+    from needlemap.reports.pairing import Names
 
 EXPLORED = 5  # cells shown
 DIFFERENCE = (

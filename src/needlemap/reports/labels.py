@@ -83,13 +83,13 @@ def length_range(lengths: Sequence[int]) -> str:
     return f"{'–'.join(ends.values())} tokens"
 
 
-def told_apart(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
+def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
     """A name for each run: its model; where models repeat with its folder's name, or if need be its
     path.
 
-    >>> told_apart(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
+    >>> unique_names(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
     ['a@r', 'b', 'a@t']
-    >>> told_apart(["b/a", "b/a"], [Path("b-a-single"), Path("b-a-multi")])
+    >>> unique_names(["b/a", "b/a"], [Path("b-a-single"), Path("b-a-multi")])
     ['b/a@single', 'b/a@multi']
     """
     folders = [

@@ -1,4 +1,4 @@
-"""What any face shows while a run is asked: the map filling in, plain lines, the live page,
+"""What any observer shows while a run is asked: the map filling in, plain lines, the live page,
 contexts.
 
 Contexts are text files, for people who want to read what was asked (setting save_contexts).
@@ -19,8 +19,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from needlemap.asking import Outcome, Watcher
-from needlemap.asking.run import FamiliesToAsk, ModelsFace
+from needlemap.asking import Outcome, TrialObserver
+from needlemap.asking.run import FamiliesToAsk, ModelsObserver
 from needlemap.asking.session import Session, about
 from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
@@ -30,8 +30,8 @@ from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
-from needlemap.reports.closing import Tally
 from needlemap.reports.renderers.heat import broken, terminal_map
+from needlemap.reports.run_notes import Tally
 from needlemap.text import printable, show
 from needlemap.trials import Trial
 
@@ -45,7 +45,7 @@ _LINES_AROUND = (
 )
 
 
-class ShowingFace(ModelsFace, ExitStack):
+class ShowingObserver(ModelsObserver, ExitStack):
     """Entered before a run and left after it. families: those of the model that is asked. live:
     also serve the page, as long as something is asked."""
 
@@ -86,7 +86,7 @@ class ShowingFace(ModelsFace, ExitStack):
         """Which map fills in, if one does."""
 
     @contextmanager
-    def watch(self, name: str, session: Session) -> Iterator[Watcher]:
+    def watch(self, name: str, session: Session) -> Iterator[TrialObserver]:
         """The view, the page and the contexts, together."""
         page = self._page_of(name, session) if self._live and session.todo else None
         settings = session.experiment.settings
@@ -114,7 +114,7 @@ class ShowingFace(ModelsFace, ExitStack):
         return self._page
 
 
-class SavingContexts(Watcher):
+class SavingContexts(TrialObserver):
     """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder, or where none
     is kept into the current one, as prompts go out."""
 
@@ -129,14 +129,14 @@ class SavingContexts(Watcher):
             write_whole(self._folder / name, trial.prompt.context_text.encode())
 
 
-class LiveView(Watcher, ExitStack):
+class LiveView(TrialObserver, ExitStack):
     """A watcher that is entered before a run and left after it; this one shows nothing."""
 
 
-class Together(Watcher):
+class Together(TrialObserver):
     """Several watchers as one."""
 
-    def __init__(self, *watchers: Watcher) -> None:
+    def __init__(self, *watchers: TrialObserver) -> None:
         self._watchers = watchers
 
     def trial_begins(self, trial: Trial) -> None:

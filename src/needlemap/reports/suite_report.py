@@ -26,7 +26,7 @@ from needlemap.reports.report import (
     Table,
     keyed,
 )
-from needlemap.reports.results import Read, effective_fields, mean_fields, run_report
+from needlemap.reports.run_report import Read, effective_fields, mean_fields, run_report
 from needlemap.reports.seek_report import asked_line, length_line, seeks, sought_of
 from needlemap.reports.summary import (
     FAMILY_RULES,
@@ -115,13 +115,13 @@ def _sought(title: str, read: Read) -> Iterator[Fact | Table]:
     rows = []
     for name, run in read.items():
         found = None if run is None else sought_of(run)
-        known = "nothing is scored yet" if found is None else _held(found)
+        known = "nothing is scored yet" if found is None else _without_head(found)
         asked = "" if found is None else asked_line(found)
         rows.append(Row({"name": name, "found": known, "asked": asked}, to=name))
     yield Table("", SOUGHT, tuple(rows), title)
 
 
-def _held(found: Sought) -> str:
+def _without_head(found: Sought) -> str:
     """The effective length, without these two words."""
     return length_line(found).removeprefix("effective length").lstrip(": ")
 

@@ -33,8 +33,8 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.extras import install_line
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
-from needlemap.maps.columns import CELLS, RUN, TRIALS, DataColumn, Value
 from needlemap.maps.means import Map
+from needlemap.maps.table_schema import CELLS, RUN, TRIALS, DataColumn, Value
 from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RunSettings
 from needlemap.reports.labels import (
@@ -43,7 +43,7 @@ from needlemap.reports.labels import (
     overall_label,
     points,
     score_label,
-    told_apart,
+    unique_names,
 )
 from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable
 from needlemap.version import __version__
@@ -245,7 +245,7 @@ def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> l
     """
     short = [_plain(each.label or Path(each.model).name) for each in named]
     names: list[str] = []
-    for name in map(_plain, told_apart(short, [Path(path) for path in paths])):
+    for name in map(_plain, unique_names(short, [Path(path) for path in paths])):
         again = sum(other == name or other.startswith(f"{name}-") for other in names)
         names.append(f"{name}-{again + 1}" if name in names else name)
     return names

@@ -27,7 +27,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.record import costs_of
 from needlemap.records.run_file import RunFile
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.labels import percent_of, told_apart
+from needlemap.reports.labels import percent_of, unique_names
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.summary import held_by
 from needlemap.reports.table import DataTable, cells_table, markdown_table, plain_markdown
@@ -278,6 +278,6 @@ def log_runs(
     rules: tuple[str, ...] = RULES,
 ) -> list[str]:
     """Log runs, each by its model's name; where they are, or what to type to see them."""
-    names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
+    names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
     told = [logged(run, name, title, palette, rules) for run, name in zip(runs, names, strict=True)]
     return TRACKERS[tracker.kind](told, tracker.place, step)

@@ -21,7 +21,7 @@ from needlemap.reports.judgement import (
     warnings_of,
 )
 from needlemap.reports.labels import interval_label, percent_of, score_label
-from needlemap.reports.paired import compare_loaded
+from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Claim, Fact, Report, Verdict, keyed

@@ -28,7 +28,7 @@ class Stream:
     rank: int
     tokens: int
 
-    def held(self, tokens: int) -> list[int]:
+    def facts_within(self, tokens: int) -> list[int]:
         """The numbers of the facts that its first tokens hold."""
         return [
             at for at, place in enumerate(self.places) if tokens >= min(self.tokens, place + ROOM)
@@ -94,7 +94,7 @@ class Act:
     salt: str = ""
 
     @property
-    def asked(self) -> tuple[Fact, ...]:
+    def asked_facts(self) -> tuple[Fact, ...]:
         """The facts that are asked for."""
         return self.path[-1].asked
 

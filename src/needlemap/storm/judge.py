@@ -25,7 +25,7 @@ from needlemap.maps.rare import (
 )
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 from needlemap.storm.act import Act
-from needlemap.storm.outcome import CERTAIN, Outcome
+from needlemap.storm.outcome import CERTAIN, RequestOutcome
 from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
@@ -42,7 +42,7 @@ class Seen:
     key: int
     round: int
     act: Act
-    outcome: Outcome
+    outcome: RequestOutcome
     answer: str = ""
     at_s: float = 0.0
     seconds: float = 0.0
@@ -61,7 +61,7 @@ class Suspect:
     was answered at once. blocks: of replays of its sequence, and of cold askings beside them."""
 
     seen: Seen
-    again: Outcome | None = None
+    again: RequestOutcome | None = None
     blocks: list[Block] = field(default_factory=list)
 
     @property
@@ -82,7 +82,7 @@ class Seens:
     faults in askings beside the storm."""
 
     storm: list[Seen] = field(default_factory=list)
-    pairs: list[tuple[Seen, Outcome]] = field(default_factory=list)
+    pairs: list[tuple[Seen, RequestOutcome]] = field(default_factory=list)
     suspects: dict[int, Suspect] = field(default_factory=dict)
     elsewhere: list[Seen] = field(default_factory=list)
 

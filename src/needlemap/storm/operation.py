@@ -11,7 +11,7 @@ from math import log2
 from random import Random
 from typing import ClassVar
 
-from needlemap.check.finding import Known
+from needlemap.check.finding import KnownIssue
 from needlemap.storm.act import Act, Fact, Path, Piece, Stream, Turn
 
 EDGES = (16, 64, 512, 2_048)  # tokens of blocks, pages and chunks
@@ -83,8 +83,15 @@ class FamilyPlan:
         """A user's turn that asks for one of the facts at the ends of what stands there: the first
         of all, the last that was there before, or one of its own."""
         before = [piece for each in path for piece in each.pieces]
-        held = [[Fact(each.stream, at) for at in each.stream.held(each.tokens)] for each in before]
-        own = [Fact(piece.stream, at) for piece in pieces for at in piece.stream.held(piece.tokens)]
+        held = [
+            [Fact(each.stream, at) for at in each.stream.facts_within(each.tokens)]
+            for each in before
+        ]
+        own = [
+            Fact(piece.stream, at)
+            for piece in pieces
+            for at in piece.stream.facts_within(piece.tokens)
+        ]
         choices = [own[0], own[-1], self.random.choice(own)]
         old = [fact for facts in held for fact in facts]
         if old:
@@ -133,7 +140,7 @@ class Operation:
     name: ClassVar[str]
     does: ClassVar[str]
     share: ClassVar[float] = 1.0
-    known: ClassVar[tuple[Known, ...]] = ()
+    known: ClassVar[tuple[KnownIssue, ...]] = ()
 
     def applies(self, limits: Limits) -> bool:
         """Whether it is done at all."""

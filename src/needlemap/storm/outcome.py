@@ -38,7 +38,7 @@ class Hider:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """What came of a request. word: in a word. foreign: the secret of somebody else that its answer
     holds. whose: the record's number of who hid it; ago: how many requests before, 0 where it was
     asked at the same time or later."""
@@ -67,25 +67,25 @@ def judge_answer(
     at: int,
     budget: int,
     texts: Mapping[str, str] | None = None,
-) -> Outcome:
+) -> RequestOutcome:
     """What came of one request. wanted: the secrets that were asked for; own: all of its prompt.
     at: its place among all. budget: tokens that its answer may have. texts: 'own', its prompt, and
     'all', from which all prompts are cut; looked at where an answer is long."""
     if record.answer is None or record.failure is not None:
-        return Outcome("refused")
+        return RequestOutcome("refused")
     answer = record.answer
     if not answer.strip():
-        return Outcome("empty")
+        return RequestOutcome("empty")
     if foreign := owners.foreign(answer, own):
         owner = owners.of[foreign]
-        return Outcome("foreign", foreign, owner.key, max(0, at - owner.at))
+        return RequestOutcome("foreign", foreign, owner.key, max(0, at - owner.at))
     if texts and holds_text(answer, texts["own"], texts["all"]):
-        return Outcome("text")
+        return RequestOutcome("text")
     if is_salad(answer):
-        return Outcome("salad")
+        return RequestOutcome("salad")
     if not did_end(record.finish, record.completion_tokens, budget):
-        return Outcome("endless")
-    return Outcome("right" if all(secret in answer for secret in wanted) else "lost")
+        return RequestOutcome("endless")
+    return RequestOutcome("right" if all(secret in answer for secret in wanted) else "lost")
 
 
 def holds_text(answer: str, own: str, every: str) -> bool:

@@ -19,7 +19,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.storm.act import ACTS, Act, Round, Stream
 from needlemap.storm.file import STORM
 from needlemap.storm.operation import SHORTEST
-from needlemap.storm.outcome import CERTAIN, Outcome
+from needlemap.storm.outcome import CERTAIN, RequestOutcome
 from needlemap.storm.storming import SHRINK, Answered, Storm, StormInRounds
 
 TRIED = 6  # suspects that are replayed first
@@ -179,7 +179,9 @@ class Shrinking(StormInRounds):
                 return True
         return False
 
-    def _once(self, sequence: Round, target: int, *, cold: bool = False) -> Batches[Outcome | None]:
+    def _once(
+        self, sequence: Round, target: int, *, cold: bool = False
+    ) -> Batches[RequestOutcome | None]:
         """What came of the target in one replay, behind first lines of its own."""
         answered, last = Answered(), None
         self._key += 1
@@ -204,7 +206,7 @@ class Shrinking(StormInRounds):
         return self._key
 
 
-def _is_wrong(outcome: Outcome | None) -> bool:
+def _is_wrong(outcome: RequestOutcome | None) -> bool:
     return outcome is not None and (outcome.is_certain or outcome.is_doubtful)
 
 
@@ -243,7 +245,7 @@ def halved(made: Round) -> Round:
         return replace(act, path=tuple(path))
 
     whole = all(
-        fact.number in piece.stream.held(piece.tokens)
+        fact.number in piece.stream.facts_within(piece.tokens)
         for act in map(shorter, made.acts)
         for turn in act.path
         for fact in turn.asked

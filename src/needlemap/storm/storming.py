@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from needlemap.asking import Outcome as Asked
-from needlemap.asking.campaign import Batches, Campaign, Face, MakeModel, Strategy
+from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
 from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST, SEED_BITS
@@ -38,7 +38,7 @@ from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
 from needlemap.storm.judge import GOAL, Seen, Seens, StormVerdict, Suspect, judge_storm
 from needlemap.storm.operation import FamilyPlan, Limits
 from needlemap.storm.operations.fresh import Fresh
-from needlemap.storm.outcome import Hider, Outcome, judge_answer
+from needlemap.storm.outcome import Hider, RequestOutcome, judge_answer
 from needlemap.storm.plan import make_round
 from needlemap.storm.texts import LINE, Texts
 from needlemap.trials import provider_host
@@ -175,7 +175,7 @@ def first_round(seed: int, limits: Limits) -> Round:
         stream = replace(plan.stream(0, min(size, limits.room)), family=number)
         turn = plan.turn((), (Piece(stream, stream.tokens),))
         if number > 3:
-            facts = tuple(Fact(stream, at) for at in stream.held(stream.tokens))
+            facts = tuple(Fact(stream, at) for at in stream.facts_within(stream.tokens))
             turn = Turn(turn.pieces, facts)
         acts.append(Act(number, number, number, number, Fresh.name, (turn,)))
     return Round(0, tuple(acts))
@@ -222,7 +222,7 @@ class StormInRounds(Strategy[StormVerdict]):
         self._sent = Counter[str]()
         self._failures = Counter[str]()
         self._order = self.number = 0
-        super().__init__(Face(), map(storm.folder.folder, FAMILIES))
+        super().__init__(RunObserver(), map(storm.folder.folder, FAMILIES))
 
     async def run(self) -> StormVerdict:
         """The verdict. Raises NeedlemapError where nothing could be asked."""
@@ -273,7 +273,7 @@ class StormInRounds(Strategy[StormVerdict]):
             rows += [(act, record) for act, record in found if record is not None]
             if self.stopped:
                 return
-        singles = [(act, record) for act, record in rows if len(act.asked) == 1]
+        singles = [(act, record) for act, record in rows if len(act.asked_facts) == 1]
         if not singles or not any(record.answer is not None for _, record in singles):
             self._nothing()
         told = [r.prompt_tokens - r.own_tokens for _, r in singles if r.prompt_tokens is not None]
@@ -322,7 +322,7 @@ class StormInRounds(Strategy[StormVerdict]):
             key = key_of(made.number, act.number)
             if record is None:
                 if act.cancel is not None:
-                    found.append(Seen(key, made.number, act, Outcome("cancelled")))
+                    found.append(Seen(key, made.number, act, RequestOutcome("cancelled")))
                 continue
             outcome = self._outcome(made, act, record, self._order)
             found.append(seen_of(made, act, record, outcome))
@@ -383,10 +383,10 @@ class StormInRounds(Strategy[StormVerdict]):
 
     def _ask_cold(
         self, made: Round, seen: Seen, answered: Answered, numbers: range
-    ) -> Batches[list[Outcome | None]]:
+    ) -> Batches[list[RequestOutcome | None]]:
         """The same prompt behind first lines of its own, some at a time; None where it was not
         answered."""
-        found = list[Outcome | None]()
+        found = list[RequestOutcome | None]()
         for number in numbers:
             act = self._cold(made, seen.act, f"{COLD}{number}")
             key = seen.key * _WIDE + number
@@ -399,7 +399,7 @@ class StormInRounds(Strategy[StormVerdict]):
                 found.append(outcome if is_measured else None)
         return found or [None]
 
-    def _replay(self, sequence: Round, seen: Seen, number: int) -> Batches[Outcome | None]:
+    def _replay(self, sequence: Round, seen: Seen, number: int) -> Batches[RequestOutcome | None]:
         """What came of a suspect when its whole sequence was asked again, behind other first
         lines."""
         answered, last = Answered(), None
@@ -426,7 +426,7 @@ class StormInRounds(Strategy[StormVerdict]):
                     last = outcome
         return last
 
-    def _elsewhere(self, made: Round, act: Act, record: Record, outcome: Outcome) -> None:
+    def _elsewhere(self, made: Round, act: Act, record: Record, outcome: RequestOutcome) -> None:
         """Keep what is a fault by itself, wherever it was seen."""
         if outcome.is_certain:
             self.seens.elsewhere.append(seen_of(made, act, record, outcome))
@@ -496,7 +496,7 @@ class StormInRounds(Strategy[StormVerdict]):
             cancel_s=None if act.cancel is None else max(0.001, act.cancel * pace_s),
         )
 
-    def _outcome(self, made: Round, act: Act, record: Record, at: int) -> Outcome:
+    def _outcome(self, made: Round, act: Act, record: Record, at: int) -> RequestOutcome:
         """What came of one request."""
         texts = self.storm.texts
         settings = self.storm.resolved.settings
@@ -591,7 +591,7 @@ def _request(seen: Seen, began: float) -> StormRequest:
     )
 
 
-def seen_of(made: Round, act: Act, record: Record, outcome: Outcome) -> Seen:
+def seen_of(made: Round, act: Act, record: Record, outcome: RequestOutcome) -> Seen:
     """A request by its record."""
     ended = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
     seconds = record.latency_s or 0.0

@@ -36,7 +36,7 @@ Answer = Callable[[Path], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FactText:
     """A fact as it stands in a text. secret: what a right answer to its question holds."""
 
     text: str
@@ -68,12 +68,12 @@ class Texts:
         )
         self.pool = bytes(made.text.data).decode("utf-8", "ignore")
         self._letters = len(self.pool) / max(1, len(made.text))
-        self.said = lru_cache(maxsize=50_000)(self._said)
+        self.fact_text = lru_cache(maxsize=50_000)(self._fact_text)
         self._keys = lru_cache(maxsize=1_000)(self._drawn_keys)
         self.stream_text = lru_cache(maxsize=64)(self._stream_text)
-        if min(len(self.said(0, Fact(Stream(0, 0, 0, 400), at)).secret) for at in range(FACTS)) < (
-            LONG_SECRET
-        ):
+        first = Stream(0, 0, 0, 400)
+        shortest = min(len(self.fact_text(0, Fact(first, at)).secret) for at in range(FACTS))
+        if shortest < LONG_SECRET:
             raise SettingsError(
                 f"A storm tells secrets apart by {LONG_SECRET} characters: give --keywords and "
                 "--draw whose values have as many."
@@ -89,7 +89,7 @@ class Texts:
         repeat = 1_000 * number + family
         return drawn_apart(settings.draw or {}, repeat, self.seed, RANKS * FACTS, settings.question)
 
-    def _said(self, number: int, fact: Fact) -> Said:
+    def _fact_text(self, number: int, fact: Fact) -> FactText:
         settings, stream = self.resolved.settings, fact.stream
         keys = self._keys(number, stream.family)[stream.rank * FACTS + fact.number]
         place = f"{number}:{stream.number}:{fact.number}"
@@ -98,7 +98,7 @@ class Texts:
         asked = {name for name in keys if "{" + name + "}" in settings.question}
         values = {name: keys[name] if name in asked else fresh[name] for name in keys}
         words = [fill(word, values, "keywords") for word in settings.keywords]
-        return Said(
+        return FactText(
             fill(settings.needle, values, "needle"),
             fill(settings.question, values, "question"),
             max(words, key=len),
@@ -108,7 +108,7 @@ class Texts:
         """A whole text: its first line, haystack, and facts where they belong."""
         random = Random(f"{self.seed}:{number}:{stream.number}")
         line = f"{random.randrange(10**LINE):0{LINE}}\n"
-        facts = [f"\n{self.said(number, Fact(stream, fact)).text}\n" for fact in range(FACTS)]
+        facts = [f"\n{self.fact_text(number, Fact(stream, fact)).text}\n" for fact in range(FACTS)]
         size = max(0, round(stream.tokens * self._letters) - sum(map(len, facts)) - len(line))
         start = random.randrange(max(1, len(self.pool) - size))
         start = self.pool.find(" ", start) + 1
@@ -125,13 +125,13 @@ class Texts:
         """The first tokens of a text; a fact that it is to hold is there whole."""
         whole = self.stream_text(number, piece.stream)
         cut = self._beginning(number, piece) if piece.tokens < piece.stream.tokens else whole
-        held = piece.stream.held(piece.tokens)
+        held = piece.stream.facts_within(piece.tokens)
         for fact in range(FACTS):
-            said = self.said(number, Fact(piece.stream, fact)).text
-            if fact in held and said not in cut:
-                cut = f"{cut}\n{said}\n"
-            elif fact not in held and said in cut:
-                cut = cut[: cut.index(said)]
+            text = self.fact_text(number, Fact(piece.stream, fact)).text
+            if fact in held and text not in cut:
+                cut = f"{cut}\n{text}\n"
+            elif fact not in held and text in cut:
+                cut = cut[: cut.index(text)]
         return cut
 
     def _beginning(self, number: int, piece: Piece) -> str:
@@ -154,29 +154,29 @@ class Texts:
                 text = f"{salt}{text[len(salt) :]}" if end == 1 else text  # of as many tokens
                 rows.append((part.role, f"{before}{text}{after}"))
             if end < len(path):
-                said = answers(path[:end])
-                rows.append(("assistant", said if said else self.right(number, turn)))
+                answer = answers(path[:end])
+                rows.append(("assistant", answer or self.right(number, turn)))
         total = path[-1].total
         return rows if total is None or len(path) > 1 else self._padded(rows, number, path, total)
 
     def question(self, number: int, turn: Turn) -> str:
         """What a turn asks, in the order of its facts."""
-        return " ".join(self.said(number, fact).question for fact in turn.asked)
+        return " ".join(self.fact_text(number, fact).question for fact in turn.asked)
 
     def right(self, number: int, turn: Turn) -> str:
         """A right answer."""
-        return " ".join(f"{self.said(number, fact).secret}." for fact in turn.asked)
+        return " ".join(f"{self.fact_text(number, fact).secret}." for fact in turn.asked)
 
     def secrets(self, number: int, act: Act) -> tuple[str, ...]:
         """What a right answer holds, in its order."""
-        return tuple(self.said(number, fact).secret for fact in act.asked)
+        return tuple(self.fact_text(number, fact).secret for fact in act.asked_facts)
 
     def hidden(self, number: int, act: Act) -> set[str]:
         """All secrets of a prompt."""
         return {
-            self.said(number, Fact(piece.stream, fact)).secret
+            self.fact_text(number, Fact(piece.stream, fact)).secret
             for piece in act.streams
-            for fact in piece.stream.held(piece.tokens)
+            for fact in piece.stream.facts_within(piece.tokens)
         }
 
     def trial(self, number: int, act: Act, repeat: int, answers: Answer) -> Trial:
@@ -203,7 +203,7 @@ class Texts:
         as it is where it is longer already."""
         role, text = rows[-1]
         at = text.rfind(self.question(number, path[-1]))
-        others = sum(self.count(said) for _, said in rows[:-1])
+        others = sum(self.count(text) for _, text in rows[:-1])
         made, pad = text, 0
         for _ in range(3):
             missing = total - self.framing - others - self.count(made)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as module
 from needlemap.reports.page.document import packed
 from needlemap.reports.page.live import PageFeed, Payload
+from needlemap.reports.run_notes import Tally
 
 
 def a_record(repeat: int = 0) -> Record:

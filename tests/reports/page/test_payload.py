@@ -11,7 +11,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.maps.means import depth_scores
 from needlemap.reports.page.summary import summary
-from needlemap.reports.paired import compare_loaded
+from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.summary import summary_lines
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

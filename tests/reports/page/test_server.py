@@ -13,10 +13,10 @@ from threading import Thread
 import pytest
 
 from needlemap.records.record import Record
-from needlemap.reports.closing import Tally
 from needlemap.reports.page import live as feed_module
 from needlemap.reports.page import live as module
 from needlemap.reports.page.live import PageFeed, PageServer
+from needlemap.reports.run_notes import Tally
 
 RECORD = Record(key="k", task="t", model="m", length_tokens=1, depth=0, repeat=0, seed=0, score=1)
 

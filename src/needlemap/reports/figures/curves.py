@@ -60,7 +60,7 @@ from needlemap.reports.figures.heat import (
     length_axis,
 )
 from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
-from needlemap.reports.labels import effective_label, length_range, told_apart
+from needlemap.reports.labels import effective_label, length_range, unique_names
 
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
@@ -344,7 +344,7 @@ def groups_of(runs: Sequence[Loaded], suites: Sequence[Families]) -> list[Group]
     groups = [*({"": run} for run in lies.values()), *filter(None, found)]
     models = [next(iter(group.values())).map.model for group in groups]
     paths = [*lies, *(each.path for each, group in zip(suites, found, strict=True) if group)]
-    return list(zip(told_apart(models, paths), groups, strict=True))
+    return list(zip(unique_names(models, paths), groups, strict=True))
 
 
 def draw_families(

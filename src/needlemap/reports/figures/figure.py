@@ -56,9 +56,9 @@ from needlemap.reports.figures.panels import (
 )
 from needlemap.reports.labels import (
     length_range,
-    told_apart,
+    unique_names,
 )
-from needlemap.reports.paired import compare_loaded
+from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.seek_report import seeks
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def figure_of(
         (run,) = runs
         alone = Shown(run.map, title or run.about.title)
         return Figure((alone,), None, None, palette, style)
-    names = told_apart([run.map.model for run in runs], [Path(run.path) for run in runs])
+    names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
     model = "" if style in OLDER else one_of({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
     shown = tuple(

@@ -25,16 +25,16 @@ from threading import BoundedSemaphore, Event, Lock, Thread
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from needlemap.asking import Watcher
+from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session, about
 from needlemap.maps import latest_records
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
-from needlemap.reports.closing import Tally
 from needlemap.reports.page.document import as_json, page_html
 from needlemap.reports.page.sheets import Subject
 from needlemap.reports.page.summary import fitted, summary
+from needlemap.reports.run_notes import Tally
 from needlemap.text import show
 
 AT_LEAST_S = 1.0  # from the end of one build to the next
@@ -293,7 +293,7 @@ class _Handler(BaseHTTPRequestHandler):
 GRACE_S = 2.0  # for which an open page may fetch the end
 
 
-class LivePage(Watcher, ExitStack):
+class LivePage(TrialObserver, ExitStack):
     """Says its address on standard error when it is entered; left, it lets an open page fetch the
     end.
 

@@ -24,7 +24,6 @@ from needlemap.maps.means import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
 from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
-from needlemap.reports.closing import cache_lines
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.labels import (
     NOT_ASKED,
@@ -36,11 +35,12 @@ from needlemap.reports.labels import (
     row_labels,
 )
 from needlemap.reports.page.trials import by_cell
-from needlemap.reports.paired import Names, compare_loaded
+from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.page import Columns, mean_columns, share, tokens_of
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.results import run_report
+from needlemap.reports.run_notes import cache_lines
+from needlemap.reports.run_report import run_report
 from needlemap.reports.seek_report import seeks
 from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden

@@ -22,10 +22,10 @@ from needlemap.reports.labels import (
     n_label,
     score_label,
     tokens_label,
-    told_apart,
+    unique_names,
 )
 from needlemap.reports.page.payload import told_comparison
-from needlemap.reports.paired import compare_runs
+from needlemap.reports.pairing import compare_runs
 from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.report import FIGURES, Column, Fact, Line, Report, Row, Table
 from needlemap.reports.suite_report import family_lines, suite_report
@@ -72,7 +72,7 @@ class PageRuns:
     def of(cls, runs: Sequence[Loaded | Subject]) -> PageRuns:
         """Names are told apart by folder where models repeat."""
         subjects = tuple(map(Subject.of, runs))
-        names = told_apart(
+        names = unique_names(
             [each.model for each in subjects], [each.families.path for each in subjects]
         )
         first = (sum(len(each.runs) for each in subjects[:at]) for at in range(len(subjects)))

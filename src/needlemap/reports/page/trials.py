@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from needlemap.maps import AskedPrompt
-from needlemap.maps.columns import TRIALS
 from needlemap.maps.means import Map
+from needlemap.maps.table_schema import TRIALS
 from needlemap.records.record import NeedleRecord, Record
 from needlemap.reports.renderers.page import share
 

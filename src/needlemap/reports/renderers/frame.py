@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from needlemap.maps.columns import plain_frame
+from needlemap.maps.table_schema import plain_frame
 from needlemap.reports.report import Report
 
 

@@ -29,7 +29,7 @@ class LongAnswer(Operation):
         session = family.random.randrange(len(family.paths))
         path = family.paths[session]
         last = path[-1]
-        held = [(piece.stream, piece.stream.held(piece.tokens)) for piece in last.pieces]
+        held = [(piece.stream, piece.stream.facts_within(piece.tokens)) for piece in last.pieces]
         facts = [Fact(stream, at) for stream, places in held for at in places]
         if len(facts) > 1:
             turn = Turn(last.pieces, tuple(facts[:8]))

@@ -1,7 +1,4 @@
-"""`needlemap ab` and `compare`: is B no worse than A? A verdict, an exit code, where to look.
-
-An ab asks both, until it knows; a comparison is of two runs that were asked.
-"""
+"""`needlemap ab`: is B no worse than A? It asks both, until it knows."""
 
 from __future__ import annotations
 
@@ -24,29 +21,22 @@ from needlemap.commands.announce import (
     show_finding,
     terminable,
 )
-from needlemap.commands.arguments import AbFlags, CompareFlags
-from needlemap.commands.check import FailuresFace
+from needlemap.commands.arguments import AbFlags
+from needlemap.commands.check import FailuresObserver
+from needlemap.commands.compare import scope_of
 from needlemap.deadline import clock
 from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
 from needlemap.http.compatible import served
-from needlemap.interop.imported import load_any
 from needlemap.maps.arms import ArmsVerdict, ArmTrial
-from needlemap.maps.comparison import Comparison
-from needlemap.maps.judging import Scope
-from needlemap.maps.verdicts import NO_WORSE, WORSE, softened, worst_code
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
-from needlemap.records.families import families_of
 from needlemap.records.lock import hold_folder
 from needlemap.reports.ab_report import ab_report
-from needlemap.reports.comparison import answers_text, comparison_report
-from needlemap.reports.judgement import margin_label
-from needlemap.reports.paired import MARGIN, compare_runs
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.report import COUNT, Claim, Column, Fact, Report, Row, Table, keyed
+from needlemap.reports.report import COUNT, Column, Report, Row, Table, keyed
 from needlemap.settings.prices import Prices, summed
-from needlemap.text import counted, dollars, printable, short, tell
+from needlemap.text import counted, dollars, short, tell
 
 EVERY_S = 5.0  # between two lines of progress
 LONG_AB = "suite:long-ab"
@@ -162,8 +152,8 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
-    with hold_folder(path), FailuresFace(ab.folder) as face:
-        blocks = ArmsInBlocks(ab, face, AbProgress(quiet))
+    with hold_folder(path), FailuresObserver(ab.folder) as observer:
+        blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
         found = ending.finish(Campaign().run(blocks), path)
     if found is not None:
         say_stopped(blocks.stopped, path)
@@ -269,61 +259,3 @@ class AbProgress:
         self._told_s = monotonic()
         found = arms.judged
         tell(f"{counted(found.n, 'pair')}: {found.lost} lost, {found.gained} gained, {found.word}")
-
-
-def scope_of(typed: str) -> Scope:
-    """The scope that was typed."""
-    return "new" if typed == "new" else "these"
-
-
-def points_of(typed: CompareFlags) -> float:
-    """The margin in points, from either flag. Raises SettingsError for what means nothing."""
-    margin, fail_if_worse, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
-    if None not in (margin, fail_if_worse) and margin != fail_if_worse:
-        raise SettingsError(
-            "--fail-if-worse sets the margin. Give the same --margin, or leave it out."
-        )
-    if percent is not None and not 0 <= percent <= 100:
-        raise SettingsError(
-            f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}."
-        )
-    return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
-
-
-def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
-    """Compare and print; 0, or of a verdict that was asked for its code, the worst of several."""
-    points = points_of(typed)
-    both = families_of(first), families_of(second)
-    read = load_any(*both, tuple(typed.label or ()), typed.metric)
-    for run in (run for two in read.values() for run in two):
-        for note in run.notes:
-            tell(f"note: {printable(run.path)}: {printable(note)}")
-    comparison, names = compare_runs(
-        *both, read, points, wanted=scope_of(typed.scope), sequential=typed.sequential
-    )
-    verdict, gates = comparison.verdict, typed.fail_if_worse is not None
-    own = softened(verdict.code, typed.on_undecided)
-    codes, more = [own if gates else 0], list[tuple[Fact, Claim]]()
-    if typed.fail_if_answers_differ is not None:
-        claim = same_answers(comparison, typed.fail_if_answers_differ)
-        state = "fail" if claim.code else "pass"
-        more = [(Fact("answers_verdict", state, claim.said), claim)]
-        codes.append(claim.code)
-    code = worst_code(codes)
-    gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
-    report = comparison_report(comparison, names, typed.answers, code, gated, more)
-    show_finding(report, typed, exit_code=code)
-    return code
-
-
-def same_answers(comparison: Comparison, most: float) -> Claim:
-    """Whether at most so many percent of the answers differ. Raises SettingsError where there is
-    none."""
-    n = sum(each.n for each in comparison.answers)
-    if not n:
-        raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
-    share = 100 * sum(each.differing for each in comparison.answers) / n
-    state, code = ("pass", NO_WORSE) if share <= most + 1e-9 else ("fail", WORSE)
-    said = f"verdict on answers: {state} ({share:.1f} % differ, {most:g} % may)"
-    text = "\n".join([*answers_text(comparison, whole=True), said])
-    return Claim(f"at most {most:g} % of the answers differ", code, said, text)

@@ -12,17 +12,17 @@ from needlemap.asking import Outcome
 from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
-from needlemap.maps.columns import trial_frame
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
 from needlemap.maps.means import Map, margin_frame
 from needlemap.maps.seek import Sought
+from needlemap.maps.table_schema import trial_frame
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import Record
 from needlemap.reports import points_wide
-from needlemap.reports.changes import answers_counts
+from needlemap.reports.answer_diff import answers_counts
 from needlemap.reports.comparison import answers_text, comparison_report
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
@@ -30,12 +30,12 @@ from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.judgement import verdict_sentence, warnings_of
 from needlemap.reports.labels import length_range, overall_label
 from needlemap.reports.page.summary import write_page
-from needlemap.reports.paired import Names
+from needlemap.reports.pairing import Names
 from needlemap.reports.renderers.frame import to_pandas
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
-from needlemap.reports.results import runs_below
+from needlemap.reports.run_report import runs_below
 from needlemap.reports.seek_report import length_line, seeks, sought_of
 from needlemap.reports.suite_report import models_report, suite_report
 from needlemap.reports.summary import read_families, scores_of

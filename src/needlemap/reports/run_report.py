@@ -16,14 +16,13 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.grid import percent
-from needlemap.maps.columns import CELLS, RUN
 from needlemap.maps.effective import RULES, Effective, Mean, effective_length
 from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.means import depth_scores
+from needlemap.maps.table_schema import CELLS, RUN
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.lock import is_held
-from needlemap.reports.closing import ended_lines
 from needlemap.reports.labels import (
     interval_label,
     percent_of,
@@ -31,6 +30,7 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import Fact, Heat, Report, keyed
+from needlemap.reports.run_notes import ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
 from needlemap.text import printable
@@ -65,7 +65,9 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in found.margins.items()],
         "depths": lambda: _depth_fields(run),
         "cells": lambda: [_cell_fields(cell, found.depthless) for cell in found.cells],
-        "effective_lengths": lambda: [effective_fields(each) for each in _held(run, rules)],
+        "effective_lengths": lambda: [
+            effective_fields(each) for each in _effective_lengths(run, rules)
+        ],
         "notes": list(run.notes),
     }
     if sought:
@@ -78,7 +80,7 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     return Report("run", found.model, (*keyed(values), *said), heat=heat or Heat(found))
 
 
-def _held(run: Loaded, rules: Sequence[str]) -> list[Effective]:
+def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:
     """How far the scores of a run hold; not known of one that seeks."""
     return [] if seeks(run) else held_by(partial(effective_length, run.cube), rules)
 
