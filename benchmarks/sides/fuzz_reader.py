@@ -19,7 +19,7 @@ import atheris
 with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.errors import NeedlemapError
     from needlemap.grid import make_grid
-    from needlemap.interop.imported import Said, imported
+    from needlemap.interop.imported import ImportOptions, imported
     from needlemap.interop.sources import read
     from needlemap.prompts.templates import load_template
     from needlemap.records.loaded import load_run
@@ -80,7 +80,7 @@ def other(suffix: str) -> Callable[[Path, bytes], None]:
     """Another tool's file of that kind."""
 
     def import_it(place: Path, data: bytes) -> None:
-        imported(read([_file(place / f"any.{suffix}", data)]).sources, Said())
+        imported(read([_file(place / f"any.{suffix}", data)]).sources, ImportOptions())
 
     return import_it
 

@@ -13,7 +13,7 @@ import pytest
 from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
 from threads import THREADS
 
-from needlemap.check import Known, Options, probes
+from needlemap.check import KnownIssue, Options, probes
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
@@ -41,7 +41,9 @@ def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_pa
     assert (found.probe, found.state) == (mutant.probe, "fail"), found.said
     assert begins_at(found) == found.sizes[SIZES.index(size)].size, found.said
     assert found.worst is not None
-    assert all(isinstance(each, Known) and each.link.startswith("https://") for each in found.known)
+    assert all(
+        isinstance(each, KnownIssue) and each.link.startswith("https://") for each in found.known
+    )
 
 
 def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_path):

@@ -26,7 +26,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import make_grid
 from needlemap.http import HttpReply, JsonClient
 from needlemap.http.faults import from_status
-from needlemap.interop.imported import Said, imported
+from needlemap.interop.imported import ImportOptions, imported
 from needlemap.interop.sources import read
 from needlemap.models import anthropic, openai
 from needlemap.models.servers import understood
@@ -301,7 +301,7 @@ IMPORTS = {
 def test_other_tools_files_of_any_bytes(tmp_path, suffix, data):
     file = tmp_path / f"results{suffix}"
     file.write_bytes(data.draw(IMPORTS[suffix]))
-    only_ours(lambda: imported(read([file]).sources, Said()))
+    only_ours(lambda: imported(read([file]).sources, ImportOptions()))
 
 
 ANSWER = {

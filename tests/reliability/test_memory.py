@@ -10,7 +10,7 @@ import pytest
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_json
-from needlemap.interop.imported import Said, imported
+from needlemap.interop.imported import ImportOptions, imported
 from needlemap.interop.sources import read
 from needlemap.records.folder import RunFolder
 
@@ -87,4 +87,4 @@ def test_a_length_that_is_none_is_words(tmp_path, length):
     file = tmp_path / "p.json"
     file.write_text(json.dumps([row]))
     with pytest.raises(NeedlemapError, match=r"whole number|must be a number"):
-        imported(read([file]).sources, Said())
+        imported(read([file]).sources, ImportOptions())

@@ -13,7 +13,7 @@ import pytest
 import needlemap
 from needlemap.commands.report import import_command
 from needlemap.grid import percent
-from needlemap.interop.imported import Said
+from needlemap.interop.imported import ImportOptions
 
 MAPS = {"gpt4_128k": 9.4089, "claude_2_1": 6.0163, "claude_2_1_responses": 6.0163}
 NOISE = {
@@ -31,7 +31,7 @@ class Published:
     def __call__(self, name: str) -> needlemap.Run:
         """The run of a published map."""
         if not (self.folder / name).exists():
-            import_command([self.source / f"{name}.csv"], self.folder / name, Said())
+            import_command([self.source / f"{name}.csv"], self.folder / name, ImportOptions())
         return needlemap.load(self.folder / name)
 
 
