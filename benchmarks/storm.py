@@ -33,7 +33,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.maps.rare import highest_rate
 from needlemap.storm.repro import write_repro
 from needlemap.storm.shrink import SELDOM, Shrinking, Shrunk
-from needlemap.storm.storming import Storm, StormInRounds, StormOptions
+from needlemap.storm.storm import Storm, StormOptions
+from needlemap.storm.storming import StormInRounds
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {

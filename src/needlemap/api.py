@@ -109,40 +109,32 @@ async def _run(
     settings: Mapping[str, Any],
 ) -> Run:
     with limited_to(time_limit(preset, settings)):
-        return await _run_limited(preset, out, live, trust_run, settings)
-
-
-async def _run_limited(
-    preset: str | None,
-    out: str | Path | None,
-    live: bool,
-    trust_run: Trust,
-    settings: Mapping[str, Any],
-) -> Run:
-    settled = with_model(preset, plain_settings(settings))
-    named = choose_each(preset, settled, trusted=trust_run)
-    each = {name: reuse_prompts(chosen, trust_run) for name, chosen in named.items()}
-    first = next(iter(each.values()))
-    kept = first.first.save
-    if not kept and out is not None:
-        raise SettingsError("save=False keeps no folder. Leave out one of save and out.")
-    if not kept:  # it lives as long as the run that is returned
-        path = Path(mkdtemp(prefix="needlemap-"), "run")
-    else:
-        path = Path(out) if out is not None else fresh_folder(first.first, first.suite, len(each))
-    check_origin(path, trust_run is True)
-    if first.told:
-        tell(f"note: {first.told}")
-    with hold_folder(path):
-        try:
-            run = Run(path, await _ask(each, path, live))
-        except BaseException:
-            if not kept:
-                rmtree(path.parent, ignore_errors=True)
-            raise
-    if not kept:
-        finalize(run, rmtree, path.parent, ignore_errors=True)
-    return run
+        settled = with_model(preset, plain_settings(settings))
+        named = choose_each(preset, settled, trusted=trust_run)
+        each = {name: reuse_prompts(chosen, trust_run) for name, chosen in named.items()}
+        first = next(iter(each.values()))
+        kept = first.first.save
+        if not kept and out is not None:
+            raise SettingsError("save=False keeps no folder. Leave out one of save and out.")
+        if not kept:  # it lives as long as the run that is returned
+            path = Path(mkdtemp(prefix="needlemap-"), "run")
+        elif out is not None:
+            path = Path(out)
+        else:
+            path = fresh_folder(first.first, first.suite, len(each))
+        check_origin(path, trust_run is True)
+        if first.told:
+            tell(f"note: {first.told}")
+        with hold_folder(path):
+            try:
+                run = Run(path, await _ask(each, path, live))
+            except BaseException:
+                if not kept:
+                    rmtree(path.parent, ignore_errors=True)
+                raise
+        if not kept:
+            finalize(run, rmtree, path.parent, ignore_errors=True)
+        return run
 
 
 async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from needlemap.storm.judge import StormVerdict
-from needlemap.storm.storming import Storm, StormInRounds, StormOptions
+from needlemap.storm.storm import Storm, StormOptions
+from needlemap.storm.storming import StormInRounds
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -20,7 +20,7 @@ from needlemap.storm.operation import Limits
 from needlemap.storm.plan import make_round
 from needlemap.storm.repro import SCRIPT, write_repro
 from needlemap.storm.shrink import Shrinking, halved, times
-from needlemap.storm.storming import Storm
+from needlemap.storm.storm import Storm
 
 BOX = {"pages": 300, "host": 400}
 ENGINE = Path(__file__).parent / "boxed_engine.py"

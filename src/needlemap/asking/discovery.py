@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import duration_s
 from needlemap.http import Sent
-from needlemap.http.compatible import ADDRESS, KEY, served
-from needlemap.http.served import list_models
+from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served
+from needlemap.http.served import context_of, list_models, wait_for
 from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
 
@@ -74,6 +74,27 @@ def sent_with(flags: Mapping[str, Any]) -> Sent:
     options = flags.get("model_options")
     key_env = options.get("key_env") if isinstance(options, Mapping) else None
     return Sent(str(key_env or KEY))
+
+
+class Reached(NamedTuple):
+    """A server of a compatible API that is there. context: the longest prompt with its answer, in
+    tokens, as far as it says that."""
+
+    address: str
+    sent: Sent
+    context: int | None
+
+
+def reach_server(flags: Mapping[str, Any]) -> Reached | None:
+    """The server that a command's flags name, once it is there; None for another back end. Raises
+    NeedlemapError where `wait` does not bring it."""
+    backend, _, name = str(flags.get("model", "")).partition("/")
+    address = str(flags.get("base_url") or os.environ.get(ADDRESS, ""))
+    if backend != BACKEND or not address:
+        return None
+    sent = sent_with(flags)
+    wait_for(address, seconds_of(flags.get("wait", 0.0)), sent)
+    return Reached(address, sent, context_of(address, name, sent))
 
 
 def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:

@@ -3,13 +3,12 @@ exit code."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.discovery import seconds_of, sent_with
+from needlemap.asking.discovery import reach_server
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
@@ -21,8 +20,6 @@ from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import duration_label, tokens
-from needlemap.http.compatible import ADDRESS, BACKEND
-from needlemap.http.served import context_of, wait_for
 from needlemap.maps.verdicts import softened
 from needlemap.models.gauge import REFERENCE
 from needlemap.records.lock import hold_folder
@@ -101,13 +98,8 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
 def _with_context(asked: CheckOptions) -> CheckOptions:
     """The server is asked for its context, which nothing goes beyond unless somebody promised
     more."""
-    backend, _, name = str(asked.flags.get("model", "")).partition("/")
-    address = str(asked.flags.get("base_url") or os.environ.get(ADDRESS, ""))
-    if backend != BACKEND or not address:
-        return asked
-    sent = sent_with(asked.flags)
-    wait_for(address, seconds_of(asked.flags.get("wait", 0.0)), sent)
-    if (context := context_of(address, name, sent)) is None:
+    server = reach_server(asked.flags)
+    if server is None or (context := server.context) is None:
         return asked
     options = asked.options
     if context < options.max_length and not options.promised:

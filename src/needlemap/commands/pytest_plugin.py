@@ -189,7 +189,8 @@ class NeedleServer:
         from needlemap.deadline import limited_to
         from needlemap.reports.renderers.text import to_text
         from needlemap.reports.storm_report import storm_report
-        from needlemap.storm.storming import Storm, StormInRounds
+        from needlemap.storm.storm import Storm
+        from needlemap.storm.storming import StormInRounds
         from needlemap.sync import run_coroutine
 
         with _failing(), limited_to(60 * minutes, "minutes"):

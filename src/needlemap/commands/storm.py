@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.asking.discovery import seconds_of, sent_with
+from needlemap.asking.discovery import reach_server
 from needlemap.check.gauge import CHANGING, gauge_flags
 from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
-from needlemap.http.compatible import ADDRESS, BACKEND
-from needlemap.http.served import cache_tokens, context_of, wait_for
+from needlemap.http.served import cache_tokens
 from needlemap.maps.rare import needed
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, softened
 from needlemap.records.folder import RunFolder
@@ -27,13 +25,8 @@ from needlemap.storm.file import STORM
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.repro import write_repro
 from needlemap.storm.shrink import Shrinking
-from needlemap.storm.storming import (
-    STORMED,
-    Storm,
-    StormInRounds,
-    StormOptions,
-    show_nothing,
-)
+from needlemap.storm.storm import STORMED, Storm, StormOptions
+from needlemap.storm.storming import StormInRounds, show_nothing
 from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY
 
@@ -101,13 +94,9 @@ def wanted_rate(until: str) -> float:
 
 def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
     """The same within the context that the server tells, and with what it says that it caches."""
-    backend, _, name = str(options.flags.get("model", "")).partition("/")
-    address = str(options.flags.get("base_url") or os.environ.get(ADDRESS, ""))
-    if backend != BACKEND or not address:
+    if (server := reach_server(options.flags)) is None:
         return options
-    sent = sent_with(options.flags)
-    wait_for(address, seconds_of(options.flags.get("wait", 0.0)), sent)
-    context = context_of(address, name, sent)
+    address, sent, context = server
     if context is not None and context < options.max_length and not promised:
         tell(f"note: the server's context is {context:,} tokens: --max-length {context}")
         options = replace(options, max_length=context)

@@ -98,18 +98,13 @@ class Bets:
         return looks[0] if looks else (len(self.worse), "undecided")
 
 
-def least_new(margin: float) -> int:
-    """Haystacks that `no worse` takes at least without an end to them, all answers being equal.
-
-    >>> least_new(0.02), least_new(0.1)
-    (287, 55)
-    """
-    return further([], margin) or FARTHEST
-
-
 def further(losses: Sequence[float], margin: float) -> int | None:
     """Further haystacks after which a bet without an end to them has won, if they go on as these;
-    None beyond FARTHEST. Without any: if all answers are equal."""
+    None beyond FARTHEST. Without any: if all answers are equal.
+
+    >>> further([], 0.02), further([], 0.1)
+    (287, 55)
+    """
     mean = sum(losses) / len(losses) if losses else 0.0
     steps = np.arange(1, FARTHEST + 1)
     found = []

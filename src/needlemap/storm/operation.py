@@ -134,11 +134,10 @@ class FamilyPlan:
 
 
 class Operation:
-    """One thing that sessions do. name: in tables. does: in words. share: how often it is drawn,
+    """One thing that sessions do. name: in tables. share: how often it is drawn,
     beside others. known: public faults that it is aimed at."""
 
     name: ClassVar[str]
-    does: ClassVar[str]
     share: ClassVar[float] = 1.0
     known: ClassVar[tuple[KnownIssue, ...]] = ()
 

@@ -16,7 +16,7 @@ from needlemap.files import write_whole
 from needlemap.storm.act import Act, Turn
 from needlemap.storm.act import Path as Conversation
 from needlemap.storm.shrink import Shrunk
-from needlemap.storm.storming import Storm
+from needlemap.storm.storm import Storm
 
 SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"

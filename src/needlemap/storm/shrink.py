@@ -20,7 +20,8 @@ from needlemap.storm.act import ACTS, Act, Round, Stream
 from needlemap.storm.file import STORM
 from needlemap.storm.operation import SHORTEST
 from needlemap.storm.outcome import CERTAIN, RequestOutcome
-from needlemap.storm.storming import SHRINK, Answered, Storm, StormInRounds
+from needlemap.storm.storm import SHRINK, Answered, Storm
+from needlemap.storm.storming import StormInRounds
 
 TRIED = 6  # suspects that are replayed first
 FIRST = 10  # replays of each of them

@@ -10,7 +10,6 @@ class Again(Operation):
     """A hit that ends where the prompt does."""
 
     name = "again"
-    does = "asks the same prompt again"
     known = (
         issue(
             "sgl-project/sglang#29633",

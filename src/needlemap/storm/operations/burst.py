@@ -12,7 +12,6 @@ class Burst(Operation):
 
     name = "burst"
     share = 0.5
-    does = "asks prompts of mixed lengths at the same time"
     known = (
         issue(
             "sgl-project/sglang#22688",

@@ -11,7 +11,6 @@ class Cancel(Operation):
     """A request ends in prefill or while it is answered, others go on beside it."""
 
     name = "cancel"
-    does = "goes away before the answer, and asks again"
     known = (
         issue(
             "sgl-project/sglang#23392",

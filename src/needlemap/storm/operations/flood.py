@@ -15,7 +15,6 @@ class Flood(Operation):
     """Evicted prefixes are computed again, or loaded back."""
 
     name = "flood"
-    does = "asks other prompts until cached prefixes must have been evicted, then comes back"
     known = (
         issue(
             "sgl-project/sglang#38031",

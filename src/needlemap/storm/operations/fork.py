@@ -11,7 +11,6 @@ class Fork(Operation):
     """Two sessions part inside a block, at its end, or a token beside."""
 
     name = "fork"
-    does = "shares a prefix with another session, and parts from it at a block's edge"
     share = 2.0
     known = (
         issue(

@@ -11,7 +11,6 @@ class Fresh(Operation):
     """Each family begins with it."""
 
     name = "fresh"
-    does = "asks a prompt that shares nothing"
     share = 0.0
     known = (
         issue(

@@ -11,7 +11,6 @@ class LongAnswer(Operation):
     """Decoding writes whole blocks; both ends of the answer are known."""
 
     name = "long"
-    does = "asks for several facts, so that the answer goes over blocks"
     known = (
         issue(
             "vllm-project/vllm#47087",

@@ -11,7 +11,6 @@ class Rewind(Operation):
     """A cached prompt that is longer than the one that is asked."""
 
     name = "rewind"
-    does = "goes back to a shorter prompt"
     known = (
         issue(
             "ml-explore/mlx-lm#1494",

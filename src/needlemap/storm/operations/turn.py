@@ -11,7 +11,6 @@ class GoOn(Operation):
     """The rows that decoding wrote are used again."""
 
     name = "turn"
-    does = "goes on behind the model's own answer"
     share = 2.0
     known = (
         issue(

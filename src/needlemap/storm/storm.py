@@ -1,0 +1,169 @@
+"""A storm on disk: what is asked of it, its texts and rounds, and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from secrets import randbits
+from typing import Any
+
+from needlemap.check.asking import SEED_BITS
+from needlemap.check.families import facts_for, settle_flags
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.records.families import Families, fresh_folder
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
+from needlemap.storm.act import Act, Fact, Piece, Round, Turn
+from needlemap.storm.act import Path as Conversation
+from needlemap.storm.file import STORM, StormFile
+from needlemap.storm.operation import FamilyPlan, Limits
+from needlemap.storm.operations.fresh import Fresh
+from needlemap.storm.plan import make_round
+from needlemap.storm.texts import Texts
+from needlemap.trials import provider_host
+from needlemap.trials.build import beyond
+from needlemap.trials.resolve import Resolved
+
+FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
+SHRINK = "shrink"
+FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK)
+OWN = "own server"  # what `provider_host` says of addresses of one's own
+SMALLEST = 1_000  # tokens of the longest prompt at least
+
+
+@dataclass(frozen=True, slots=True)
+class StormOptions:
+    """What a storm is asked to do. flags: of the model and the limits, as settings have them.
+    wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
+    that is not one's own. gauge: whether the model is the gauge."""
+
+    flags: Mapping[str, Any]
+    max_length: int = 64_000
+    load: int = 8
+    kv_tokens: int | None = None
+    wanted: float = 0.005
+    own: bool = False
+    gauge: bool = False
+
+
+@dataclass
+class Storm:
+    """A storm on disk. fixed: what its beginning settled; None before it."""
+
+    options: StormOptions
+    folder: Families
+    resolved: Resolved
+    seed: int
+    fixed: StormFile | None
+    _texts: Texts | None = None
+
+    @classmethod
+    def of(cls, options: StormOptions, path: Path | None = None, seed: int | None = None) -> Storm:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. seed:
+        of a new one; drawn where none is given. Raises NeedlemapError where it holds another,
+        SettingsError."""
+        before = STORM.read(path) if path and STORM.is_in(path) else None
+        drawn = randbits(SEED_BITS) if seed is None else seed
+        seed = before.seed if before else drawn
+        _, resolved = settle_flags({**options.flags, **facts_for(options.flags)}, seed)
+        beyond(resolved, [])
+        least = SMALLEST if resolved.settings.max_answer_tokens < 100 else 2 * SMALLEST
+        if options.max_length < least:
+            raise SettingsError(
+                f"--max-length {options.max_length:,} leaves no room for conversations: use "
+                f"{least:,} or more, or a smaller --max-answer-tokens."
+            )
+        asked = (options.max_length, options.load, resolved.settings.model)
+        if before and (before.max_length, before.load, before.model) != asked:
+            raise NeedlemapError(
+                f"'{path}' holds a storm of {before.model} to {before.max_length:,} tokens with "
+                f"--load {before.load}. Type the same, or give another folder with -o."
+            )
+        path = path or fresh_folder(resolved.settings, "storm")
+        settled = before if before and before.pace != (0.0, 0.0) else None
+        return cls(options, Families(path, "storm", FAMILIES), resolved, seed, settled)
+
+    @property
+    def cancels(self) -> bool:
+        """Whether clients go away: at an address of one's own, or where it is allowed."""
+        settings, traits = self.resolved.settings, self.resolved.traits
+        host = provider_host(settings.backend, settings.base_url)
+        return not traits.serial and (not traits.remote or host == OWN or self.options.own)
+
+    @property
+    def limits(self) -> Limits:
+        """What its rounds may do."""
+        settings, options = self.resolved.settings, self.options
+        fixed = self.fixed
+        return Limits(
+            options.max_length,
+            options.load,
+            settings.max_answer_tokens,
+            fixed.kv_tokens if fixed else options.kv_tokens,
+            fixed.cancels if fixed else self.cancels,
+            fixed.many if fixed else True,
+        )
+
+    @property
+    def texts(self) -> Texts:
+        """What makes its prompts."""
+        if self._texts is None:
+            self._texts = Texts(self.resolved, self.seed, self.options.max_length)
+        self._texts.framing = self.fixed.framing if self.fixed else 0
+        return self._texts
+
+    def round(self, number: int) -> Round:
+        """One round of it."""
+        return make_round(self.seed, number, self.limits)
+
+    def file(self) -> StormFile:
+        """What is on disk, or will be."""
+        return self.fixed or StormFile(
+            seed=self.seed,
+            model=self.resolved.settings.model,
+            max_length=self.options.max_length,
+            load=self.options.load,
+            kv_tokens=self.options.kv_tokens,
+            cancels=self.cancels,
+            wanted=self.options.wanted,
+        )
+
+    def records(self) -> dict[tuple[str, int], Record]:
+        """All that was asked and answered, by family and number."""
+        found = {}
+        for name in FAMILIES:
+            for record in RunFolder(self.folder.folder(name)).records():
+                if record.answer is not None or (name, record.repeat) not in found:
+                    found[name, record.repeat] = record
+        return found
+
+
+def first_round(seed: int, limits: Limits) -> Round:
+    """A few prompts one after another, short and long, by which a storm learns the model's ways:
+    how long it takes, what its server counts beside ours, and whether it answers several questions
+    at once."""
+    numbers = iter(range(100))
+    plan = FamilyPlan(0, Random(f"first:{seed}"), limits, numbers, numbers)
+    acts = []
+    sizes = (200, 200, limits.room // 4, limits.room // 2, 400, 400, 400)
+    for number, size in enumerate(sizes):
+        stream = replace(plan.stream(0, min(size, limits.room)), family=number)
+        turn = plan.turn((), (Piece(stream, stream.tokens),))
+        if number > 3:
+            facts = tuple(Fact(stream, at) for at in stream.facts_within(stream.tokens))
+            turn = Turn(turn.pieces, facts)
+        acts.append(Act(number, number, number, number, Fresh.name, (turn,)))
+    return Round(0, tuple(acts))
+
+
+@dataclass
+class Answered:
+    """Answers of one asking of a round, by conversation."""
+
+    by_path: dict[tuple[int, Conversation], str] = field(default_factory=dict)
+
+    def of(self, family: int) -> Callable[[Conversation], str | None]:
+        """What the model said to a conversation of a family."""
+        return lambda path: self.by_path.get((family, path))
