@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from needlemap.check import asking
+from needlemap.check import Answers, Schedule, asking, haystack
 from needlemap.check.ask import Ask, Reply
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.beside import counted_apart
 from needlemap.check.coarse import ALIKE, explained
+from needlemap.check.finding import AtSize
 from needlemap.check.gauge import (
     MOVES,
     ab_settings,
@@ -25,14 +26,17 @@ from needlemap.check.gauge import (
     named_gauge,
     with_reference,
 )
-from needlemap.check.haystack import Options
-from needlemap.check.judge import Verdict
-from needlemap.check.probe import LEAST
+from needlemap.check.haystack import TOSSES, Amount, Options
+from needlemap.check.judge import Verdict, judge
+from needlemap.check.probe import LEAST, LOSS, Paired
+from needlemap.check.repeats import sampled
 from needlemap.errors import SettingsError
+from needlemap.models import Answer, Decoding
 from needlemap.models.gauge import DATA, REFERENCE, holds_tokens, write_checkpoint
 from needlemap.models.gauge_cache import CoarseEngine
 from needlemap.models.gauge_model import NAME, GaugeModel
 from needlemap.models.walk import Engine
+from needlemap.prompts import Prompt
 from needlemap.records.ab import Arm
 
 HOLDS = holds_tokens()
@@ -193,3 +197,105 @@ def reply_of(number: int, tokens: int) -> Reply:
 def test_kv_exact_is_of_the_gauge_alone(needlemap: Callable[..., object]) -> None:
     ended = needlemap("check", "--model", "demo/retriever", "--kv", "exact", "--plan", code=2)
     assert "--kv exact judges a server of needlemap's gauge" in str(getattr(ended, "stderr", ""))
+
+
+LOSES = {  # a way in which a server loses all answers, by the probe that is meant for it
+    "cache": "warm",
+    "onset": "cold",
+    "load": "loaded",
+    "reference": "cold",
+}
+
+
+def few_asked(lost: str = "", size: int = 0) -> tuple[Schedule, Verdict]:
+    """A check of the gauge by a server that loses all answers of one way at one size."""
+    asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    schedule = Schedule(replace(asked.options, reference=True), seed=7)
+    answers, first = Answers(), schedule.sizes
+    while (batch := schedule.next(answers)) is not None:
+        for ask in batch.asks:
+            is_lost = ask.way.partition("-again")[0] == lost and ask.size == first[size]
+            answers.add(Reply.of(ask, "Not said." if is_lost else ask.secret))
+    return schedule, judge(schedule, answers)
+
+
+def test_the_gauge_is_asked_half_as_much_and_a_pass_excludes_as_much() -> None:
+    schedule, verdict = few_asked()
+    many = Schedule(replace(schedule.options, few=False), seed=7)
+    assert schedule.whole.prompts < many.whole.prompts / 2 + 100
+    found = {each.probe: each for each in verdict.findings}
+    for name, probe in schedule.probes.items():
+        if isinstance(probe, Paired):
+            assert found[name].state == "pass", name
+            assert all(row.n >= 24 and row.upper < 100 * LOSS for row in found[name].sizes), name
+    assert {found[name].state for name in ("length", "comb", "edges", "same", "mates")} == {"pass"}
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize(("probe", "way"), LOSES.items())
+def test_what_half_as_many_prompts_lose_is_found_at_each_size(
+    probe: str, way: str, size: int
+) -> None:
+    schedule, verdict = few_asked(way, size)
+    (found,) = (each for each in verdict.findings if each.probe == probe)
+    assert verdict.code == 1
+    assert [row.state == "fail" for row in found.sizes] == [at == size for at in range(3)]
+    assert found.sizes[size].size == schedule.sizes[size]
+
+
+def test_many_asks_more_of_the_gauge_and_few_less_of_others(
+    needlemap: Callable[..., object],
+) -> None:
+    flags = ("check", "--model", "gauge/numpy", "--gauge", "--plan", "--max-length", "2k")
+    few, many, other, few_others = (
+        json.loads(str(getattr(needlemap(*flags, "--json", *more), "stdout", "")))["total"]
+        for more in ((), ("--many",), ("--no-gauge",), ("--no-gauge", "--few"))
+    )
+    assert few["prompts"] < many["prompts"] / 1.5
+    assert few_others["prompts"] < other["prompts"] / 1.5
+
+
+def test_the_reference_is_computed_while_a_server_computes_the_same_prompt() -> None:
+    options = Options(512, answer_tokens=24, around=90, reference=True, moves=MOVES)
+    for serial, together in ((False, True), (True, False)):
+        schedule = Schedule(replace(options, serial=serial), seed=7)
+        (haystack,) = (each for each in schedule.first if (each.size, each.repeat) == (512, 0))
+        first = [ask.way for ask in haystack.batches[0].asks]
+        assert (first == ["cold", "reference-cold"]) is together
+
+
+class Heated(GaugeModel):
+    """Samples, whatever temperature was asked for."""
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        self.asked = getattr(self, "asked", 0) + 1
+        heated = replace(decoding, temperature=1.0, seed=self.asked)
+        return await super().answer(prompt, heated)
+
+
+@pytest.mark.usefixtures("one_seed")
+@pytest.mark.parametrize(("model", "code"), [(GaugeModel, 0), (Heated, 1)])
+def test_a_temperature_that_was_left_on_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type[GaugeModel], code: int
+) -> None:
+    """The gauge is so sure that a temperature of 2 changed no answer. With six values of one key
+    it is not, and the same question has another answer."""
+    monkeypatch.setattr(haystack, "FEW", Amount((12, 12, 12), (1, 1, 1), (1, 1, 1), 2, TOSSES))
+    options = Options(256, probes=("same",), require=("same",))
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    check = Check.of(asked, tmp_path)
+    verdict = asyncio.run(ProbesOnSchedule(check, make=lambda _: model(NAME)).run())
+    (found,) = verdict.findings
+    assert verdict.code == code, found.said
+    assert ("a temperature or another sampling is on" in found.said) == bool(code)
+    assert found.known == ()
+
+
+def test_ties_that_rounding_tips_are_no_temperature() -> None:
+    row = AtSize(160, "pass", said="0 of 24 change")
+    ask = Ask("toss", 121, 249, 0.5, 0)
+    same, other = (Reply(ask, "1."), Reply(ask, "1.")), (Reply(ask, "1."), Reply(ask, "2."))
+    found = [sampled(row, [other] * n + [same] * (TOSSES - n), 1e-4) for n in (0, 3, 11, 14)]
+    assert [each.state for each in found] == ["pass", "pass", "undecided", "fail"]
+    assert found[0].said == row.said
+    assert "3 of 24 give another one" in found[1].said

@@ -58,9 +58,9 @@ class Engine(NumpyEngine):
         """Attention of the last tokens: see `demo.attention`."""
         return REAL(queries, keys, values)
 
-    def _chunk(self, ids: Ids) -> Array:
+    def _chunk(self, ids: Ids, *, whole: bool = True) -> Array:
         with _patched(self._attend_each if self.is_faulty else REAL):
-            return super()._chunk(ids)
+            return super()._chunk(ids, whole=whole)
 
     def _attend_each(self, queries: Array, keys: Array, values: Array) -> Array:
         """The same with keys and values of its own for each head of queries."""

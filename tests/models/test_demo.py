@@ -339,10 +339,10 @@ def test_an_answer_that_takes_too_long_is_unmeasured(monkeypatch: pytest.MonkeyP
 
     computed, sound = list[int](), NumpyEngine._chunk
 
-    def slow(engine: NumpyEngine, ids: np.ndarray) -> np.ndarray:
+    def slow(engine: NumpyEngine, ids: np.ndarray, **whole: bool) -> np.ndarray:
         computed.append(len(ids))
         sleep(0.05)
-        return sound(engine, ids)
+        return sound(engine, ids, **whole)
 
     monkeypatch.setattr(NumpyEngine, "_chunk", slow)
     trial = asked(lengths=[128], depths=[0], repeats=1)[0]

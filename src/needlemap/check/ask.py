@@ -13,6 +13,7 @@ from needlemap.errors import Failure
 
 FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside others
 FIRST_BESIDE = "reference-cold|reference-crowded"
+TOSS = "toss", "toss-again"  # ways of a question with several right answers
 BESIDE = "reference-"  # before a way in which the reference is asked
 _LAST = ("length", "max_tokens")  # finishes of an answer that did not end by itself
 _PARROTED = 60  # characters of a text around a fact that no answer needs
@@ -192,12 +193,13 @@ class Answers:
         return [reply for way in ways for reply in self._ways.get((way, size), {}).values()]
 
     def every(self, *ways: str) -> list[Reply]:
-        """The answers of some ways at all sizes; of all of them where none is named."""
+        """The answers of some ways at all sizes; of all that ask for one fact where none is
+        named."""
         rows = self._ways.items()
         return [
             reply
             for (way, _), found in rows
-            if (way in ways if ways else not way.startswith(BESIDE))
+            if (way in ways if ways else way not in TOSS and not way.startswith(BESIDE))
             for reply in found.values()
         ]
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.ask import BESIDE, Ask, Reply, did_end, is_parrot
+from needlemap.check.ask import BESIDE, TOSS, Ask, Reply, did_end, is_parrot
 from needlemap.check.haystack import BEHIND, LAST, Options
 from needlemap.check.schedule import Schedule
 from needlemap.errors import SettingsError
@@ -38,6 +38,13 @@ _SHORT_ONES = ("demo",)  # back ends whose models were trained on short secrets
 _SCARCE = 1_024  # tokens of a size, of which facts may take half
 _AROUND = 60  # characters beside a fact that a copy of the prompt holds
 WINDOW_DEPTH = 0.9
+_VALUES = ("a", "b", "c", "d", "e", "f")
+TOSSED: dict[str, Any] = {  # the gauge finds each of the six about as likely
+    "needle": " ".join(f"The locker code for Turin is {{{name}}}." for name in _VALUES),
+    "question": "What is the locker code for Turin?",
+    "keywords": ["{a}"],
+    "draw": dict.fromkeys(_VALUES, SECRET),
+}
 
 
 def keeping_logprobs(model: str) -> dict[str, bool]:
@@ -99,6 +106,8 @@ class Asker:
         }
         if ask.state == "loaded" and not self.first.traits.serial:
             own["concurrency"] = schedule.options.load
+        if ask.way in TOSS:
+            own |= TOSSED
         return self.first.settings.model_copy(update=own)
 
     def resolved(self, ask: Ask) -> Resolved:

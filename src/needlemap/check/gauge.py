@@ -39,6 +39,8 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
     options, holds = asked.options, holds_tokens()
     if not options.promised and options.max_length == Options().max_length:
         options = replace(options, max_length=holds)
+    if options.few is None:
+        options = replace(options, few=True)
     if not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
     reference = asked.reference or ("" if is_wrapped(asked.flags) else REFERENCE)

@@ -14,7 +14,7 @@ from math import sqrt
 from random import Random
 from typing import ClassVar, Protocol
 
-from needlemap.check.ask import BESIDE, Ask, State
+from needlemap.check.ask import BESIDE, TOSS, Ask, State
 from needlemap.errors import SettingsError
 
 HAYSTACKS = (48, 48, 24)  # of each size, in the first round of looks
@@ -26,6 +26,8 @@ SHORTS = 48  # prompts that are as short as can be
 COMB, SMALL_COMB, SMALL = 64, 16, 1024  # residues of lengths; of sizes below so many tokens
 PLACES = 16  # consecutive places of a needle
 LAST = 8  # prompts that end with the last tokens of a context
+TOSSES = 24  # of the shortest prompts, that ask what has several right answers
+FIVE_MORE = 128  # tokens that five more facts take, at the most
 BEHIND = 2  # tokens of haystack behind the last fact, in the shortest prompt of a size
 SPREAD = 0.75  # up to which the others stand
 SINGLE = (0.0, 0.5, 0.9)  # depths in turn, where a haystack hides one fact
@@ -47,7 +49,8 @@ class Options:
     those that are wanted, all without one. require, accept: as typed. holds: tokens to which the
     model is known to find every fact, 0 where that is not known. moves: by data type, from the
     finest on, the nats a token by which honest engines' margins differ from the reference's at
-    most; () where that is not known. exact: whether a cache coarser than the weights is a fault."""
+    most; () where that is not known. exact: whether a cache coarser than the weights is a fault.
+    few: whether a check asks `FEW`; None where nobody said."""
 
     max_length: int = 128_000
     load: int = 8
@@ -67,6 +70,23 @@ class Options:
     holds: int = 0
     moves: tuple[tuple[str, float], ...] = ()
     exact: bool = False
+    few: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much a check asks. haystacks: of each size, in the first round of looks; asked: questions
+    about each haystack of a size; again: of them asked a second time; loaded: of them asked among
+    others; shorts: prompts that are as short as can be."""
+
+    haystacks: tuple[int, int, int]
+    asked: tuple[int, int, int]
+    again: tuple[int, int, int]
+    loaded: int
+    shorts: int
+
+
+FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +116,12 @@ def sizes_of(most: int, answer_tokens: int, around: int) -> tuple[int, int, int]
 
 class Asks(Protocol):
     """What a haystack knows of a probe: what it asks about it, whether the shortest prompts are its
-    yardstick, and whether it wants every second first prompt computed beside others."""
+    yardstick, whether it wants every second first prompt computed beside others, and whether it
+    asks for what has several right answers."""
 
     uses_shortest: ClassVar[bool]
     crowds: ClassVar[bool]
+    tosses: ClassVar[bool]
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """What it asks about one haystack."""
@@ -113,6 +135,8 @@ class Geometry:
 
     def __init__(self, options: Options, seed: int = 0) -> None:
         self.options, self.seed = options, seed
+        many = Amount(HAYSTACKS, ASKED, AGAIN, LOADED, SHORTS)
+        self.amount = FEW if options.few else many
         self.sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
 
     @property
@@ -120,6 +144,11 @@ class Geometry:
         """Tokens of the shortest prompts."""
         spare = SPARE + 2 * self.options.answer_tokens
         return max(spare, self.options.around - 10 * (self.options.facts - 1) + SMALL_COMB)
+
+    @property
+    def computes_beside(self) -> bool:
+        """Whether this process computes the reference while a server computes the same prompt."""
+        return bool(self.options.moves) and not self.options.serial
 
     @property
     def comb(self) -> int:
@@ -150,15 +179,15 @@ class Geometry:
 
     def count(self, size: int) -> int:
         """Haystacks of a size in the first round."""
-        return HAYSTACKS[self.sizes.index(size)]
+        return self.amount.haystacks[self.sizes.index(size)]
 
     @cached_property
     def first(self) -> list[CheckHaystack]:
         """The haystacks of the first round, in their order."""
-        found = []
-        found += [CheckHaystack(self, self.short, at) for at in _part(SHORTS, 0)]
+        found, shorts = list[CheckHaystack](), self.amount.shorts
+        found += [CheckHaystack(self, self.short, at) for at in _part(shorts, 0)]
         for part in range(ROUNDS):
-            found += [CheckHaystack(self, self.short, at) for at in _part(SHORTS, part + 1)]
+            found += [CheckHaystack(self, self.short, at) for at in _part(shorts, part + 1)]
             for size in self.sizes:
                 found += [CheckHaystack(self, size, at) for at in _part(self.count(size), part)]
         return found
@@ -266,7 +295,8 @@ class CheckHaystack:
     def questions(self) -> list[Ask]:
         """Other questions about it, each of another length: the first fact, one far behind it, and
         others."""
-        count, own = ASKED[self.layout.sizes.index(self.size)], self.cold.fact
+        count = self.layout.amount.asked[self.layout.sizes.index(self.size)]
+        own = self.cold.fact
         others = [fact for fact in range(self.facts) if fact != own]
         pinned = [fact for fact in (0, self.late) if fact in others]
         rest = [fact for fact in others if fact not in pinned]
@@ -287,13 +317,13 @@ class CheckHaystack:
     @cached_property
     def again(self) -> list[Ask]:
         """Some of them, word for word."""
-        count = AGAIN[self.layout.sizes.index(self.size)]
+        count = self.layout.amount.again[self.layout.sizes.index(self.size)]
         return [replace(ask, way="again") for ask in [self.warm, *self.questions][:count]]
 
     @cached_property
     def loaded(self) -> list[Ask]:
         """Some of them at a time."""
-        count = min(LOADED, max(1, self.layout.options.load))
+        count = min(self.layout.amount.loaded, max(1, self.layout.options.load))
         return [replace(ask, way="loaded", state="loaded") for ask in self.questions[:count]]
 
     @cached_property
@@ -336,9 +366,25 @@ class CheckHaystack:
 
     @cached_property
     def short_ones(self) -> list[Ask]:
-        """One of the shortest prompts, twice."""
+        """One of the shortest prompts, twice; a question with several right answers too."""
         first = self.ask("short", 0, 0, "cold")
-        return [first, replace(first, way="short-again", state="warm")]
+        found = [first, replace(first, way="short-again", state="warm")]
+        if any(probe.tosses for probe in self._probes) and self.tosses:
+            found += self.toss
+        return found
+
+    @property
+    def tosses(self) -> bool:
+        """Whether a question with several right answers is asked: of a known model, whose answer to
+        it is a toss."""
+        return self.layout.options.holds > 0 and self.repeat < TOSSES
+
+    @cached_property
+    def toss(self) -> list[Ask]:
+        """That question, twice."""
+        once, again = TOSS
+        first = self.ask(once, 0, -FIVE_MORE, "cold", salt="toss")
+        return [first, replace(first, way=again, state="warm")]
 
     @cached_property
     def batches(self) -> list[AskBatch]:
@@ -369,12 +415,17 @@ class CheckHaystack:
         alone = [ask for ask in alone if ask.way != "tail"]
         random.shuffle(alone)
         alone = parted(alone, first[-1] if first else None)
-        if beside_first:
-            made = [AskBatch((*first, *crowd), together=True)]
-            made += [AskBatch(tuple(alone[:cut]))] if cut else []
+        if not beside_first:
+            together += crowd
+        with_first = crowd if beside_first else []
+        if first and self.layout.computes_beside:
+            with_first, beside = [*with_first, *beside], []
+        if with_first:
+            made = [AskBatch((first[0], *with_first), together=True)]
+            behind = (*first[1:], *alone[:cut])
+            made += [AskBatch(behind)] if behind else []
         else:
             made = [AskBatch((*first, *alone[:cut]))] if first or cut else []
-            together += crowd
         made += [AskBatch(tuple(together), together=True)] if together else []
         made += [AskBatch(tuple(alone[cut:]))] if alone[cut:] else []
         made += [AskBatch(tuple(salted))] if salted else []

@@ -42,7 +42,8 @@ class Probe:
     no level of this one. must: whether exit 0 needs it. decides: whether the exit code hears of it.
     known: public faults that look like its failing. order: its place in the table.
     uses_shortest: whether the shortest prompts are its yardstick. crowds: whether it wants every
-    second haystack's first prompt computed beside others.
+    second haystack's first prompt computed beside others. tosses: whether it asks the gauge a
+    question with several right answers.
     """
 
     name: ClassVar[str]
@@ -57,6 +58,7 @@ class Probe:
     order: ClassVar[int] = 100
     uses_shortest: ClassVar[bool] = False
     crowds: ClassVar[bool] = False
+    tosses: ClassVar[bool] = False
 
     def needs(self, layout: Geometry) -> str:
         """What a check lacks for this probe, in words; '' where it applies."""

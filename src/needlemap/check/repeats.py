@@ -4,8 +4,9 @@ ends."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 
-from needlemap.check.ask import Answers, Ask, Reply
+from needlemap.check.ask import TOSS, Answers, Ask, Reply
 from needlemap.check.exact import more_often, rate, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
@@ -14,24 +15,35 @@ from needlemap.check.probe import LEAST, NOTHING, Pair, Probe, smallest
 
 CHANGED = 0.25  # share of repeats that a pass excludes
 RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
+TIPPED = 0.2  # share of repeats that rounding may tip, where six answers are about as likely
 SUSPICIOUS = 0.015  # a p below it keeps a size from passing: 5 % for three sizes
 NEVER = 0.20  # share of answers without an end that a pass excludes
 
 
 class Same(Probe):
-    """The same prompt twice: how often is one answer right and one wrong?"""
+    """The same prompt twice: how often is one answer right and one wrong?
+
+    A known model is also asked what has several right answers, all as likely. A server that samples
+    tosses there; one that takes the likeliest token gives the same answer again, or now and then
+    another one where rounding tips a tie.
+    """
 
     name = "same"
     order = 70
     asked = (
-        "the same warm prompt twice, at every size; the shortest prompts twice are the yardstick"
+        "the same warm prompt twice, at every size; the shortest prompts twice are the yardstick; "
+        "the gauge also for what has six answers"
     )
-    sees = "right and wrong in turn: a race, one bad replica, a dead back end behind a balancer"
+    sees = (
+        "right and wrong in turn: a race, one bad replica, a dead back end behind a balancer; with "
+        "the gauge a temperature that was left on"
+    )
     cannot = "what is wrong each time"
     excludes = "answers that change when asked again"
     share = 0.08
     must = True
     uses_shortest = True
+    tosses = True
     known = (
         issue(
             "ikawrakow/ik_llama.cpp#2083",
@@ -48,12 +60,18 @@ class Same(Probe):
         """Each size beside the shortest prompts. These excuse nothing where they, or all repeats,
         change more often than a server that samples may: behind a balancer with a dead back end
         the shortest change each time."""
-        level = self.level(look, len(layout.sizes))
+        tossed = answers.same_prompt(layout.short, *TOSS)
+        level = self.level(look, len(layout.sizes) + bool(tossed))
         short = answers.same_prompt(layout.short, "short", "short-again")
         base = changes_of(short), len(short)
         every = [pair for size in layout.sizes for pair in repeats_of(answers, size)] + short
         restless = min(upper_tail(changes_of(each), len(each), RESTLESS) for each in (every, short))
-        return self.whole([self._at(answers, size, base, restless, level) for size in layout.sizes])
+        rows = [self._at(answers, size, base, restless, level) for size in layout.sizes]
+        if not tossed:
+            return self.whole(rows)
+        races = any(row.state == "fail" for row in rows)
+        found = self.whole([sampled(rows[0], tossed, level), *rows[1:]])
+        return found if races else replace(found, known=())
 
     def _at(
         self, answers: Answers, size: int, base: tuple[int, int], restless: float, level: float
@@ -89,6 +107,24 @@ class Same(Probe):
             said,
             smallest(wrong) if not passes else None,
         )
+
+
+def sampled(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
+    """A row with what became of the question that has several right answers: a fail where surely
+    more than one asking in five brings another answer."""
+    other = sum(one.answer != again.answer for one, again in pairs)
+    if not other:
+        return row
+    p = upper_tail(other, len(pairs), TIPPED)
+    said = f"{row.said}; asked for what has six answers, {other} of {len(pairs)} give another one"
+    if p > SUSPICIOUS:
+        return replace(row, said=said)
+    said += ": a temperature or another sampling is on"
+    worst = row.worst or smallest(again for one, again in pairs if one.answer != again.answer)
+    fails = row.state == "fail" or p <= level
+    return replace(
+        row, state="fail" if fails else "undecided", points=True, p=p, said=said, worst=worst
+    )
 
 
 def repeats_of(answers: Answers, size: int) -> list[Pair]:

@@ -337,6 +337,11 @@ class CheckFlags:
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     gauge: TheGauge = None
     kv: TheCache = "any"
+    few: bool | None = flag(
+        None,
+        "24 haystacks of each size and fewer questions; with needlemap's gauge unless --many.",
+        "--few/--many",
+    )
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
     require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
     accept: list[str] | None = _rare(

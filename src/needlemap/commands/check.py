@@ -81,6 +81,7 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
         require=tuple(word.strip() for word in typed.require.split(",") if word.strip()),
         accept=tuple(typed.accept or ()),
         exact=typed.kv == "exact",
+        few=typed.few,
     )
     asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
     asked, note = beside_the_gauge(asked, typed.gauge)

@@ -125,7 +125,7 @@ class NumpyEngine(Engine):
         if not len(ids):
             raise ValueError("extend needs at least one token")
         with self._one_thread():
-            last = deque(self._chunks(ids), maxlen=1)[0]
+            last = deque(self._chunks(ids, last_only=True), maxlen=1)[0]
             return self._logits(last[-1])
 
     def extend_all(self, ids: Ids) -> Array:
@@ -142,13 +142,15 @@ class NumpyEngine(Engine):
             self._cache = self._empty(0)
         return length_tokens
 
-    def _chunks(self, ids: Ids) -> Iterator[Array]:
-        """Hidden states of ids, chunk by chunk, which are then in the cache."""
+    def _chunks(self, ids: Ids, *, last_only: bool = False) -> Iterator[Array]:
+        """Hidden states of ids, chunk by chunk, which are then in the cache; with last_only only
+        those of the last chunk are computed to the end."""
         try:
             self._make_room(self._length + len(ids))
             for start in range(0, len(ids), CHUNK):
                 self.check()
-                yield self._chunk(ids[start : start + CHUNK])
+                whole = not last_only or start + CHUNK >= len(ids)
+                yield self._chunk(ids[start : start + CHUNK], whole=whole)
         except MemoryError:
             tokens = self._length + len(ids)
             raise Unmeasured(
@@ -163,8 +165,9 @@ class NumpyEngine(Engine):
         context: AbstractContextManager[object] = self._threads.limit(limits=1, user_api="blas")
         return context
 
-    def _chunk(self, ids: Ids) -> Array:
-        """Hidden states of a few tokens, (tokens, width)."""
+    def _chunk(self, ids: Ids, *, whole: bool = True) -> Array:
+        """Hidden states of a few tokens, (tokens, width); unless whole, those before the last
+        layer, of which only the cache is needed."""
         start, stop = self._length, self._length + len(ids)
         cos, sin = self._turns(start, stop)
         heads, shared = self._weights.heads, self._weights.shared
@@ -175,6 +178,8 @@ class NumpyEngine(Engine):
             both = turned(parts[: heads + shared], cos, sin)
             keys, values = self._kept(both[heads:], parts[heads + shared :])
             cache[0, :, start:stop], cache[1, :, start:stop] = keys, values
+            if layer is self._weights.layers[-1] and not whole:
+                break
             mixed = attention(both[:heads], cache[0, :, :stop], cache[1, :, :stop])
             hidden = hidden + mixed.transpose(1, 0, 2).reshape(len(ids), -1) @ layer.mix.T
             hidden = (
@@ -216,7 +221,8 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
     heads, all tokens, width), each for as many heads. Returns (heads, tokens, width)."""
     heads, tokens, width = queries.shape
     grouped = queries.reshape(len(keys), -1, width)
-    scores = grouped @ keys.transpose(0, 2, 1) / np.sqrt(np.float32(width))
+    scores = grouped @ keys.transpose(0, 2, 1)
+    scores /= np.sqrt(np.float32(width))
     if tokens > 1:
         later = np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
         scores.reshape(heads, tokens, -1)[:, :, -tokens:] += later
