@@ -134,6 +134,14 @@ def test_the_readme_installs_by_commands_that_ci_types() -> None:
     assert "pytest" in tests
 
 
+def test_the_readme_s_tagged_archive_and_the_wheel_that_ci_builds_of_one_have_this_version() -> None:
+    """`.ci/run` builds the wheel of an archive without .git, and types it in a bare environment."""
+    assert f"/archive/refs/tags/v{__version__}.tar.gz" in README
+    typed_there = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert PROJECT["version"] == __version__
+    assert '"$bare/needlemap" --version' in typed_there
+
+
 def test_the_readme_is_a_page_of_a_hundred_lines() -> None:
     assert len(README.splitlines()) <= 100
 
