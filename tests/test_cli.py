@@ -345,7 +345,7 @@ def test_what_ones_own_function_raised_names_its_line_and_debug_shows_all_of_it_
         "r",
     )
     assert "ValueError: it went wrong" in (plain := needlemap(*typed, code=2).stderr)
-    assert "(mine.py, line 4)." in plain
+    assert "(mine.py, line 4)" in plain
     assert needlemap.records()[0]["error"].endswith("(mine.py, line 4)")
     process = needlemap.start(*typed, "--debug")
     said = process.communicate(timeout=120)[1]

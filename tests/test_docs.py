@@ -134,7 +134,7 @@ def test_the_readme_installs_by_commands_that_ci_types() -> None:
     assert "pytest" in tests
 
 
-def test_the_readme_s_tagged_archive_and_the_wheel_that_ci_builds_of_one_have_this_version() -> None:
+def test_the_tagged_archive_of_the_readme_and_the_wheel_that_ci_builds_have_this_version() -> None:
     """`.ci/run` builds the wheel of an archive without .git, and types it in a bare environment."""
     assert f"/archive/refs/tags/v{__version__}.tar.gz" in README
     typed_there = (ROOT / ".ci" / "run").read_text("utf-8")

@@ -63,7 +63,7 @@ def test_a_closed_port_ends_at_once_in_one_line_with_what_to_type(typed, closed,
     ended = typed(*command, "--model", "openai/m", "--base-url", closed, code=2)
     assert last(ended) == (
         f"needlemap: No connection to {closed}: Connection refused. Start the server or correct "
-        f"its address (--base-url); to wait for one that is starting, add --wait 5m"
+        f"its address (--base-url, or --arm of ab); to wait for one that is starting, add --wait 5m"
     )
     assert "undecided" not in ended.stdout
 
@@ -247,3 +247,40 @@ def test_a_harness_counts_the_tokens_of_the_model_that_a_server_lists(wires):
     made = hosted("single", {"base_url": wire.base_url, "lengths": "500", "depths": "50"})
     assert made.settings.model == "openai/qwen3-8b"
     assert wire.log() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("--base-url", "127.0.0.1:8123"),
+            "'127.0.0.1:8123' is no base URL. Type one such as http://127.0.0.1:8123.",
+        ),
+        (
+            ("--base-url", "http://127.0.0.1:8123/v1/chat/completions"),
+            "is the address of one request. Type: --base-url http://127.0.0.1:8123/v1",
+        ),
+        (
+            ("--model", "google/gemini-2.5-pro"),
+            "Type: --model openai/gemini-2.5-pro --base-url "
+            "https://generativelanguage.googleapis.com/v1beta/openai "
+            "--model-options key_env=GEMINI_API_KEY",
+        ),
+        (
+            ("--model", "nosuch/m"),
+            "A server: --model openai/m --base-url http://HOST:PORT/v1",
+        ),
+        (("--haystack", "essays"), "A folder of yours: --haystack-path FOLDER"),
+    ],
+)
+def test_a_first_line_that_is_nearly_right_ends_with_the_line_to_type(typed, words, line):
+    assert last(typed("run", *words, "--lengths", "1k", code=2)).endswith(line)
+
+
+def test_both_arms_that_refuse_a_model_say_once_which_one_there_is(typed, wire):
+    """The same sentence stood there twice, of arms that `answer no more` and never did."""
+    arms = ("--arm", f"a={wire.base_url}", "--arm", f"b={wire.base_url}")
+    asked = ("ab", *arms, "--model", "openai/fault-404", *SIDE, "--lengths", "1k")
+    line = last(typed(*asked, "-o", "ab", code=2))
+    assert line.startswith("needlemap: No arm answers. a and b: ")
+    assert line.count("Type: --model openai/wire") == 1

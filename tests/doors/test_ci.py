@@ -104,7 +104,7 @@ def test_without_a_server_to_compare_with_the_server_itself_is_judged(typed, wir
 def test_a_wrong_setting_fails_the_step_and_its_log_says_what_to_type(typed):
     ended = typed(base_url="http://127.0.0.1:9/v1")
     assert ended.returncode == 2
-    assert "correct its address (--base-url)" in ended.stderr
+    assert "correct its address (--base-url" in ended.stderr
 
 
 def test_inputs_are_values_and_never_part_of_the_script(action, typed, tmp_path):

@@ -293,8 +293,15 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             self._limited, self.stopped = True, str(error)
         arms = [arm.name for arm in self.ab.asked.arms]
         if len(self._gone) == len(arms):
-            raise NeedlemapError(f"No arm answers. {' '.join(self._gone[name] for name in arms)}")
+            raise NeedlemapError(f"No arm answers. {self._why_gone()}")
         return self.ab.trios()
+
+    def _why_gone(self) -> str:
+        """What every arm ended with, said once where it is the same."""
+        reasons = set(self._gone.values())
+        if len(reasons) == 1:
+            return f"{' and '.join(self._gone)}: {reasons.pop()}"
+        return " ".join(f"{arm}: {why}" for arm, why in self._gone.items())
 
     def _blocks(self) -> Batches[None]:
         ab = self.ab
@@ -380,8 +387,8 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             self._limited, self.stopped = True, str(outcome.stopped)
         elif outcome.hopeless or self._failing[arm] >= _GONE:
             why = outcome.hopeless or outcome.refusal or ", ".join(sorted(outcome.failures))
-            self._gone[arm] = f"'{arm}' answers no more: {why}"
-            self.stopped = self.stopped or self._gone[arm]
+            self._gone[arm] = why
+            self.stopped = self.stopped or f"'{arm}' answers no more: {why}"
 
 
 def first_open(ab: Ab) -> int:

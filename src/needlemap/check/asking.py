@@ -403,7 +403,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
 
     def _nothing(self) -> None:
         """Raises NeedlemapError where no answer ever came."""
-        words = f"No answer ever came: {(self.why or 'nothing was asked').rstrip('.')}."
+        words = f"No answer ever came: {(self.why or 'nothing was asked').rstrip('.')}"
         raise LimitReached(words) if self._limited else NeedlemapError(words)
 
 

@@ -82,7 +82,7 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
     arms = with_reference(arms)
     if len(arms) != 2:
         raise SettingsError(
-            "ab has two arms, the reference first: --arm NAME=URL|MODEL --arm NAME=URL|MODEL"
+            "ab has two arms, the reference first: needlemap ab --arm before=URL --arm after=URL"
         )
     return (arms[0], arms[1]), begun
 

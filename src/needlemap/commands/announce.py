@@ -323,11 +323,8 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
         return 2
     if outcome.hopeless:
         again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
-        why = (
-            outcome.hopeless
-            if outcome.hopeless.endswith((".", "!", "?"))
-            else f"{outcome.hopeless}."
-        )
+        ends = not again or outcome.hopeless.endswith((".", "!", "?"))  # as typed, without a dot
+        why = outcome.hopeless if ends else f"{outcome.hopeless}."
         tell(f"needlemap: stopped, every request would fail: {why}{again}")
         return 2
     if outcome.refused_from:

@@ -48,6 +48,8 @@ _PLAIN = (
     "content-type",
 )  # no secrets
 VERSIONED = re.compile(r"/v\d")
+_HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
+_REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
 _Client = TypeVar("_Client")
 
 
@@ -75,7 +77,14 @@ def check_address(url: str, variable: str = KEY) -> None:
     except ValueError:
         sound = False
     if not sound:
-        raise SettingsError(f"'{shown}' is no base URL. Type one such as http://127.0.0.1:8000/v1.")
+        near = (
+            f"http://{shown.rstrip('/')}" if _HOST.fullmatch(shown) else "http://127.0.0.1:8000/v1"
+        )
+        raise SettingsError(f"'{shown}' is no base URL. Type one such as {near}.")
+    if request := _REQUEST.search(shown):
+        raise SettingsError(
+            f"'{shown}' is the address of one request. Type: --base-url {shown[: request.start()]}"
+        )
     if shown != url:
         raise SettingsError(
             f"The base URL {shown} holds a key, which run.json would keep. Take it out, and "

@@ -14,6 +14,7 @@ ADDRESSES: dict[str, tuple[str, str | None]] = {
     "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "google": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
     "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "litellm": (f"{LOCAL}:4000/v1", None),
     "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),

@@ -147,8 +147,8 @@ def lost(error: BaseException, server: str, *, sent: bool = True) -> Unmeasured:
 def unreached_words(failure: Unmeasured) -> str:
     """What to type where no connection could ever be made."""
     return (
-        f"{str(failure).rstrip('.')}. Start the server or correct its address (--base-url); to "
-        f"wait for one that is starting, add --wait 5m"
+        f"{str(failure).rstrip('.')}. Start the server or correct its address (--base-url, or "
+        f"--arm of ab); to wait for one that is starting, add --wait 5m"
     )
 
 

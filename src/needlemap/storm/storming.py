@@ -391,7 +391,7 @@ class StormInRounds(Strategy[StormVerdict]):
         """Raises NeedlemapError where no answer ever came."""
         if self.missed:
             return
-        words = f"No answer ever came: {(self.stopped or 'nothing was asked').rstrip('.')}."
+        words = f"No answer ever came: {(self.stopped or 'nothing was asked').rstrip('.')}"
         raise LimitReached(words) if self._limited else NeedlemapError(words)
 
     def document(self, found: StormVerdict) -> StormFile:

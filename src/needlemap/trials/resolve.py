@@ -135,6 +135,12 @@ def model_traits(settings: Settings) -> Traits:
     flags = flags_of(settings.backend, settings.model_name)
     if flags and settings.backend not in installed("models"):
         raise SettingsError(f"'{settings.backend}' is asked at its address. Type: {flags}")
+    if settings.backend not in installed("models"):
+        raise SettingsError(
+            f"Unknown model '{settings.backend}'. "
+            f"{did_you_mean(settings.backend, installed('models'))} A server: --model "
+            f"{served(settings.model_name)} --base-url http://HOST:PORT/v1"
+        )
     return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
 
 
@@ -309,6 +315,12 @@ def make_source(settings: Settings) -> Source:
         raise SettingsError(
             f"--haystack names a kind, and '{settings.haystack}' is a path. "
             f"Type: --haystack-path {settings.haystack}"
+        )
+    if settings.haystack not in installed("haystacks"):
+        raise SettingsError(
+            f"Unknown haystack '{settings.haystack}'. "
+            f"{did_you_mean(settings.haystack, installed('haystacks'))} A folder of yours: "
+            f"--haystack-path FOLDER"
         )
     kind = find("haystacks", settings.haystack)
     if settings.haystack == "generated":
