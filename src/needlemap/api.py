@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
+from needlemap.asking.chosen import models_to_ask
 from needlemap.asking.discovery import time_limit, with_model
-from needlemap.asking.resume import reuse_prompts
 from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
@@ -31,7 +31,7 @@ from needlemap.reports.live import MapView, NotebookMap, ShowingObserver, in_not
 from needlemap.reports.pairing import compare_runs
 from needlemap.reports.public_api import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
-from needlemap.settings.suites import Chosen, choose_each
+from needlemap.settings.suites import Chosen
 from needlemap.settings.trust import Trust
 from needlemap.sync import await_in_thread, run_coroutine
 from needlemap.text import tell
@@ -110,8 +110,7 @@ async def _run(
 ) -> Run:
     with limited_to(time_limit(preset, settings)):
         settled = with_model(preset, plain_settings(settings))
-        named = choose_each(preset, settled, trusted=trust_run)
-        each = {name: reuse_prompts(chosen, trust_run) for name, chosen in named.items()}
+        each = models_to_ask(preset, settled, trusted=trust_run)
         first = next(iter(each.values()))
         kept = first.first.save
         if not kept and out is not None:
@@ -241,9 +240,7 @@ def make_plan(
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
     with limited_to(time_limit(preset, settings)):
         settled = with_model(preset, plain_settings(settings), asks=False)
-        each = choose_each(preset, settled, planned=True)
-        lent = {name: reuse_prompts(chosen) for name, chosen in each.items()}
-        return to_json(plan_report(lent, terms))
+        return to_json(plan_report(models_to_ask(preset, settled, planned=True), terms))
 
 
 @_for_python()

@@ -27,7 +27,7 @@ from needlemap.text import show, sound_streams, tell
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.settings.suites import Chosen
+    pass
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 app = typer.Typer(
@@ -99,11 +99,13 @@ def run(
       needlemap run --base-url http://127.0.0.1:8000/v1 --tokenizer qwen3 --lengths 1k,4k -o own
       needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
     """
+    from needlemap.asking.chosen import models_to_ask
+
     _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
     frozen = None if auto else typed.difficulty
     with _limited(preset, flags):
-        each = _each(preset, _with_model(preset, flags), frozen, typed.trust_run)
+        each = models_to_ask(preset, _with_model(preset, flags), frozen, trusted=typed.trust_run)
         if auto:
             from needlemap.commands.difficulty import auto_command
 
@@ -176,11 +178,12 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
       needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
         --tokenizer qwen3 --plan
     """
+    from needlemap.asking.chosen import models_to_ask
     from needlemap.commands.ab import LONG_AB, ab_command
 
     _check_origin(typed.out, typed.trust_run)
     named = preset or LONG_AB
-    settle = partial(_each, difficulty=typed.difficulty, trusted=typed.trust_run)
+    settle = partial(models_to_ask, difficulty=typed.difficulty, trusted=typed.trust_run)
     plain = None if preset else partial(settle, None)
     with _limited(named, flags):
         return ab_command(typed, flags, partial(settle, named), plain)
@@ -197,11 +200,12 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
       needlemap plan --model openai/gpt-4o --lengths 1k,4k --repeats 5 --json
       needlemap plan suite:ruler-niah --model openai/gpt-4o
     """
+    from needlemap.asking.chosen import models_to_ask
     from needlemap.commands.plan import plan_command
 
     with _limited(preset, flags):
         flags = _with_model(preset, flags, asks=False)
-        plan_command(_each(preset, flags, typed.difficulty, planned=True), typed)
+        plan_command(models_to_ask(preset, flags, typed.difficulty, planned=True), typed)
 
 
 @command()
@@ -220,10 +224,12 @@ def prompts(
       needlemap prompts --lengths 1k,4k --tokenizer qwen3 -o prompts.jsonl
       needlemap prompts kv-json --lengths 1k -o kv.jsonl
     """
+    from needlemap.asking.chosen import models_to_ask
     from needlemap.commands.plan import prompts_command
 
     with _limited(preset, flags):
-        prompts_command(_each(preset, _with_model(preset, flags, asks=False), difficulty), out)
+        named = _with_model(preset, flags, asks=False)
+        prompts_command(models_to_ask(preset, named, difficulty), out)
 
 
 @command()
@@ -432,28 +438,6 @@ def _check_origin(path: Path | None, trusted: bool) -> None:
         from needlemap.records.families import check_origin
 
         check_origin(path, trusted)
-
-
-def _each(
-    preset: str | None,
-    flags: dict[str, Any],
-    difficulty: str | None,
-    trusted: bool = False,
-    planned: bool = False,
-) -> dict[str, Chosen]:
-    """What is asked of each model, at a frozen difficulty if one is named."""
-    from needlemap.asking.resume import reuse_prompts
-    from needlemap.settings.suites import choose_each
-
-    each = {
-        name: reuse_prompts(chosen, trusted)
-        for name, chosen in choose_each(preset, flags, trusted=trusted, planned=planned).items()
-    }
-    if difficulty is None:
-        return each
-    from needlemap.asking.difficulty import at_difficulty
-
-    return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
 
 
 def _with_model(preset: str | None, flags: dict[str, Any], **more: Any) -> dict[str, Any]:

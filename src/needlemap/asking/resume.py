@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS, checked
-from needlemap.settings.suites import Chosen
 from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.trials import provider_host
 from needlemap.version import SCHEMA
@@ -197,16 +195,6 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
     return {
         record.asked: record for record in records if record.answer is not None and record.asked
     }
-
-
-def reuse_prompts(chosen: Chosen, trusted: Trust = False) -> Chosen:
-    """A run with one family, with all that builds prompts as the named run has it. trusted: follow
-    that run, though another machine began it; 'prompts': as far as that asks and runs nothing.
-    Several families are refused when they are
-    prepared."""
-    if chosen.suite:
-        return chosen
-    return replace(chosen, families={"": with_prompts_of(chosen.first, trusted)})
 
 
 def with_prompts_of(settings: Settings, trusted: Trust = False) -> Settings:

@@ -85,6 +85,12 @@ class Reading:
     unheeded: list[Unheeded]
     older: Implied | None
 
+    @property
+    def told(self) -> str:
+        """A note on the rules that older tools' names bring; '' for none, and where it is quiet."""
+        settings, older = self.settings, self.older
+        return older.note(settings.model_dump()) if older and not settings.quiet else ""
+
 
 def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
     """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by
@@ -171,7 +177,8 @@ def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, 
     settled: dict[str, Any] = {}
     givers: dict[str, int] = {}
     for number, layer in enumerate(layers):
-        found = _translated(layer.data, settled, layer.where)
+        _refuse_unknown(layer.data, layer.where)
+        found = _merged(translate(layer.data, settled), settled)
         settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
         if found.get("haystack_path") is not None and "haystack" not in found:
             path = str(found["haystack_path"])
@@ -333,7 +340,8 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
     ]
 
 
-def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _refuse_unknown(raw: Mapping[str, Any], where: str) -> None:
+    """Raises SettingsError for names that are no settings, and for keys in a file."""
     known = {*Settings.model_fields, *BY_NAME}
     theirs = next((name for name in raw if name in ELSEWHERE), None)
     if theirs is not None:
@@ -355,7 +363,6 @@ def _translated(raw: Mapping[str, Any], settled: Mapping[str, Any], where: str) 
         check_key_names(
             raw, f"It stands in {where}. By flag any is taken: --model-options key_env=NAME"
         )
-    return _merged(translate(raw, settled), settled)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

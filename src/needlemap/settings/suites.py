@@ -71,13 +71,22 @@ def choose_each(
     stands only in a file may run. planned: nothing is going to be asked. Raises SettingsError.
     """
     subjects = [_subject(each) for each in _models(named, flags)] or [{}]
-    found = {}
+    suite = None
+    if named is not None and named.startswith(MARK):
+        suite = load_suite(named.removeprefix(MARK))
+    plain = DEFAULT if is_demo(named, flags) else named
+    each, unread = dict[str, Chosen](), list[list[Unheeded]]()
     for name, subject in zip(_folder_names(subjects), subjects, strict=True):
         with naming(name and f"Model '{subject['model']}'"):
-            found[name] = _chosen(named, flags, subject or None)
-    _refuse([unheeded for _, unheeded in found.values()], subjects)
-    _refuse_one_address([chosen.first for chosen, _ in found.values()], subjects)
-    each = {name: chosen for name, (chosen, _) in found.items()}
+            if suite:
+                each[name] = Chosen(suite.name, suite.settle(flags, subject or None))
+                unread.append([])
+                continue
+            reading = read_settings(plain, flags, subject=subject or None)
+            each[name] = Chosen("", {"": reading.settings}, reading.told)
+            unread.append([one for one in reading.unheeded if not one.replaced])
+    _refuse(unread, subjects)
+    _refuse_one_address([chosen.first for chosen in each.values()], subjects)
     if planned:
         return {name: _for_plan(chosen, flags) for name, chosen in each.items()}
     for chosen in each.values() if trusted is not True else ():
@@ -159,22 +168,6 @@ def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"file."
             )
     return names
-
-
-def _chosen(
-    named: str | None, flags: Mapping[str, Any], subject: Mapping[str, Any] | None
-) -> tuple[Chosen, list[Unheeded]]:
-    """What is asked of one model, and what it does not read of the settings of a plain run."""
-    if named is not None and named.startswith(MARK):
-        suite = load_suite(named.removeprefix(MARK))
-        return Chosen(suite.name, suite.settle(flags, subject)), []
-    named = DEFAULT if is_demo(named, flags) else named
-    reading = read_settings(named, flags, subject=subject)
-    settings, older = reading.settings, reading.older
-    told = older.note(settings.model_dump()) if older and not settings.quiet else ""
-    return Chosen("", {"": settings}, told), [
-        each for each in reading.unheeded if not each.replaced
-    ]
 
 
 def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]]) -> None:

@@ -12,6 +12,11 @@ Keyword arguments, methods, prints, file names and JSON keys are the originals'.
 haystack and question, and the judge's, are needlemap's own words (`template`, or `generate_prompt`,
 takes others). For new work use `needlemap run`: these files do not say which question, prompt and
 scorer an answer belongs to.
+
+The testers are no strategy of `asking/campaign.py`: the original prescribes the coroutines that a
+derived class overrides (`run_test`, `bound_evaluate_and_log` with its semaphore,
+`evaluate_and_log`), a gather of them over all cells, and files instead of a run folder. Pacing,
+retries, scoring and the failures that end an asking are those of `asking/`.
 """
 
 from __future__ import annotations

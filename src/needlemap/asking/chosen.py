@@ -1,0 +1,37 @@
+"""What is asked of each model: by a preset and flags, a frozen difficulty, another run's
+prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from needlemap.asking.difficulty import at_difficulty
+from needlemap.asking.resume import with_prompts_of
+from needlemap.settings.suites import Chosen, choose_each
+from needlemap.settings.trust import Trust
+
+
+def models_to_ask(
+    named: str | None,
+    flags: Mapping[str, Any],
+    difficulty: str | None = None,
+    *,
+    trusted: Trust = False,
+    planned: bool = False,
+) -> dict[str, Chosen]:
+    """What is asked of each model, by the name of its folder; for one model by ''.
+
+    named, flags, planned: as `choose_each` takes them. difficulty: a file or a folder that holds a
+    frozen one. trusted: follow the run whose prompts are asked, though another machine began it;
+    'prompts': as far as that asks and runs nothing. Raises NeedlemapError.
+    """
+    each = choose_each(named, flags, trusted=trusted, planned=planned)
+    for name, chosen in each.items():
+        if not chosen.suite:  # several families are refused when they are prepared
+            lent = with_prompts_of(chosen.first, trusted)
+            each[name] = replace(chosen, families={"": lent})
+    if difficulty is None:
+        return each
+    return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
