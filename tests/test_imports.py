@@ -53,6 +53,14 @@ def test_building_prompts_needs_no_provider(module):
     assert loaded(f"import needlemap.{module}").isdisjoint((*PROVIDERS, *DRAWING))
 
 
+def test_building_prompts_alone_reads_no_packages_metadata_and_starts_no_thread():
+    """That was a third of a cold start: which packages an extra has, and a time limit's future."""
+    modules = "haystacks.folder", "prompts.placement", "prompts.templates", "tokenizers", "tasks"
+    code = "\n".join(f"import needlemap.{module}" for module in modules)
+    found = loaded(f"{code}\nsys.modules = {{name.replace('.', '_'): 0 for name in sys.modules}}")
+    assert found.isdisjoint(("importlib_metadata", "concurrent_futures"))
+
+
 def test_a_vocabulary_is_loaded_only_when_it_is_named():
     found = loaded("from needlemap.tokenizers import load; load('gpt-4')")
     assert "quicktok" in found

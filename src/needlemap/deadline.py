@@ -4,16 +4,18 @@ does, and calls that may never return, which have an end."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
 from threading import Thread
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from needlemap.errors import NeedlemapError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _Result = TypeVar("_Result")
 FLAG = "--limit-time"
@@ -113,6 +115,8 @@ def call_within(
 ) -> _Result:
     """What a call returns or raises. Raises TimeoutError for one that takes longer: its thread is
     left behind, and ends with the process at the latest. Raises TimeUp as `seconds_left`."""
+    from concurrent.futures import Future  # not for those who only build prompts
+
     left_s = seconds_left(seconds, what, do)
     done = Future[_Result]()
     Thread(target=_settle, args=(done, call), daemon=True).start()

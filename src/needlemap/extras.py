@@ -6,8 +6,6 @@ came from: a checkout, a wheel or a tagged archive.
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, requires
-
 FROM_SOURCE = "python3 -m pip install ."
 NEWER = f"Install a newer needlemap. In its source, type: {FROM_SOURCE}"
 
@@ -18,6 +16,11 @@ def packages_of(extra: str) -> tuple[str, ...]:
     >>> packages_of("parquet")
     ('pyarrow>=17',)
     """
+    from importlib.metadata import (  # not for those who lack nothing
+        PackageNotFoundError,
+        requires,
+    )
+
     try:
         stated = requires("needlemap") or []
     except PackageNotFoundError:  # run from its source, without an installation
