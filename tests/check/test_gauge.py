@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from needlemap.check import Answers, Schedule, asking, haystack
+from needlemap.check import Answers, Schedule, asking, haystack, known_by_answer
 from needlemap.check.ask import Ask, Reply
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.beside import counted_apart
@@ -28,9 +29,11 @@ from needlemap.check.gauge import (
 )
 from needlemap.check.haystack import TOSSES, Amount, Options
 from needlemap.check.judge import Verdict, judge
+from needlemap.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
 from needlemap.check.probe import LEAST, LOSS, Paired
 from needlemap.check.repeats import sampled
 from needlemap.errors import SettingsError
+from needlemap.http import Sent
 from needlemap.models import Answer, Decoding
 from needlemap.models.gauge import DATA, REFERENCE, holds_tokens, write_checkpoint
 from needlemap.models.gauge_cache import CoarseEngine
@@ -299,3 +302,22 @@ def test_ties_that_rounding_tips_are_no_temperature() -> None:
     assert [each.state for each in found] == ["pass", "pass", "undecided", "fail"]
     assert found[0].said == row.said
     assert "3 of 24 give another one" in found[1].said
+
+
+def test_its_question_goes_to_addresses_of_ones_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*_: object, **__: object) -> None:
+        raise AssertionError("it was asked")
+
+    monkeypatch.setattr(known_by_answer.SyncJsonClient, "ask", ask)
+    assert not answers_as_the_gauge("https://api.example.com/v1", "mine", Sent("NONE"))
+    assert answers_as_the_gauge("https://api.example.com/v1", "gauge", Sent("NONE"))
+    with pytest.raises(AssertionError, match="it was asked"):
+        answers_as_the_gauge("http://127.0.0.1:1/v1", "mine", Sent("NONE"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"), [(ITS_ANSWER, True), (ITS_ANSWER[:-1], False), ("Nobody.", False)]
+)
+def test_a_server_is_known_by_the_very_answer(wires: Any, answer: str, known: bool) -> None:
+    server = wires("--answer", answer)
+    assert answers_as_the_gauge(server.base_url, "mine", Sent("NONE")) is known

@@ -121,6 +121,20 @@ def test_check_knows_it_by_name_and_says_how_it_is_computed(
     assert "'openai/gauge' is taken for needlemap's gauge" in ended.stderr
 
 
+@pytest.mark.parametrize("command", ["check", "ab"])
+def test_it_is_known_by_its_answer_under_another_name(gauge_server, needlemap, command):
+    """llama-server answers to any name."""
+    server, out = gauge_server.base_url, ("--limit-tokens", "2k", "-o", "c")
+    if command == "check":
+        asked = ("--model", "openai/mine", "--base-url", server, "--max-length", "300")
+        said = needlemap("check", *asked, *out, code=None).stderr
+        assert "'openai/mine' is taken for needlemap's gauge" in said
+    else:
+        asked = ("--arm", f"mine={server}", "--model", "openai/mine", "--lengths", "256")
+        said = needlemap("ab", *asked, *out, code=None).stderr
+        assert "numpy and mine are taken for needlemap's gauge" in said
+
+
 @pytest.mark.usefixtures("gauge_gguf")  # skips where the package gguf is missing
 def test_caches_are_rounded_as_llama_cpp_rounds_them(monkeypatch):
     """Beside the arithmetic of llama.cpp's own Python package, bit by bit."""

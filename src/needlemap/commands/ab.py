@@ -13,8 +13,9 @@ from typing import Any
 
 from needlemap.asking.ab import MOST, PAIRS, YARDSTICK, Ab, AbOptions, ArmsInBlocks, Settle
 from needlemap.asking.campaign import Campaign
-from needlemap.asking.discovery import find_model
-from needlemap.check.gauge import ab_settings, arms_of_the_gauge, with_reference
+from needlemap.asking.discovery import find_model, sent_with
+from needlemap.check.gauge import ab_settings, arms_of_the_gauge, named_gauge, with_reference
+from needlemap.check.known_by_answer import answers_as_the_gauge
 from needlemap.commands.announce import (
     Ending,
     say_stopped,
@@ -29,6 +30,7 @@ from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
 from needlemap.http.compatible import served
 from needlemap.maps.arms import ArmsVerdict, ArmTrial
+from needlemap.models.gauge import REFERENCE
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.lock import hold_folder
@@ -95,10 +97,10 @@ def ab_command(
     arms, commands = typed_arms(typed, flags.get("model", ""))
     until = parse_until(typed.until)
     asked = AbOptions(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))
-    settled = partial(with_gauge, plain=plain, wanted=typed.gauge)
     if typed.plan:
         first, second = (_named(arm, flags) for arm in arms)
-        return plan_ab(settled(replace(asked, arms=(first, second))), typed)
+        named = replace(asked, arms=(first, second))
+        return plan_ab(with_gauge(named, plain, typed.gauge), typed)
     if commands and typed.out is None:
         raise SettingsError("--arm-command keeps what servers say: name a folder with -o.")
     with terminable() as ending, ExitStack() as stack:
@@ -107,9 +109,20 @@ def ab_command(
         try:
             reach = partial(_reached, flags=flags, commands=commands, out=typed.out, stack=stack)
             first, second = map(reach, asked.arms)
-            return _run_ab(settled(replace(asked, arms=(first, second))), typed, ending)
+            known = typed.gauge
+            if known is None and plain is not None:
+                known = all(is_gauge(arm, flags) for arm in (first, second)) or None
+            reached = replace(asked, arms=(first, second))
+            return _run_ab(with_gauge(reached, plain, known), typed, ending)
         except KeyboardInterrupt:  # while a server was started
             return ending.code
+
+
+def is_gauge(arm: Arm, flags: Mapping[str, Any]) -> bool:
+    """Whether an arm is the gauge: the package's own, or served, by its name or its answer."""
+    if not arm.base_url:
+        return arm.model == REFERENCE or named_gauge(arm.model)
+    return answers_as_the_gauge(arm.base_url, arm.model.partition("/")[2], sent_with(flags))
 
 
 def with_gauge(asked: AbOptions, plain: Settle | None, wanted: bool | None) -> AbOptions:

@@ -168,7 +168,9 @@ TrustRun = Annotated[
 ]
 TheGauge = Annotated[
     bool | None,
-    option("needlemap's gauge is served; by default if it has that name.", rich_help_panel=_RARE),
+    option(
+        "needlemap's gauge is served; else its name says it, or its answer.", rich_help_panel=_RARE
+    ),
 ]
 TheCache = Annotated[
     str,

@@ -8,13 +8,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.discovery import reach_server
+from needlemap.asking.discovery import Reached, reach_server
 from needlemap.asking.session import Session
 from needlemap.check.ask import Ask
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
 from needlemap.check.gauge import beside_the_gauge
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
+from needlemap.check.known_by_answer import answers_as_the_gauge
 from needlemap.check.probe import probes
 from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
@@ -46,8 +47,9 @@ MINUTES = (
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     """Ask, report what each probe found; the exit code: 0 all that applies passes, 1 one fails, 4
     too little was asked, 5 undecided and something points to a loss."""
-    asked = asked_of(typed, flags)
-    asked = asked if typed.plan else _with_context(asked)
+    server = None if typed.plan else reach_server(flags)
+    asked = asked_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
+    asked = asked if server is None else _with_context(asked, server)
     check = Check.of(asked, typed.out)
     if check.tokenizer_assumed:
         tell(f"note: the model's vocabulary is not known here: lengths count {ANY}'s tokens")
@@ -70,8 +72,21 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     return softened(found.code, typed.on_undecided)
 
 
-def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
-    """What is typed as what is asked. Raises SettingsError."""
+def known_as_gauge(
+    typed: bool | None, flags: Mapping[str, Any], server: Reached | None
+) -> bool | None:
+    """Whether the model is the gauge: as typed, else by its answer; None where its name decides."""
+    if typed is not None or server is None:
+        return typed
+    name = str(flags.get("model", "")).partition("/")[2]
+    return answers_as_the_gauge(server.address, name, server.sent) or None
+
+
+def asked_of(
+    typed: CheckFlags, flags: Mapping[str, Any], gauge: bool | None = None
+) -> CheckOptions:
+    """What is typed as what is asked. gauge: whether the model is the gauge, as far as its name
+    does not say it. Raises SettingsError."""
     limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
     options = Options(
         max_length=int(tokens(typed.max_length or "128k")),
@@ -84,7 +99,7 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
         few=typed.few,
     )
     asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
-    asked, note = beside_the_gauge(asked, typed.gauge)
+    asked, note = beside_the_gauge(asked, gauge)
     if note:
         tell(f"note: {note}")
     if asked.options.exact and not asked.options.moves:
@@ -96,11 +111,9 @@ def asked_of(typed: CheckFlags, flags: Mapping[str, Any]) -> CheckOptions:
     return asked
 
 
-def _with_context(asked: CheckOptions) -> CheckOptions:
-    """The server is asked for its context, which nothing goes beyond unless somebody promised
-    more."""
-    server = reach_server(asked.flags)
-    if server is None or (context := server.context) is None:
+def _with_context(asked: CheckOptions, server: Reached) -> CheckOptions:
+    """Nothing goes beyond the server's context unless somebody promised more."""
+    if (context := server.context) is None:
         return asked
     options = asked.options
     if context < options.max_length and not options.promised:

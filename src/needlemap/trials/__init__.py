@@ -138,7 +138,7 @@ def provider_host(backend: str, base_url: str | None) -> str:
     host = (urlsplit(base_url).hostname or "").rstrip(".") if base_url else ""
     if not host or host == backend_or_default(backend).host:
         return ""
-    return _OWN if _is_own(host) else host
+    return _OWN if is_own_host(host) else host
 
 
 def settings_hash(settings: Settings, tokenizer: str, weights: str) -> str:
@@ -159,7 +159,7 @@ def run_hash(settings: Settings) -> str:
     return _hash({**named, "base_url": provider_host(settings.backend, settings.base_url)})[:16]
 
 
-def _is_own(host: str) -> bool:
+def is_own_host(host: str) -> bool:
     """Whether a host is on this machine or in a network of one's own."""
     try:
         address = ip_address(host)
