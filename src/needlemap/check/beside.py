@@ -27,6 +27,8 @@ LEAST_NATS = 0.02  # a token: margins that move by less are no finding
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
 TIMES_USUAL = 2  # what equal askings differ by is no finding below so many times as much
 MOVED = 0.2  # share of haystacks whose margins an honest copy of the weights may move by so much
+MOVED_KNOWN = 0.05  # the same of a known model, whose limit is twice what honest engines move any
+SUSPICIOUS = 0.05  # a p below it keeps a known model's size from passing
 
 
 def margin_apart(one: Reply, other: Reply) -> float | None:
@@ -320,7 +322,8 @@ class Reference(Paired):
         moved = [(nats, here) for nats, here in apart if nats is not None]
         far = [here for nats, here in moved if nats > told]
         sure = 2 * sum(there.right for there, _ in pairs) >= len(pairs)
-        p = upper_tail(len(far), len(moved), MOVED) if moved and sure else 1.0
+        share = MOVED_KNOWN if layout.options.moves else MOVED
+        p = upper_tail(len(far), len(moved), share) if moved and sure else 1.0
         said = row.said
         if moved:
             mean = fmean(nats for nats, _ in moved)
@@ -336,6 +339,8 @@ class Reference(Paired):
         if p <= level / 2 and far:
             worst = smallest(far)
             row = replace(row, state="fail", points=True, p=p, worst=row.worst or worst)
+        elif layout.options.moves and far and p <= SUSPICIOUS and row.state == "pass":
+            row = replace(row, state="undecided", points=True, p=p, worst=smallest(far))
         if not sure and row.state == "pass":
             row = replace(row, state="undecided", said=f"{said}: the reference finds too little")
         return row
