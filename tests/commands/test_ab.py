@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 import sys
@@ -440,3 +441,19 @@ def test_a_margin_is_fixed_beforehand(ab, needlemap):
 )
 def test_wrong_flags_say_what_to_type(needlemap, flags, said):
     assert said in needlemap("ab", "passkey", *flags, code=2).stderr
+
+
+def test_the_verdict_is_the_last_thing_on_the_screen_and_the_worst_prompts_are_folded(typed):
+    """The last line was the page's, and ten prompts of one kind stood there one by one."""
+    arms = ("--arm", "old=baseline/bm25", "--arm", "new=baseline/random")
+    grid = ("--lengths", "500", "--depths", "0,100", "--until", "12", "--margin", "20")
+    ended = typed("ab", "passkey", *arms, *grid, "-o", "ab", code=None)
+    assert "page: needlemap report ab -o ab.html" in ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[-1].startswith("verdict: ")
+    assert lines[-1].endswith(f"Exit code {ended.returncode}")
+    worst = lines[lines.index("the worst prompts:") + 1 :]
+    assert sum("500 tokens, depth" in line for line in worst) == 1
+    assert any(re.fullmatch(r"  \d more of the worst: passkey at 500 tokens", row) for row in worst)
+    found = json.loads(typed("ab", "passkey", *arms, *grid, "-o", "ab", "--json", code=None).stdout)
+    assert len(found["worst"]) > 1

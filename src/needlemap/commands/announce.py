@@ -298,10 +298,10 @@ def show_finding(
     if typed.json:
         show_json(to_json(report) | more)
     elif seen:
-        show_report(report)
-        if path is not None:
+        if path is not None:  # the verdict is the last line
             page = f"needlemap report {path} -o {report.kind}.html"
-            tell(f"\n{report.kind}: {path}\npage: {page}")
+            tell(f"\n{report.kind}: {path}\npage: {page}\n")
+        show_report(report)
     if typed.junit is not None and report.claims:
         write_junit(typed.junit, [report], typed.on_undecided)
 

@@ -66,9 +66,9 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
     report = report_of(check, found, typed.on_undecided)
-    show_finding(report, typed, path, seen=not asking.missed)
     if not asking.missed:
         say_stopped(asking.why, path)
+    show_finding(report, typed, path, seen=not asking.missed)
     return softened(found.code, typed.on_undecided)
 
 

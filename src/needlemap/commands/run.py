@@ -339,14 +339,13 @@ class Terminal(ShowingObserver):
         """Of several families their table, and where it is kept."""
         if self.families.is_plain:
             return
+        if not self.settings.quiet:
+            path, names = self.families.path, self.families.names
+            kept = f"\nsuite: {path}\nreport: needlemap report {path} -o report.html"
+            spent = spent_in(self.settings, map(self.families.folder, names)).spent_text()
+            tell(f"\n{spent}{kept if self.settings.save else ''}\n")
         if self._maps:
             show_families(self.families)
-        if self.settings.quiet:
-            return
-        path, names = self.families.path, self.families.names
-        kept = f"\nsuite: {path}\nreport: needlemap report {path} -o report.html"
-        spent = spent_in(self.settings, map(self.families.folder, names)).spent_text()
-        tell(f"\n{spent}{kept if self.settings.save else ''}")
 
     def interrupted(self) -> None:
         """Show what there is: of one family on a terminal, where the map that filled in is gone."""

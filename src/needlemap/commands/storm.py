@@ -54,9 +54,9 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
-    show_verdict(asking, found, typed)
     if not asking.missed:
         say_stopped(asking.stopped, storm.folder.path)
+    show_verdict(asking, found, typed)
     return softened(found.code, typed.on_undecided)
 
 

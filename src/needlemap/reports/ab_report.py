@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,16 +229,24 @@ class ArmsFound:
         return f"{self.names[1]}-{family}"
 
     def _worst(self) -> tuple[Table, Fact]:
-        """The prompts that show most, and the command that shows the first of them again."""
-        rows = tuple(
-            Row(self._worst_values(trio), (self._lines(trio),)) for trio in worst_of(self.found)
-        )
+        """The prompts that show most, and the command that shows the first of them again. People
+        see one of a family and length, with the number of those like it."""
+        worst = worst_of(self.found)
+        like = Counter((trio.family, trio.place[1]) for trio in worst)
+        seen = set[tuple[str, int]]()
+        rows = tuple[Row, ...]()
+        for trio in worst:
+            at = trio.family, trio.place[1]
+            text = self._lines(trio, like[at] - 1)
+            rows += (Row(self._worst_values(trio), (text,), shown=at not in seen),)
+            seen.add(at)
         again = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
         table = Table("worst", WORST, rows, "the worst prompts:", f"see the first: {again}")
         return table, Fact("replay", again)
 
-    def _lines(self, trio: ArmTrial) -> str:
-        """Where a prompt is and what was lost, and what both arms say where they part."""
+    def _lines(self, trio: ArmTrial, more: int) -> str:
+        """Where a prompt is and what was lost, and what both arms say where they part. more: of the
+        worst prompts, those of the same family and length."""
         repeat, length, depth = trio.place
         place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
         scores = " to ".join(score_label(score) for score in trio.scores)
@@ -245,6 +254,8 @@ class ArmsFound:
         lines = [f"{place}: {scores}{nats}"]
         if trio.difference is not None:
             lines.append(f"  {self._parting(trio, trio.difference)}")
+        if more:
+            lines.append(f"  {more} more of the worst: {trio.family} at {length:,} tokens")
         return "\n".join(lines)
 
     def _parting(self, trio: ArmTrial, found: FirstDifference) -> str:
