@@ -108,7 +108,7 @@ class Engine:
 
     def __init__(
         self,
-        fault: str = "",
+        fault: str | Fault = "",
         *,
         pages: int = 1_200,
         host: int = 2_000,
@@ -118,10 +118,11 @@ class Engine:
         noise: float = 0.0,
         seed: int = 1,
     ) -> None:
-        self.fault = FAULTS[fault] if fault else None
+        self.fault = fault if isinstance(fault, Fault) else FAULTS[fault] if fault else None
+        name = self.fault.name if self.fault else ""
         self.free = [Page() for _ in range(pages)]
         self.capacity, self.most_host, self.slots, self.cache = pages, host, slots, cache
-        self.step_s, self.noise, self.random = step_s, noise, Random(f"{fault}:{seed}")
+        self.step_s, self.noise, self.random = step_s, noise, Random(f"{name}:{seed}")
         self.root = Node((), Page(), 0)
         self.nodes: list[Node] = []
         self.host: OrderedDict[int, list[str]] = OrderedDict()
