@@ -13,6 +13,7 @@ import asyncio
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -521,17 +522,17 @@ async def serve(engine: Engine, port: int) -> None:
         await server.serve_forever()
 
 
-def main() -> None:
-    """Parse and serve."""
+def main(make: Callable[..., Engine] = Engine, faults: Iterable[str] = tuple(FAULTS)) -> None:
+    """Parse and serve what `make` makes of a fault's name."""
     parser = argparse.ArgumentParser(description="An engine in a box.")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--fault", default="", choices=["", *FAULTS])
+    parser.add_argument("--fault", default="", choices=["", *faults])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pages", type=int, default=1_200)
     parser.add_argument("--host-pages", type=int, default=2_000)
     options = parser.parse_args()
     sizes = {"pages": options.pages, "host": options.host_pages}
-    asyncio.run(serve(Engine(options.fault, seed=options.seed, **sizes), options.port))
+    asyncio.run(serve(make(options.fault, seed=options.seed, **sizes), options.port))
 
 
 if __name__ == "__main__":

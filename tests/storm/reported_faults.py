@@ -3,13 +3,14 @@ and the engine, and no operation of `needlemap storm`. Each is an engine of its 
 rates are those of its thread.
 
 `make_engine(name)` returns an engine with a fault of either file, or a sound one for "".
+`python reported_faults.py --port 0 [--fault NAME]` serves it over HTTP.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from boxed_engine import BLANK, CHUNK, FAULTS, PAGE, Engine, Fault, Node, Page, Row
+from boxed_engine import BLANK, CHUNK, FAULTS, PAGE, Engine, Fault, Node, Page, Row, main
 
 LONG, WINDOW, WARM = 1_024, 256, 150
 
@@ -161,3 +162,7 @@ def make_engine(name: str = "", **options: Any) -> Engine:
         return Engine(name, **options)
     fault, engine = REPORTED[name]
     return engine(fault, **options)
+
+
+if __name__ == "__main__":
+    main(make_engine, (*FAULTS, *REPORTED))

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gzip
+import json
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from boxed_engine import FAULTS, Engine
 from boxed_reader import Boxed, Reader
 
 from needlemap.errors import NeedlemapError
+from needlemap.models import Answer, Decoding
+from needlemap.prompts import Prompt
 from needlemap.reports.storm_report import storm_report
 from needlemap.storm.act import Round
 from needlemap.storm.file import STORM
 from needlemap.storm.operation import Limits
 from needlemap.storm.plan import make_round
 from needlemap.storm.repro import SCRIPT, write_repro
-from needlemap.storm.shrink import Shrinking, halved, times
-from needlemap.storm.storm import Storm
+from needlemap.storm.shrink import LOOPS, Shrinking, Shrunk, halved, times
+from needlemap.storm.storm import Storm, StormOptions
 
 BOX = {"pages": 300, "host": 400}
+LIMITS = Limits(8_000, load=4, answer_tokens=60, kv_tokens=None)
+FLAGS = {
+    "model": "openai/box",
+    "base_url": "http://127.0.0.1:1/v1",
+    "tokenizer": "cl100k_base",
+    "max_answer_tokens": 60,
+}
 ENGINE = Path(__file__).parent / "boxed_engine.py"
 
 
@@ -78,6 +91,72 @@ def test_a_found_fault_is_shrunk_to_a_script_that_fails_there_and_nowhere_else(s
     assert script_code(folder, "") == 0
 
 
+def test_the_script_asks_completions_with_a_key_of_the_environment_which_no_file_holds(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BOX_KEY", "sk-not-for-files")
+    flags = {**FLAGS, "model_options": {"api": "completions", "key_env": "BOX_KEY"}}
+    storm = Storm.of(StormOptions(flags, max_length=2_000, load=4), tmp_path / "storm", 1)
+    made = storm.round(1)
+    turn = next(act for act in made.acts if len(act.path) > 1)
+    shrunk = Shrunk(made.of([turn]), turn.number, failed=3, of=20, cold=0, got="", was=9)
+    files = write_repro(storm, shrunk, tmp_path)
+    held = b"".join(each.read_bytes() for each in files)
+    assert b"sk-not-for-files" not in held + gzip.decompress(files[1].read_bytes())
+    assert len(files[0].read_text("utf-8").splitlines()) <= 60
+    seen: list[tuple[str, str | None, dict[str, str]]] = []
+
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            seen.append((self.path, self.headers["authorization"], json.loads(body)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"choices": [{"text": "I do not know."}]}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        ended = subprocess.run([sys.executable, files[0], url], capture_output=True, text=True)
+        server.shutdown()
+    assert ended.returncode == 2
+    assert "missed alone" in ended.stdout
+    path, key, body = seen[0]
+    assert (path, key) == ("/v1/completions", "Bearer sk-not-for-files")
+    assert storm.texts.question(made.number, turn.path[-1]) in body["prompt"]
+    assert "messages" not in body
+
+
+def test_the_script_loops_as_the_lower_end_of_the_measured_rate_needs():
+    def loops(failed: int, of: int) -> int:
+        return Shrunk(make_round(4, 3, LIMITS), 0, failed, of, 0, "", 9).loops
+
+    assert (loops(20, 20), loops(3, 20), loops(4, 60), loops(0, 100)) == (2, 92, 161, LOOPS)
+
+
+class Spoilt(Reader):
+    """A server that answers nothing right any more once a conversation has gone on."""
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        said = await super().answer(prompt, decoding)
+        gone_on = any(len(messages) > 2 for messages, _ in self.log)
+        return Answer("I do not know.", "stop") if gone_on else said
+
+
+def test_a_replay_that_fails_on_a_spoilt_server_shows_nothing(storming):
+    """Each single prompt seemed to be the fault, as none was answered right any more."""
+    asking, found = storming(Boxed(Engine("edge", **BOX)), rounds=25, kv_tokens=4_800)
+    assert found.code == 1
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    shrinking = Shrinking(storm, make=lambda _: Spoilt())
+    asyncio.run(shrinking.run())
+    assert shrinking.shrunk is None
+    assert "start it again" in shrinking.stopped
+
+
 def test_the_report_draws_the_round_of_the_first_fault_session_by_session(storming):
     asking, _ = storming(Boxed(Engine("turn", **BOX)), rounds=25, kv_tokens=4_800)
     folder = asking.storm.folder.path
@@ -103,7 +182,7 @@ def test_a_fault_that_comes_seldom_is_tried_more_often():
 
 
 def test_halved_texts_still_hide_what_is_asked():
-    made = make_round(4, 3, Limits(8_000, load=4, answer_tokens=60, kv_tokens=None))
+    made = make_round(4, 3, LIMITS)
     half = halved(made)
     assert isinstance(half, Round)
     assert sum(act.tokens for act in half.acts) < sum(act.tokens for act in made.acts)

@@ -49,6 +49,20 @@ def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
     return high
 
 
+def lowest_rate(hits: int, n: int, alpha: float = ALPHA) -> float:
+    """The lower end of a rate's exact interval (Clopper and Pearson 1934, Biometrika 26:404).
+
+    >>> round(lowest_rate(20, 20), 3), round(lowest_rate(3, 20), 3), lowest_rate(0, 20)
+    (0.832, 0.032, 0.0)
+    """
+    low, high = 0.0, hits / n if n else 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        tail = sum(comb(n, k) * middle**k * (1 - middle) ** (n - k) for k in range(hits, n + 1))
+        low, high = (middle, high) if tail < alpha / 2 else (low, middle)
+    return low
+
+
 def needed(rate: float, alpha: float = ALPHA) -> int:
     """Units without any fault that bring the bound below a rate.
 

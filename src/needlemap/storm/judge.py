@@ -29,7 +29,7 @@ from needlemap.storm.outcome import CERTAIN, RequestOutcome
 from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
-POINTS = log(20)  # from which on a bet points to them
+POINTS = log(200)  # from which on a bet points to them: of sound servers one in 200 at most
 OF_GAUGE = 1e-4  # share of prompts that the gauge may miss itself
 WEAK = 0.5  # share of right answers below which a storm proves nothing
 

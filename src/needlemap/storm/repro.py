@@ -12,7 +12,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from needlemap.asking import decoding_of
 from needlemap.files import write_whole
+from needlemap.http import bearer
+from needlemap.http.compatible import KEY
+from needlemap.settings import Settings
 from needlemap.storm.act import Act, Turn
 from needlemap.storm.act import Path as Conversation
 from needlemap.storm.shrink import Shrunk
@@ -20,69 +24,80 @@ from needlemap.storm.storm import Storm
 
 SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
+MOMENTS = (0.5, 2, 0.25, 4, 1)  # at which a client goes away, of the storm's: servers differ
 
-_SCRIPT = '''#!/usr/bin/env python3
-"""{title}
+_SCRIPT = """#!/usr/bin/env python3
+'''{title}
 
 python repro.py http://127.0.0.1:8000/v1 [MODEL]   exit code 1: it shows the fault; 0: it does not;
-2: the model misses the same prompt alone. It takes about {minutes} at the pace of the storm.
-"""
-import gzip, json, pathlib, secrets, sys, threading, time, urllib.request
+2: the model misses the same prompt alone. At the storm's pace it takes {minutes} at most{key}.
+'''
+import gzip, json, os, pathlib, secrets, sys, threading, time, urllib.request
 
 told = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "repro.json.gz").read_bytes()))
-url = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else told["base_url"]
+url = (sys.argv[1] if len(sys.argv) > 1 else told["base_url"]).rstrip("/") + told["path"]
 model = sys.argv[2] if len(sys.argv) > 2 else told["model"]
+headers = {{"content-type": "application/json"}}
+if key := os.environ.get(told["key_env"], ""):
+    headers["authorization"] = f"Bearer {{key}}"
 
 
-def ask(request, answers, salts):
+def ask(request, answers, salts, pace, share):
     rows = []
     for role, said in request["messages"]:
         if isinstance(said, dict):  # what the server itself said before
-            said = answers.get(said["from"]) or said["else"]
+            said = answers.get(said["from"], ("",))[0] or said["else"]
         salt = salts.setdefault(request["family"], f"{{secrets.randbelow(10**10):010}}")
         rows.append({{"role": role, "content": said.replace("@salt-line@", salt)}})
-    body = {{"model": model, "messages": rows, **told["fields"]}}
-    time.sleep(request["after_s"])
-    sent = urllib.request.Request(url + "/chat/completions", json.dumps(body).encode(),
-                                  {{"content-type": "application/json", **told["headers"]}})
+    text = "\\n\\n".join(row["content"] for row in rows)
+    prompt = {{"prompt": text}} if told["text"] else {{"messages": rows}}
+    body = json.dumps({{"model": model, **prompt, **told["fields"]}}).encode()
+    time.sleep(pace * request["after_s"])
+    wait_s = pace * share * request["cancel_s"] or 600
     try:
-        with urllib.request.urlopen(sent, timeout=request["cancel_s"] or 600) as reply:
-            answers[request["n"]] = json.load(reply)["choices"][0]["message"]["content"] or ""
-    except OSError as error:  # it was cancelled, or refused
-        if not request["cancel_s"]:
-            answers[request["n"]] = f"no answer: {{error}}"
+        sent = urllib.request.Request(url, body, headers)
+        with urllib.request.urlopen(sent, timeout=wait_s) as reply:
+            choice = json.load(reply)["choices"][0]
+        said = choice["text"] if told["text"] else choice["message"]["content"]
+        answers[request["n"]] = said or "", choice.get("finish_reason")
+    except Exception as error:  # it was cancelled, or refused
+        answers[request["n"]] = f"no answer: {{error}}" * (not request["cancel_s"]), "error"
 
 
-def play(waves):
-    answers, salts = {{}}, {{}}
+def play(waves, pace=1, share=1):
+    answers, salts, began = {{}}, {{}}, time.monotonic()
     for wave in waves:
-        threads = [threading.Thread(target=ask, args=(each, answers, salts)) for each in wave]
-        [each.start() for each in threads]
-        [each.join() for each in threads]
-    return answers.get(told["target"], "")
+        rows = [(each, answers, salts, pace, share) for each in wave]
+        threads = [threading.Thread(target=ask, args=row) for row in rows]
+        [each.start() for each in threads], [each.join() for each in threads]
+    got, finish = answers[told["target"]]
+    odd = finish == "length" or any(secret in got for secret in told["foreign"])
+    return got, not odd and all(each in got for each in told["wanted"]), time.monotonic() - began
 
 
-alone = play([[{{**told["alone"], "after_s": 0, "cancel_s": None}}]])
-if not all(secret in alone for secret in told["wanted"]):
-    print("the model misses the prompt alone: wanted", told["wanted"], "got", repr(alone))
-    sys.exit(2)
+alone = [play([[{{**told["alone"], "after_s": 0, "cancel_s": 0}}]]) for _ in range(3)]
+if not any(right for _, right, _ in alone):
+    sys.exit(print("missed alone: wanted", told["wanted"], "got", repr(alone[-1][0])) or 2)
+pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
+minutes = pace * told["loops"] * told["seconds"] / 60
+print(f"{{told['loops']}} loops at most, about {{minutes:.1f}} minutes", flush=True)
 for loop in range(1, told["loops"] + 1):
-    got = play(told["waves"])
-    if not all(secret in got for secret in told["wanted"]):
-        print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}")
-        sys.exit(1)
+    got, right, _ = play(told["waves"], pace, told["moments"][loop % len(told["moments"])])
+    if not right:
+        sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
 print(f"{{told['loops']}} loops, all right")
-'''
+"""
 
 
 def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     """Write the script, its texts, and a text for an issue; where they lie."""
-    told = document(storm, shrunk)
-    seconds = shrunk.loops * sum(max(each["seconds"] for each in wave) for wave in told["waves"])
+    held = document(storm, shrunk)
+    minutes = _minutes(held["loops"] * held["seconds"])
     title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
-    packed = gzip.compress(json.dumps(told, ensure_ascii=False).encode(), mtime=0)
-    script = _SCRIPT.format(title=title, minutes=_minutes(seconds))
-    issue = issue_text(storm, shrunk, _minutes(seconds))
+    key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
+    packed = gzip.compress(json.dumps(held, ensure_ascii=False).encode(), mtime=0)
+    script = _SCRIPT.format(title=title, minutes=minutes, key=key)
+    issue = issue_text(storm, shrunk, held["loops"], minutes)
     made = []
     for name, data in ((SCRIPT, script.encode()), (TEXTS, packed), (ISSUE, issue.encode())):
         write_whole(folder / name, data)
@@ -99,28 +114,47 @@ def _minutes(seconds: float) -> str:
 
 
 def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
-    """What repro.json.gz holds: requests, what is wanted, how often it is played."""
-    settings = storm.resolved.settings
-    numbers = {act.path: act.number for act in reversed(shrunk.sequence.acts)}
-    waves = [
-        [_request(storm, shrunk, act, numbers) for act in wave] for wave in shrunk.sequence.waves
-    ]
+    """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of one
+    loop at the pace of the storm. foreign: secrets of the other requests. key_env: the variable of
+    the key, where the storm had one; never the key."""
+    settings, texts, made = storm.resolved.settings, storm.texts, shrunk.sequence
+    numbers = {act.path: act.number for act in reversed(made.acts)}
+    waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in made.waves]
     target = next(each for wave in waves for each in wave if each["n"] == shrunk.target)
-    fields: dict[str, Any] = {"max_tokens": settings.max_answer_tokens, **settings.request}
-    if settings.temperature is not None:
-        fields["temperature"] = settings.temperature
-    texts = storm.texts
+    hidden = set[str]().union(*(texts.hidden(made.number, act) for act in made.acts))
+    is_text = not storm.resolved.traits.chat
+    moments = MOMENTS if any(act.cancel is not None for act in made.acts) else MOMENTS[-1:]
     return {
         "base_url": settings.base_url or "http://127.0.0.1:8000/v1",
+        "path": "/completions" if is_text else "/chat/completions",
+        "text": is_text,
         "model": settings.model_name,
-        "fields": fields,
-        "headers": {},
-        "loops": shrunk.loops,
+        "fields": _fields(settings),
+        "key_env": _key_variable(settings),
+        "loops": shrunk.loops * len(moments),
+        "moments": moments,
+        "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
         "target": shrunk.target,
-        "wanted": list(texts.secrets(shrunk.sequence.number, shrunk.act)),
+        "wanted": list(texts.secrets(made.number, shrunk.act)),
+        "foreign": sorted(hidden - texts.hidden(made.number, shrunk.act)),
         "alone": target,
         "waves": waves,
     }
+
+
+def _fields(settings: Settings) -> dict[str, Any]:
+    """What a request holds beside its model and its prompt."""
+    budget = settings.model_options.get("max_tokens_field") or "max_tokens"
+    fields: dict[str, Any] = {budget: decoding_of(settings).most_tokens}
+    if settings.temperature is not None:
+        fields["temperature"] = settings.temperature
+    return {**fields, **settings.request}
+
+
+def _key_variable(settings: Settings) -> str:
+    """The variable that holds the key with which the storm was asked; '' without one."""
+    variable = str(settings.model_options.get("key_env") or KEY)
+    return variable if bearer(variable) else ""
 
 
 def _request(
@@ -146,8 +180,8 @@ def _request(
         "operation": act.operation,
         "messages": made,
         "after_s": round(act.after * pace_s, 4),
-        "cancel_s": None if act.cancel is None else round(max(0.001, act.cancel * pace_s), 4),
-        "seconds": round(pace_s, 4),
+        "cancel_s": 0 if act.cancel is None else max(0.001, round(act.cancel * pace_s, 4)),
+        "seconds": max(0.0001, round(pace_s, 4)),
     }
 
 
@@ -155,7 +189,7 @@ def _right(storm: Storm, number: int, turn: Turn) -> str:
     return storm.texts.right(number, turn)
 
 
-def issue_text(storm: Storm, shrunk: Shrunk, minutes: str) -> str:
+def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
     """What to paste into an issue."""
     acts = [
         f"{place}. wave {act.wave}, session {act.session}: {act.operation}, "
@@ -178,7 +212,7 @@ def issue_text(storm: Storm, shrunk: Shrunk, minutes: str) -> str:
             f"Wanted: `{wanted}`. Got: `{' '.join(shrunk.got.split())[:300]}`",
             "",
             f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
-            f"{shrunk.loops} times at most (about {minutes}):",
+            f"{loops} times at most (about {minutes}):",
             "",
             "    python repro.py http://127.0.0.1:8000/v1",
             "",

@@ -2,8 +2,9 @@
 lengths.
 
 Faults are flaky, so a candidate is replayed until it has failed, or so often that it would have
-failed in 95 of 100 if it were as bad as the whole sequence. A sequence that fails seldom has only
-families and sessions taken out.
+failed in 95 of 100 if it were as bad as the whole sequence. Behind each failure the same prompt is
+asked alone: where that is missed too, an earlier replay has spoilt the server, and the failure says
+nothing of the candidate. A sequence that fails seldom has only families and sessions taken out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError
+from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream
 from needlemap.storm.file import STORM
 from needlemap.storm.operation import SHORTEST
@@ -24,10 +26,14 @@ from needlemap.storm.storm import SHRINK, Answered, Storm
 from needlemap.storm.storming import StormInRounds
 
 TRIED = 6  # suspects that are replayed first
-FIRST = 10  # replays of each of them
-LAST = 20  # replays of the shortest sequence
+FIRST, SELDOM_FIRST = 10, 50  # replays of each of them; where none failed in the first
+CONTROLS = 2  # cold askings behind a replay that failed
+SPOILT = 10  # replays in a row whose cold askings failed too: the server is spoilt
+LAST, MOST_LAST = 20, 100  # replays of the shortest sequence; more while it failed less than
+ENOUGH = 3  # times, as what is known of its rate says how often the script is to play it
 SELDOM = 1 / 20  # rate below which only families and sessions are taken out
 MOST = 60  # replays of one candidate
+LOOPS = 3_000  # of the script at most
 _SURE = 0.05
 
 
@@ -57,11 +63,11 @@ class Shrunk:
 
     @property
     def loops(self) -> int:
-        """Replays that fail at least once in 95 of 100."""
-        return times(self.rate)
+        """Replays that fail at least once in 95 of 100, at the lower end of the rate's interval."""
+        return times(lowest_rate(self.failed, self.of), LOOPS)
 
 
-def times(rate: float) -> int:
+def times(rate: float, most: int = MOST) -> int:
     """How often something of a rate is tried so that it comes at least once in 95 of 100.
 
     >>> times(1.0), times(0.2), times(0.05)
@@ -69,7 +75,7 @@ def times(rate: float) -> int:
     """
     if rate >= 1 - _SURE:
         return 1
-    return MOST if rate <= 0 else min(10 * MOST, ceil(log(_SURE) / log(1 - rate)))
+    return most if rate <= 0 else min(most, ceil(log(_SURE) / log(1 - rate)))
 
 
 class Shrinking(StormInRounds):
@@ -85,16 +91,17 @@ class Shrinking(StormInRounds):
         self._key = 1 + max((key for name, key in self._stored if name == SHRINK), default=0)
         self._stored = {}
         self._got = ""
+        self.spoilt = 0  # failed replays in a row behind which the prompt alone was missed too
 
     def batches(self) -> Batches[Any]:
         """Raises NeedlemapError where the folder holds no fault."""
         found = yield from self._best()
         if found is None:
             return None
-        sequence, target, failed = found
+        sequence, target, failed, replays = found
         was = len(sequence.acts)
-        rate = failed / FIRST
-        self.say(f"{was} requests fail in {failed} of {FIRST} replays")
+        rate = failed / replays
+        self.say(f"{was} requests fail in {failed} of {replays} replays")
         for name, groups in _levels(rate):
             sequence = yield from self._without(sequence, target, groups, rate)
             self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
@@ -102,11 +109,12 @@ class Shrinking(StormInRounds):
                 break
         if rate >= SELDOM:
             sequence = yield from self._shorter(sequence, target, rate)
-        failed, asked = 0, 0
-        for _ in range(LAST):
-            outcome = yield from self._once(sequence, target)
-            asked += outcome is not None
-            failed += _is_wrong(outcome)
+        before, failed, asked = (failed, replays), 0, 0
+        while not self.stopped and asked < (LAST if failed >= ENOUGH else MOST_LAST):
+            failed += yield from self._shows(sequence, target)
+            asked += 1
+        if not failed:  # the server was spoilt meanwhile, or a limit was met
+            failed, asked = before
         cold = 0
         for _ in range(LAST // 2):
             act = next(each for each in sequence.acts if each.number == target)
@@ -115,8 +123,9 @@ class Shrinking(StormInRounds):
         self.shrunk = Shrunk(sequence, target, failed, asked, cold, self._got, was)
         return self.verdict
 
-    def _best(self) -> Batches[tuple[Round, int, int] | None]:
-        """The suspect whose sequence fails most often in replays; the shortest of several."""
+    def _best(self) -> Batches[tuple[Round, int, int, int] | None]:
+        """The suspect whose sequence fails most often in replays, the shortest of several, with how
+        often it failed in how many. Where none fails, each is replayed more often."""
         file = STORM.read(self.storm.folder.path)
         sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
         lost = sorted(
@@ -128,22 +137,25 @@ class Shrinking(StormInRounds):
             raise NeedlemapError(
                 f"'{self.storm.folder.path}' holds no fault that a replay may show again."
             )
-        best: tuple[Round, int, int] | None = None
-        for key in keys:
-            made = self.storm.round(key // ACTS)
-            act = next(each for each in made.acts if each.number == key % ACTS)
-            sequence, failed = made.until(act), 0
-            for _ in range(FIRST):
-                failed += _is_wrong((yield from self._once(sequence, act.number)))
-            better = best is None or (failed, -len(sequence.acts)) > (
-                best[2],
-                -len(best[0].acts),
-            )
-            if failed and better:
-                best = sequence, act.number, failed
-            if self.stopped or (failed == FIRST):
-                break
-        return best
+        best: tuple[Round, int, int, int] | None = None
+        for replays in (FIRST, SELDOM_FIRST):
+            for key in keys:
+                made = self.storm.round(key // ACTS)
+                act = next(each for each in made.acts if each.number == key % ACTS)
+                sequence, failed = made.until(act), 0
+                for _ in range(replays):
+                    failed += yield from self._shows(sequence, act.number)
+                better = best is None or (failed, -len(sequence.acts)) > (
+                    best[2],
+                    -len(best[0].acts),
+                )
+                if failed and better:
+                    best = sequence, act.number, failed, replays
+                if self.stopped or failed == replays:
+                    return best
+            if best is not None:
+                return best
+        return None
 
     def _without(
         self, sequence: Round, target: int, groups: Callable[[Round], list[set[int]]], rate: float
@@ -172,13 +184,33 @@ class Shrinking(StormInRounds):
 
     def _fails(self, candidate: Round, target: int, rate: float) -> Batches[bool]:
         """Whether a candidate fails at least once in as many replays as it takes to be sure."""
+        spoilt = self.spoilt
         for _ in range(min(MOST, times(rate))):
-            outcome = yield from self._once(candidate, target)
-            if self.stopped:
+            shown = yield from self._shows(candidate, target)
+            if self.stopped or self.spoilt > spoilt + 1:
                 return False
-            if _is_wrong(outcome):
+            if shown:
                 return True
         return False
+
+    def _shows(self, sequence: Round, target: int) -> Batches[bool]:
+        """Whether one replay fails and the same prompt, cold and alone, is right at once behind it.
+        A server that an earlier replay has spoilt misses that too, whatever the sequence."""
+        if not _is_wrong((yield from self._once(sequence, target))):
+            return False
+        act = next(each for each in sequence.acts if each.number == target)
+        for _ in range(CONTROLS):
+            again = yield from self._once(sequence.of([act]), target, cold=True)
+            if again is None or _is_wrong(again):
+                self.spoilt += 1
+                if self.spoilt >= SPOILT and not self.stopped:
+                    self.stopped = (
+                        "a replay has spoilt the server, which now misses the same prompt alone: "
+                        "start it again to shrink further"
+                    )
+                return False
+        self.spoilt = 0
+        return True
 
     def _once(
         self, sequence: Round, target: int, *, cold: bool = False
