@@ -283,11 +283,12 @@ class Engine:
             table.append(best.page)
             row.computed = at + most
             return
+        rows = list(best.page.rows)  # before a page is had: that may evict this one
         page = self.page()
-        page.rows = best.page.rows[:most] + [BLANK] * (PAGE - most)
+        page.rows = rows[:most] + [BLANK] * (PAGE - most)
         row.computed = at + most
         if at and len(rest) > PAGE and self.acts("trim"):
-            page.rows = list(best.page.rows)
+            page.rows = rows
             row.computed = at + PAGE
         table.append(page)
 

@@ -57,6 +57,20 @@ async def count_wrong(engine: Engine, name: str) -> int:
     return wrong
 
 
+def test_a_page_that_is_copied_is_not_evicted_first():
+    """A storm of a sound engine found that: at a full cache the page that was to be copied was the
+    one that was freed for the copy, so the question was lost."""
+
+    async def ask_twice(words: int) -> bool:
+        turns, code, _ = conversation("Story.", words)
+        engine = Engine(host=0)
+        await engine.answer(turns, 60)
+        engine.free.clear()  # other requests hold them
+        return (await engine.answer(turns, 60))[0] == f"{code}."
+
+    assert all(asyncio.run(ask_twice(words)) for words in range(300, 316))
+
+
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_reported_fault_acts_on_its_sequence(name: str) -> None:
     pages = 160
