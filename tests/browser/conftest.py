@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 import needlemap
+from needlemap.records.families import begin_families
 from needlemap.reports.page.summary import write_page
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -148,6 +151,53 @@ class Bench:
             if file.exists()
             else write_page([self.folder / run for run in runs], file, title=title)
         )
+
+
+def judged(bench: Bench, kind: str, families: dict[str, str]) -> Path:
+    """A folder as `check` or `storm` leaves it: what it once found about a server that forgets
+    (fixtures/pages), beside runs that its rows lead to. families: their names, and the length that
+    each asks."""
+    folder = bench.folder / kind
+    if not (folder / f"{kind}.json").exists():
+        begin_families(folder, kind, tuple(families))
+        for name, length in families.items():
+            bench.run(f"{kind}/{name}", "ok", "say:no", lengths=length, depths="0,50", repeats=1)
+        shutil.copy(FIXTURES / "pages" / f"{kind}.json", folder)
+    return bench.report(kind)
+
+
+@pytest.fixture(scope="session")
+def check(bench: Bench) -> Path:
+    """A check that is undecided, as a length loses half of what is asked."""
+    ways = ("ask", "cold", "edges", "again")
+    families = {f"{way}-{size}": str(size // 4) for size in (1264, 2249, 4000) for way in ways}
+    return judged(bench, "check", families)
+
+
+@pytest.fixture(scope="session")
+def storm(bench: Bench) -> Path:
+    """A storm that found a fault of state, and its shortest sequence."""
+    return judged(bench, "storm", {"storm": "300", "replay": "400"})
+
+
+@pytest.fixture(scope="session")
+def ab(bench: Bench) -> Path:
+    """Two arms of which the second guesses."""
+    if not (bench.folder / "ab").exists():
+        arms = ("--arm", "ref=baseline/bm25", "--arm", "new=baseline/random")
+        grid = ("--lengths", "300,400,500", "--depths", "20,70", "--tokenizer", "cl100k_base")
+        asked = ("--until", "60", "-o", "ab", "--quiet")
+        command = [
+            Path(sys.executable).with_name("needlemap"),
+            "ab",
+            "passkey",
+            *arms,
+            *grid,
+            *asked,
+        ]
+        ended = subprocess.run(command, cwd=bench.folder, capture_output=True, check=False)
+        assert ended.returncode == 1, ended.stderr
+    return bench.report("ab")
 
 
 @pytest.fixture(scope="session")

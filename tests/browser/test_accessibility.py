@@ -31,7 +31,9 @@ def violations(page, axe: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("report", ["plain", "faulty", "two", "three", "suite"])
+@pytest.mark.parametrize(
+    "report", ["plain", "faulty", "two", "three", "suite", "check", "storm", "ab"]
+)
 def test_it_breaks_no_rule_of_axe_as_it_opens_nor_with_all_open(visit, report, shape, axe, request):
     page = visit(request.getfixturevalue(report), **SHAPES[shape])
     assert violations(page, axe) == []

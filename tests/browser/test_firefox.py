@@ -142,3 +142,11 @@ def test_several_runs_and_a_suite_open_with_their_sheet(firefox, three, suite):
         assert seen["wide"] <= 0
         firefox.run("document.querySelector('#sheet .link').click()")
         assert firefox.run(LOOK)["cells"] > 0
+
+
+def test_what_a_check_and_a_storm_found_opens_with_the_answer(firefox, check, storm):
+    for page, answer in ((check, "Undecided, and something points"), (storm, "Faulty.")):
+        firefox.open(page)
+        said = firefox.run("return document.querySelector('#answer').innerText")
+        assert said.startswith(answer)
+        assert firefox.run(LOOK)["wide"] <= 0

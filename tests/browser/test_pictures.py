@@ -25,6 +25,10 @@ STATES = {
     "suite": ("suite", {}),
     "lattice": ("lattice", {}),
     "faulty": ("faulty", {}),
+    "check": ("check", {}),
+    "check-phone": ("check", {"viewport": {"width": 400, "height": 800}}),
+    "ab": ("ab", {}),
+    "storm": ("storm", {}),
 }
 SHRINK = """async ([picture, width]) => {
     const image = await createImageBitmap(await (await fetch(picture)).blob());

@@ -91,7 +91,7 @@ def test_two_runs_open_with_the_verdict(visit, two):
     assert chosen(page) == "Difference"
     assert page.locator("h1").inner_text() == "openai/better against openai/plain"
     assert page.title() == "openai/plain · openai/better"
-    assert re.search(r"Verdict\s+better", page.locator("#readings").inner_text())
+    assert page.locator("#answer").inner_text().startswith("Better, on these prompts: a gain of ")
 
 
 def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
@@ -100,22 +100,24 @@ def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
         box = each.bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 400
-    assert page.locator("#readings dd").first.bounding_box()["y"] < 500
+    assert page.locator("#answer").bounding_box()["y"] < 500
 
 
 def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     page = visit(three)
     tabs(page).last.click()
     readings = page.locator("#readings").inner_text()
-    assert re.search(r"Verdict\s+better", readings)
     assert re.search(
         r"Difference\s+\+[\d.]+ points\s+\[[+−\d.]+, [+−\d.]+\]\s+n=60 pairs", readings
     )
     ends = page.locator("#legend .ends").inner_text().split()
     assert ends[0].strip("−") == ends[2].strip("+")
     assert ends[1] == "0"
-    verdict = page.locator("#verdict pre").inner_text().splitlines()[-1]
-    assert verdict.startswith("verdict: better, on these prompts: a gain of ")
+    assert page.locator("#answer").inner_text().startswith("Better, on these prompts: a gain of ")
+    said = page.get_by_text("All that needlemap compare says")
+    assert not page.locator("#verdict .lines").is_visible()
+    said.click()
+    assert "A openai/plain" in page.locator("#verdict .lines").inner_text()
 
 
 def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit, three):

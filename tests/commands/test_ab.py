@@ -324,12 +324,15 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     families = families_of(needlemap.folder / "ab")
     read = read_families(families)
     (sheet,) = make_sheets(PageRuns.of([Subject(families, read)]), [], ("absolute:85",))
-    assert (sheet["says"], sheet["readings"][0][1]) == (found["verdict"], "undecided")
-    assert sheet["readings"][1][:2] == ["Exit code", str(found["code"])]
-    whole, cells = (
-        [[row["cells"][0], *(text for text, _ in row["cells"][1:])] for row in table["rows"]]
+    assert sheet["says"] == found["verdict"] == "undecided"
+    assert sheet["answer"].startswith("Undecided at a margin of 2 points")
+    assert sheet["state"] == f"Exit code {found['code']}"
+    assert [curve["name"] for curve in sheet["curves"]] == ["ref", "new"]
+    whole, cells, worst = (
+        [[row["cells"][0], *(text for text, *_ in row["cells"][1:])] for row in table["rows"]]
         for table in (sheet["table"], *sheet["more"])
     )
+    assert (worst, sheet["more"][1]["folded"]) == ([], "The worst prompts")
     assert [row[:2] for row in whole] == [["passkey", "8"]]
     assert whole[0][5] == str(found["lost"])
     assert [row[1:3] for row in cells] == [
@@ -341,7 +344,7 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     assert {row["to"][1] for row in sheet["table"]["rows"]} == {[*read].index("new-passkey")}
     assert f"{found['lost']} lost" in needlemap("report", "ab").stdout
     needlemap("report", "ab", "-o", "ab.html")
-    assert "repeat 0" in (needlemap.folder / "ab.html").read_text()
+    assert "depth 20, repeat" in (needlemap.folder / "ab.html").read_text()
 
 
 def test_the_plan_says_what_it_costs_at_most_and_asks_nothing(needlemap):

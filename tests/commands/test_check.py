@@ -180,14 +180,21 @@ def test_every_prompt_can_be_rebuilt(whole):
         assert "the same bytes as recorded" in whole.command("replay", *typed).stderr
 
 
-def test_its_page_opens_with_the_probes(whole):
+def test_its_page_opens_with_the_answer_and_what_was_found_by_length(whole):
+    """It opened with "9 pass", and what was not tried was nowhere in it."""
     families = families_of(whole.command.folder / "sound")
     cast = PageRuns.of([Subject(families, read_families(families))])
     (sheet, *_) = make_sheets(cast, [], ("absolute:85",))
     rows = {row["cells"][0]: row["cells"] for row in sheet["table"]["rows"]}
     assert set(PROBES) <= set(rows)
-    assert sheet["says"].startswith("found by length: 160 ")
-    assert ["Exit code", "0", "", ""] in sheet["readings"]
+    assert sheet["answer"].startswith("No fault found by ")
+    assert "Not tried: reference" in sheet["answer"]
+    assert sheet["state"] == "Exit code 0"
+    assert [head for head, *_ in sheet["readings"]][:2] == ["Found at 160", "Found at 202"]
+    assert sheet["curves"] == []  # there is no finding
+    assert any(line.startswith("not tried: reference needs ") for line in sheet["lines"])
+    assert any(line.startswith("not seen without --reference: ") for line in sheet["lines"])
+    assert set(cast.groups()) >= {"160 tokens", "202 tokens", "256 tokens"}
 
 
 def test_its_report_says_the_first_line_and_the_exit_code_on_the_terminal_and_in_markdown(whole):

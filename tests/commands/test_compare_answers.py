@@ -192,7 +192,7 @@ def test_the_page_shows_them_too(runs):
     folder = runs.folder
     page = summary([load_run(folder / "a"), load_run(folder / "ends")], made=datetime.now(UTC))
     (found,) = page["differences"]
-    assert "first answers that differ, in the order asked (5 shown):" in found["text"]
+    assert "first answers that differ, in the order asked (5 shown):" in found["sheet"]["lines"]
     assert found["json"]["answers"]["differing"] == 10
     assert len(found["json"]["answers"]["changed"]) == 5  # a page is no archive
 

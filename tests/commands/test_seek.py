@@ -182,7 +182,7 @@ def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, comman
     for row, line in zip(sheet["table"]["rows"], lines[2:4], strict=True):
         name, *cells = row["cells"]
         assert line.split(maxsplit=1)[0] == name
-        assert all(text in line for text, _ in cells)
+        assert all(text in line for text, *_ in cells)
     assert (len(sheet["curves"]), sheet["lines"]) == (2, [])
     plan = command("plan", "suite:two.yaml", "--model", "baseline/bm25", "--seek", "85").stdout
     assert plan.startswith("each of 2 families, one after the other:\n")

@@ -129,17 +129,28 @@ def test_a_sheet_of_the_page_has_readings_tables_that_lead_to_maps_and_lines() -
     first, second = sheet["table"]["rows"]
     assert [(row["to"], row["line"]) for row in (first, second)] == [(None, None), (["run", 4], 0)]
     assert first["cells"][1] == ["1,200", None]
-    assert first["cells"][4] == ["<b>", None, "words"]
+    assert first["cells"][4] == ["<b>", None, "sentence words"]
     assert "more" not in sheet
+    assert (sheet["answer"], sheet["state"]) == ("Worse, on these prompts", "Exit code 1")
     (curve,) = sheet["curves"]
     assert (curve["name"], curve["run"], curve["score"]) == ("far", 4, [0.5, None])
     assert sheet["lengths"] == [[1000, "1k"], [2000, "2k"]]
     assert sheet["lines"] == [
-        "verdict: worse, on these prompts",
         "the last third lost 1.3 points",
         "looks like: a fault · try: another",
         "prompt 3: lost",
     ]
+
+
+def test_a_folded_table_holds_its_sentences_and_a_terminal_shows_them_all() -> None:
+    rows = tuple(Row({"place": n}, details=(f"prompt {n}: lost",)) for n in range(3))
+    folded = Table("worst", rows=rows, title="worst:", after="see it", folded="Worst")
+    report = Report("ab", "b against a", (folded,))
+    (table,) = to_sheet(report, {})["table"], *to_sheet(report, {}).get("more", ())
+    assert (table["folded"], table["after"]) == ("Worst", "see it")
+    assert table["lines"] == [f"prompt {n}: lost" for n in range(3)]
+    assert to_sheet(report, {})["lines"] == []
+    assert to_text(report).splitlines()[:2] == ["worst:", "prompt 0: lost"]
 
 
 def test_a_score_on_the_page_has_the_share_that_colours_it_and_the_tab_a_word() -> None:

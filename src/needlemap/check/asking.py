@@ -159,6 +159,7 @@ class Check:
             code=verdict.code if verdict else None,
             line=verdict.line if verdict else "",
             not_asked=list(verdict.not_asked) if verdict else [],
+            lacking=dict(verdict.lacking) if verdict else {},
             findings=list(verdict.findings) if verdict else list(self.failed.values()),
         )
         CHECK.write(self.folder.path, file)

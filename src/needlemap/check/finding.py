@@ -106,7 +106,8 @@ class Finding:
 
 
 class CheckFile(BaseModel):
-    """check.json: what a check was asked to do, and what its probes found at its last end."""
+    """check.json: what a check was asked to do, and what its probes found at its last end. lacking:
+    probes that do not apply, and why."""
 
     schema_version: int = SCHEMA
     seed: int
@@ -119,6 +120,7 @@ class CheckFile(BaseModel):
     code: int | None = None
     line: str = ""
     not_asked: list[str] = []
+    lacking: dict[str, str] = {}
     findings: list[Finding] = []
 
     @property

@@ -16,7 +16,6 @@ from needlemap.check.gauge import beside_the_gauge
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.known_by_answer import answers_as_the_gauge
-from needlemap.check.probe import probes
 from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
@@ -171,15 +170,11 @@ def report_of(check: Check, verdict: Verdict, on_undecided: str = "fail") -> Rep
     schedule, settings = check.asker.schedule, check.asker.first.settings
     more = [
         Fact("sizes", list(schedule.sizes)),
-        Fact("not_tried", dict(verdict.lacking)),
         Fact("accepted", list(schedule.options.accept)),
     ]
-    for name, why in verdict.lacking.items():
-        more.append(Fact(said=f"not tried: {name} needs {why.removeprefix('needs ')}"))
-    if not check.asked.reference:
-        more.append(Fact(said=f"not seen without --reference: {probes()['reference'].sees}"))
-    ends = softened(verdict.code, on_undecided)
-    return check_report(check.folder.path, settings.model, verdict, _spent(check), more, ends)
+    ends, path = softened(verdict.code, on_undecided), check.folder.path
+    reference = check.asked.reference
+    return check_report(path, settings.model, verdict, reference, _spent(check), more, ends)
 
 
 def _spent(check: Check) -> str:

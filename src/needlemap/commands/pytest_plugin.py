@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -172,7 +173,8 @@ class NeedleServer:
                 asking = ProbesOnSchedule(check)
                 verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""
-        _settle(verdict.code, on_undecided, lambda: text or _found(check.folder.path, verdict))
+        found = partial(_found, check.folder.path, verdict, check.asked.reference)
+        _settle(verdict.code, on_undecided, lambda: text or found())
 
     def assert_storm(
         self,
@@ -304,7 +306,7 @@ def _map(folder: Path) -> str:
     return map_text(load_run(folder).map, _WIDE)
 
 
-def _found(path: Path, verdict: Verdict) -> str:
+def _found(path: Path, verdict: Verdict, reference: str) -> str:
     """What a check that did not pass shows: the probes that decide it, its report, and the maps of
     what they missed."""
     from needlemap.reports.check_report import check_report
@@ -317,5 +319,5 @@ def _found(path: Path, verdict: Verdict) -> str:
     state = bad[0].state if bad else "undecided"
     names = ", ".join(each.probe for each in bad) or "too little was asked"
     maps = [_map(path / each.worst.way) for each in bad if each.worst is not None]
-    text = to_text(check_report(path, "", verdict), _WIDE).rstrip()
+    text = to_text(check_report(path, "", verdict, reference), _WIDE).rstrip()
     return "\n\n".join([f"needlemap: check {state}: {names}", text, *maps])

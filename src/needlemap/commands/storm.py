@@ -24,7 +24,7 @@ from needlemap.settings import marked, settings_of
 from needlemap.storm.file import STORM
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.repro import write_repro
-from needlemap.storm.shrink import Shrinking
+from needlemap.storm.shrink import Shrinking, requests_of
 from needlemap.storm.storm import STORMED, Storm, StormOptions
 from needlemap.storm.storming import StormInRounds, show_nothing
 from needlemap.text import counted, short, show, tell
@@ -165,6 +165,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: wrong in "
         f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.of // 2} cold"
     )
+    STORM.write(folder, file.model_copy(update={"shrunk": requests_of(shrunk)}))
     for path in write_repro(storm, shrunk, folder):
         tell(str(path))
     return NO_WORSE

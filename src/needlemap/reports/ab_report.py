@@ -22,9 +22,10 @@ from needlemap.maps.arms import (
     worst_of,
 )
 from needlemap.maps.difference import holm
+from needlemap.maps.effective import Mean
 from needlemap.maps.judging import Scope
 from needlemap.maps.pairs import FirstDifference, Token
-from needlemap.maps.verdicts import softened
+from needlemap.maps.verdicts import SUSPECT, WORSE, softened
 from needlemap.models import LogprobSource
 from needlemap.records.ab import AGAIN, WEIGHED, read_ab
 from needlemap.reports.judgement import judgement_json, verdict_of, verdict_sentence, warnings_of
@@ -39,6 +40,7 @@ from needlemap.reports.report import (
     Claim,
     Column,
     Fact,
+    Line,
     P,
     Report,
     Row,
@@ -117,20 +119,38 @@ class ArmsFound:
                 Fact("ab", str(self.path)),
                 *keyed(judgement_json(judged, self.names) | {"code": ends, "said": said}),
                 Fact("arms", list(self.names)),
-                Fact(
-                    value=judged.word,
-                    head="Verdict",
-                    note=f"margin {100 * judged.margin:g} points",
-                ),
-                Fact(value=str(ends), head="Exit code"),
+                *self._glance(),
                 Table("families", FAMILIES, tuple(self._families())),
-                Table("map", CELLS, tuple(self._cells())),
+                Table("map", CELLS, tuple(self._cells()), folded="Where answers changed"),
                 *self._worst(),
                 *self._facts(),
             ),
             verdict_of(judged, self.names, ends),
             (Claim(f"{second} against {first}", judged.code, said),),
+            tuple(self._curves()) if judged.code in (WORSE, SUSPECT) else (),
         )
+
+    def _glance(self) -> Iterator[Fact]:
+        """Both arms' scores, and what changed between them, for the page's head."""
+        totals, (first, second) = FamilyChange.of(self.pairs), self.names
+        if self.pairs:
+            for name, score in ((first, totals.first), (second, totals.second)):
+                yield Fact(value=f"{score_label(score)} %", head=name, note="mean of all pairs")
+            yield Fact(
+                value=f"{totals.lost} lost",
+                head="Changed",
+                note=f"{totals.gained} gained, of {counted(len(self.pairs), 'pair')}",
+            )
+
+    def _curves(self) -> Iterator[Line]:
+        """What each arm finds at each length."""
+        lengths = sorted({each.place[1] for each in self.pairs})
+        found = {
+            n: FamilyChange.of([each for each in self.pairs if each.place[1] == n]) for n in lengths
+        }
+        first, second = self.names
+        yield Line(first, {n: Mean(each.first, None, None) for n, each in found.items()})
+        yield Line(second, {n: Mean(each.second, None, None) for n, each in found.items()})
 
     def _facts(self) -> Iterator[Fact]:
         """What the verdict rests on."""
@@ -218,11 +238,14 @@ class ArmsFound:
             yield Row(values, to=self._run_of(name), shown=shown)
 
     def _cells(self) -> Iterator[Row]:
-        """A row a cell, in points and in nats a token."""
+        """A row a cell, in points and in nats a token; people see those that changed."""
+        tripped = self.tripwire is not None and self.tripwire.tripped
         for (family, length, depth), (change, nats) in changes_by_cell(self.found).items():
             values = {"family": family, "length": length, "depth": depth, "pairs": change.n}
             values |= {"points": change.second - change.first, "nats": nats}
-            yield Row(values, to=self._run_of(family), shown=bool(self.arms.judged.n))
+            moved = bool(change.lost or change.gained or (tripped and nats is not None))
+            shown = bool(self.arms.judged.n) and moved
+            yield Row(values, to=self._run_of(family), shown=shown)
 
     def _run_of(self, family: str) -> str:
         """The other arm's family."""
@@ -241,7 +264,8 @@ class ArmsFound:
             rows += (Row(self._worst_values(trio), (text,), shown=at not in seen),)
             seen.add(at)
         again = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
-        table = Table("worst", WORST, rows, "the worst prompts:", f"see the first: {again}")
+        said, folded = "the worst prompts:", "The worst prompts"
+        table = Table("worst", WORST, rows, said, f"see the first: {again}", folded)
         return table, Fact("replay", again)
 
     def _lines(self, trio: ArmTrial, more: int) -> str:

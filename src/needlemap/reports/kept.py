@@ -24,7 +24,7 @@ def kept_report(families: Families, read: Mapping[str, Loaded | None]) -> Report
     path = families.path
     if CHECK.is_in(path):
         check = CHECK.read(path)
-        return check_report(path, check.model, check)
+        return check_report(path, check.model, check, check.reference)
     if STORM.is_in(path):
         return storm_report(path, STORM.read(path))
     return read_ab_report(path, read) if AB.is_in(path) else None

@@ -115,13 +115,14 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows under columns. title: above it. after: a line below it. A table without heads is shown
-    by its rows' details."""
+    by its rows' details. folded: the words under which the page folds it."""
 
     key: str
     columns: tuple[Column, ...] = ()
     rows: tuple[Row, ...] = ()
     title: str = ""
     after: str = ""
+    folded: str = ""
 
     @property
     def heads(self) -> list[Column]:
@@ -178,6 +179,28 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True)
+class Square:
+    """A request in a picture. kind: 'right', 'fault', 'gone' or 'other'. marked: whether it is what
+    the picture is about, or shares a beginning with that. says: what it is, in words."""
+
+    column: int
+    kind: str
+    letter: str
+    says: str
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Squares:
+    """Rows of squares by time, under a name each: what a session asked, and what came of it. key:
+    kinds, and what they mean."""
+
+    title: str
+    rows: tuple[tuple[str, tuple[Square, ...]], ...]
+    key: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One thing that passes or not, a test case in CI. code: the exit code of it alone. said: what
     came of it, in a line. text: all that is known; the whole report if not given."""
@@ -192,7 +215,8 @@ class Claim:
 class Verdict:
     """What it comes to. word: 'worse'. said: a line, with what it holds for and why. code: the
     verdict's exit code, None before its end. ends: the exit code of the command, where it is not
-    the verdict's. leads: whether the line comes first, and is no sentence on a margin."""
+    the verdict's. leads: whether the line comes first, and is no sentence on a margin. answer: the
+    sentence with which a page opens; by default what is said."""
 
     word: str
     said: str
@@ -200,6 +224,7 @@ class Verdict:
     ends: int | None = None
     gated: str = ""
     leads: bool = False
+    answer: str = ""
 
     @property
     def state(self) -> str:
@@ -212,17 +237,13 @@ class Verdict:
         """The last line: the exit code, behind the verdict if that does not come first."""
         return self.state if self.leads else f"{self.said}. {self.state}"
 
-    @property
-    def brief(self) -> str:
-        """What a tab of a page says."""
-        return self.said if self.leads and self.said else self.word
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command found. kind: the command. title: what was asked. parts: in the order in which
-    people read them. verdict: None where none was asked for. chart: its lines. brief: what a tab of
-    the page says without a verdict. heat: the map that people see first."""
+    people read them. verdict: None where none was asked for. chart: its lines, under an axis' name.
+    brief: what a tab of the page says without a verdict. answer: the sentence with which a page
+    opens without a verdict. heat: the map that people see first. squares: pictures of requests."""
 
     kind: str
     title: str
@@ -232,17 +253,23 @@ class Report:
     chart: tuple[Line, ...] = ()
     brief: str = ""
     heat: Heat | None = None
+    answer: str = ""
+    axis: str = "Score by length, %"
+    squares: tuple[Squares, ...] = ()
 
     @property
     def facts(self) -> list[Fact]:
         """All facts."""
         return [each for each in self.parts if isinstance(each, Fact)]
 
-    def sentences(self) -> Iterator[str]:
-        """What is said besides the verdict and the cells of tables, a line each."""
+    def sentences(self, without: Sequence[Table] = ()) -> Iterator[str]:
+        """What is said besides the verdict and the cells of tables, a line each. without: tables
+        whose sentences are shown elsewhere."""
         for fact in self.facts:
             yield from fact.said.splitlines()
         for table in self.all_tables:
+            if table in without:
+                continue
             if table.title and table.shown and not table.heads:
                 yield table.title
             for row in table.shown:

@@ -1,8 +1,13 @@
-"""What a storm found, as a report."""
+"""What a storm found, as a report.
+
+Its page has a picture of the round in which the first fault came: a row a session, a square a
+request. The sequence that `--shrink` left stands below it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
@@ -14,6 +19,8 @@ from needlemap.reports.report import (
     Fact,
     Report,
     Row,
+    Square,
+    Squares,
     Table,
     Verdict,
 )
@@ -37,6 +44,13 @@ SQUARES = {
     "refused": "R",
     "cancelled": "·",
 }
+KINDS = (
+    ("right", "right"),
+    ("fault", "wrong, with the letter of the outcome"),
+    ("gone", "the client went away, or was refused"),
+    ("marked", "the first fault, and the sessions that share its texts"),
+)
+SHRUNK = (("other", "a request that it takes"), ("fault", "the answer that is wrong"))
 TIME_LINE = (
     Column("session", "session"),
     Column("waves", "time"),
@@ -74,14 +88,27 @@ def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Repor
             Fact("counts", dict(found.counts)),
             Fact("suspects", [each.model_dump() for each in found.suspects]),
             Fact("first_fault", first.model_dump() if first else None),
-            Fact(value=word, head="Storm"),
-            Fact(value="-" if found.code is None else str(found.code), head="Exit code"),
+            Fact(value=f"{found.families:,}", head="Families", note="of requests that share texts"),
+            Fact(value=f"{found.requests:,}", head="Requests"),
+            Fact(
+                value=f"{100 * found.highest:.2g} %",
+                head="Not excluded",
+                note="the highest rate of faulty families",
+            ),
             Table("operations", COLUMNS, _rows(found)),
             *([_time_line(found, first)] if first else []),
             *(Fact(said=line) for line in found.said),
         ),
-        Verdict(word, found.line, found.code, ends, leads=True),
+        Verdict(
+            word,
+            found.line,
+            found.code,
+            ends,
+            leads=True,
+            answer=f"{word}. {found.line[:1].upper()}{found.line[1:]}",
+        ),
         (Claim("storm", code, found.line, "\n".join([found.line, *found.said])),),
+        squares=tuple(_pictures(found, first)),
     )
 
 
@@ -124,7 +151,43 @@ def _time_line(found: StormFile, first: StormRequest) -> Table:
         made.append(Row({**values, "operations": operations, "marked": mark}))
     key = ", ".join(f"{square} {word}" for word, square in SQUARES.items())
     title = f"round {first.round}, a square a request, by wave"
-    return Table("time_line", TIME_LINE, tuple(made), title, key)
+    folded = "The time line as text"
+    return Table("time_line", TIME_LINE, tuple(made), title, key, folded)
+
+
+def _pictures(found: StormFile, first: StormRequest | None) -> Iterator[Squares]:
+    """The round of the first fault, and the shrunk sequence."""
+    if first is not None:
+        own = [each for each in found.sequence if each.round == first.round]
+        said = f"Round {first.round}, session by session, time to the right"
+        yield Squares(said, _by_session(own, first), KINDS)
+    if found.shrunk:
+        said = "The shortest sequence that shows it"
+        yield Squares(said, _by_session(found.shrunk), SHRUNK)
+
+
+def _by_session(
+    requests: Sequence[StormRequest], first: StormRequest | None = None
+) -> tuple[tuple[str, tuple[Square, ...]], ...]:
+    """A row a session; the later of two in one place is the worse."""
+    rows: dict[tuple[int, int], list[Square]] = {}
+    waves = {wave: at for at, wave in enumerate(sorted({each.wave for each in requests}))}
+    for each in sorted(requests, key=lambda each: _kind(each.outcome) == "fault"):
+        letter = "" if each.outcome in ("right", "") else SQUARES.get(each.outcome, "!")
+        says = f"request {each.key}, {each.operation}, {each.tokens:,} tokens, {each.outcome}"
+        marked = first is not None and each.family == first.family
+        square = Square(waves[each.wave], _kind(each.outcome), letter, says.rstrip(", "), marked)
+        rows.setdefault((each.family, each.session), []).append(square)
+    return tuple(
+        (f"{family}.{session}", tuple(squares))
+        for (family, session), squares in sorted(rows.items())
+    )
+
+
+def _kind(outcome: str) -> str:
+    """How a square is drawn."""
+    known = {"right": "right", "cancelled": "gone", "refused": "gone", "": "other"}
+    return known.get(outcome, "fault")
 
 
 def _first_fault(found: StormFile) -> StormRequest | None:

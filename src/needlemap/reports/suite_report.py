@@ -81,7 +81,21 @@ def suite_report(
         (*keyed(values), *shown),
         chart=(*family_lines(read), *(() if sought else (mean,))),
         brief=count if sought else f"{count}, mean {score}",
+        answer="" if sought else _answer(read, mean, overall),
     )
+
+
+def _answer(read: Read, mean: Line, overall: Mean | None) -> str:
+    """The mean over families and how far it holds, in a sentence."""
+    waiting = [*read.values()].count(None)
+    begun = f", {waiting} of them not begun" if waiting else ""
+    if overall is None:
+        return f"No mean yet over {len(read)} families{begun}"
+    said = f"Mean over {len(read)} families: {score_label(overall.score)} %"
+    if mean.effective is None:
+        return said
+    rule = mean.effective.rule.name
+    return f"{said}; effective length {effective_label(mean.effective)} ({rule})"
 
 
 def _scored(

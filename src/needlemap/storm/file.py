@@ -43,7 +43,8 @@ class Replayed(BaseModel):
 
 class StormFile(BaseModel):
     """storm.json. framing: tokens that the server counts beside ours. pace: seconds of a prompt,
-    and of each of its tokens. wanted: the rate that was to be excluded, a share."""
+    and of each of its tokens. wanted: the rate that was to be excluded, a share. shrunk: the
+    shortest sequence that shows a fault, once it was looked for."""
 
     schema_version: int = 1
     seed: int
@@ -67,6 +68,7 @@ class StormFile(BaseModel):
     highest: float = 1.0
     suspects: list[Replayed] = []
     sequence: list[StormRequest] = []
+    shrunk: list[StormRequest] = []
 
 
 STORM = DocumentKind(STORM_FILE, "storm", StormFile, 1)

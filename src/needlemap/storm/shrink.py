@@ -19,7 +19,7 @@ from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError
 from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream
-from needlemap.storm.file import STORM
+from needlemap.storm.file import STORM, StormRequest
 from needlemap.storm.operation import SHORTEST
 from needlemap.storm.outcome import CERTAIN, RequestOutcome
 from needlemap.storm.storm import SHRINK, Answered, Storm
@@ -65,6 +65,25 @@ class Shrunk:
     def loops(self) -> int:
         """Replays that fail at least once in 95 of 100, at the lower end of the rate's interval."""
         return times(lowest_rate(self.failed, self.of), LOOPS)
+
+
+def requests_of(shrunk: Shrunk) -> list[StormRequest]:
+    """The sequence as storm.json keeps it; times are those of no asking."""
+    return [
+        StormRequest(
+            key=act.number,
+            round=0,
+            wave=act.wave,
+            family=act.family,
+            session=act.session,
+            operation=act.operation,
+            at_s=0,
+            seconds=0,
+            tokens=act.tokens,
+            outcome="wrong" if act.number == shrunk.target else "",
+        )
+        for act in shrunk.sequence.acts
+    ]
 
 
 def times(rate: float, most: int = MOST) -> int:

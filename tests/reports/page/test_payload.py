@@ -120,7 +120,8 @@ def test_runs_are_named_apart_and_differ_from_the_first(falling, make_run):
     comparison, _ = compare_loaded(runs[0], runs[1])
     assert (found["a"], found["b"], found["refused"]) == (0, 1, None)
     assert found["json"]["overall"]["lost"] == comparison.overall.lost > 0
-    assert found["text"][-1].startswith("verdict: ")
+    assert found["sheet"]["answer"].startswith("Undecided at a margin of 2 points")
+    assert found["sheet"]["state"].startswith("Exit code 0")
     assert len(found["cells"]["p"]) == len(found["cells"]["top"]) == 9
     assert min(found["cells"]["difference"]) < 0
     assert refused["b"] == 2

@@ -110,7 +110,8 @@ def tables(summary: Mapping[str, Any]) -> str:
 def _sheet(sheet: Mapping[str, Any]) -> str:
     lines = "".join(f"<p>{escape(line)}</p>\n" for line in sheet["lines"])
     tables = "".join(map(_sheet_table, [sheet["table"], *sheet.get("more", ())]))
-    return f"<h2>{escape(sheet['title'])}</h2>\n{tables}{lines}"
+    answer = ". ".join(filter(None, (sheet["answer"], sheet["state"])))
+    return f"<h2>{escape(sheet['title'])}</h2>\n<p>{escape(answer)}</p>\n{tables}{lines}"
 
 
 def _sheet_table(table: Mapping[str, Any]) -> str:
@@ -119,7 +120,8 @@ def _sheet_table(table: Mapping[str, Any]) -> str:
         for name, *rest in (row["cells"] for row in table["rows"])
     ]
     shown = "\n".join([_row(table["head"], "th"), *map(_row, rows)])
-    return f"<table>\n{shown}\n</table>\n"
+    lines = "".join(f"<pre>{escape(line)}</pre>\n" for line in table.get("lines", ()))
+    return f"<table>\n{shown}\n</table>\n{lines}"
 
 
 def _run(run: Mapping[str, Any]) -> str:

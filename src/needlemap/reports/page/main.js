@@ -139,7 +139,7 @@ function listenToPrint() {
   let folded = [];
   addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("#notes details")) details.fill();
-    folded = [...document.querySelectorAll("#notes details:not([open])")];
+    folded = [...document.querySelectorAll(":is(#notes, #sheet, #verdict) details:not([open])")];
     for (const details of folded) details.open = true;
   });
   addEventListener("afterprint", () => {

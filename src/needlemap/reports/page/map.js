@@ -8,6 +8,7 @@ function runView(summary, number) {
   return {
     key: `run ${run.path}`,
     name: run.name,
+    group: run.group,
     run,
     runs: [number],
     cells,
@@ -45,6 +46,7 @@ function differenceView(summary, difference) {
   return {
     key: `difference ${first.path} ${second.path}`,
     name: difference.name,
+    group: "",
     names: [first.name, second.name],
     difference,
     most,

@@ -8,7 +8,8 @@ function drawOverview(view, palette) {
   at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
   put(at("beside"), besideNodes(view.run?.beside ?? []));
   at("beside").hidden = !view.run?.beside;
-  if (view.difference) put(at("verdict"), verdictNodes(view));
+  drawAnswer(view.difference?.sheet);
+  if (view.difference) put(at("verdict"), verdictNodes(view, palette));
   else drawRun(view.run);
 }
 
@@ -160,29 +161,26 @@ function effectiveTable(run) {
   return table(["Rule", "Value [95 % interval]"], rows);
 }
 
-// Two runs compared: the verdict first, then all lines as `needlemap compare` prints them.
+// Two runs compared: what changed at a glance, then tables, then all lines of `needlemap compare`, folded.
 
 function differenceReadings({ difference }) {
   const { json } = difference;
   const all = json.overall;
   return [
-    ["Verdict", verdictOf(json), json.warnings.join(" "), json.warnings.length ? "main warned" : "main"],
     [
       "Difference",
       `${points(all.difference / 100)} points`,
       json.counted
         ? `${differencePrecision(json, "\n")} pairs, ${counted(all.haystacks, "haystack")}`
         : differencePrecision(json),
+      "main",
     ],
+    json.warnings.length ? ["Warning", "", json.warnings.join(" ").replace(/^warning: /, ""), "warned"] : null,
     ["Scores", `${percent(all.score_a / 100)} → ${percent(all.score_b / 100)}`, "%, A to B"],
     json.counted
       ? ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`]
       : null,
   ].filter(Boolean);
-}
-
-function verdictOf({ verdict, counted: known, scope }) {
-  return known ? `${verdict}, ${scope}` : verdict;
 }
 
 // '[-7.3, -1.2] n=54', or how many means over an unknown number of answers.
@@ -191,7 +189,9 @@ function differencePrecision({ counted: known, overall }, between = " ") {
   return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
 }
 
-function verdictNodes({ difference }) {
+function verdictNodes({ difference }, palette) {
+  const { sheet } = difference;
+  const tables = [sheet.table, ...(sheet.more ?? [])].map((each) => tableNodes(sheet, each, palette));
   return [
     el("h2", {}, "Comparison"),
     el(
@@ -199,7 +199,13 @@ function verdictNodes({ difference }) {
       { class: "soft" },
       "Trials are paired by what was asked. Single cells are exploration: they are not corrected for their number.",
     ),
-    el("pre", {}, visible(difference.text.join("\n"))),
+    ...tables.filter(Boolean),
+    el(
+      "details",
+      { class: "fold", "data-keep": "all lines" },
+      el("summary", {}, "All that needlemap compare says"),
+      linesNode(sheet.lines),
+    ),
   ];
 }
 
@@ -283,7 +289,7 @@ function failureTables(runs) {
   );
   const all = [["Kind", "Trials", "In the server's or library's words", "Run"], ...rows];
   const [head, ...shown] = runs.length > 1 ? all : all.map((row) => row.slice(0, 3));
-  return wide("What could not be measured", table(head, shown));
+  return wide("What could not be measured", table(head, shown, { class: "reflow" }));
 }
 
 const RARE = ["thinking_tokens", "judge_usd"]; // told where there is any
@@ -302,6 +308,7 @@ const TOTALS = [
 ];
 
 function totalsTable(runs) {
+  if (runs.length > COLUMNS) return totalsByRun(runs);
   const known = TOTALS.filter(([, key]) => !RARE.includes(key) || runs.some((run) => run.totals[key]));
   const rows = known.map(([name, key, word]) => [
     name,
@@ -312,14 +319,42 @@ function totalsTable(runs) {
   );
   return wide(
     "Tokens, cost and time",
-    table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers" }),
+    table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers reflow" }),
     lines,
   );
+}
+
+const COLUMNS = 3; // runs that have a column each; of more, equal values are said once
+
+// Of many runs a row each.
+function totalsByRun(runs) {
+  const known = TOTALS.filter(([, key]) => runs.some((run) => run.totals[key] !== null && run.totals[key] !== undefined));
+  const rows = runs.map((run) => [isolated(run.name), ...known.map(([, key, word]) => maybe(run.totals[key], word) ?? NONE)]);
+  return wide("Tokens, cost and time", table(["Run", ...known.map(([name]) => name)], rows, { class: "numbers reflow" }));
+}
+
+// Of many runs a row a value, with the runs that have it.
+function valuesTable(runs, key, names) {
+  const rows = names.flatMap((name) => {
+    const having = new Map();
+    for (const run of runs) {
+      const value = run[key].find(([other]) => other === name)?.[1];
+      if (value !== undefined) having.set(String(value), [...(having.get(String(value)) ?? []), run.name]);
+    }
+    return [...having].map(([value, own]) => [
+      isolated(name),
+      prose(value),
+      own.length === runs.length ? "all" : `${own.length} of ${runs.length}: ${plain(own.slice(0, 3).join(", "))}${own.length > 3 ? ", …" : ""}`,
+    ]);
+  });
+  const heads = [key === "facts" ? "What" : "Setting", "Value", "Runs"];
+  return wide(key === "facts" ? "Versions and hashes" : "Settings", table(heads, rows, { class: `${key} reflow` }));
 }
 
 // A row a name, a column a run; what differs between runs, or from the default, is marked.
 function settingsTable(runs, key) {
   const names = [...new Set(runs.flatMap((run) => run[key].map(([name]) => name)))];
+  if (runs.length > COLUMNS) return valuesTable(runs, key, names);
   const rows = names.map((name) =>
     settingRow(
       name,
@@ -336,7 +371,7 @@ function settingsTable(runs, key) {
     key === "facts" ? "Versions and hashes" : "Settings",
     marks ? el("p", { class: "soft" }, marks) : null,
     table([key === "facts" ? "What" : "Setting", ...runs.map((run) => isolated(run.name))], rows, {
-      class: key,
+      class: `${key} reflow`,
     }),
   );
 }

@@ -37,8 +37,7 @@ from needlemap.reports.labels import (
 from needlemap.reports.page.trials import by_cell
 from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
-from needlemap.reports.renderers.page import Columns, mean_columns, share, tokens_of
-from needlemap.reports.renderers.text import to_text
+from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sheet, tokens_of
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report
 from needlemap.reports.seek_report import seeks
@@ -191,8 +190,8 @@ def told_comparison(
     """A comparison in words and for the page's script, without what is secret in names."""
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     said = replace(names, first=first, second=second, differ=differ, notes=())
-    text = to_text(comparison_report(comparison, said, answers)).splitlines()
-    return {"refused": None, "text": text, "json": to_json(comparison_report(comparison, said))}
+    sheet = to_sheet(comparison_report(comparison, said, answers), {})
+    return {"refused": None, "sheet": sheet, "json": to_json(comparison_report(comparison, said))}
 
 
 def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:

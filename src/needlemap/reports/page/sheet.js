@@ -17,18 +17,24 @@ function viewsOf(summary) {
 }
 
 function sheetView(sheet) {
-  return { key: `sheet ${sheet.key}`, name: sheet.name, sheet, runs: [] };
+  return { key: `sheet ${sheet.key}`, name: sheet.name, sheet, runs: [], group: "" };
 }
 
 // A tab a view; of many one list.
 function drawTabs(views, chosen, palette, choose) {
   const few = views.length <= ROOMY;
+  const groups = [...new Set(views.map((view) => view.group))];
   at("tabs").hidden = !few || views.length < 2;
   at("list").hidden = few;
   const option = (view, number) =>
     el("option", { value: number, selected: number === chosen }, `${plain(view.name)}: ${tabWords(view)}`);
   put(at("tabs"), few ? views.map((view, number) => tabOf(view, number, number === chosen, palette, choose)) : null);
-  put(at("views"), few ? null : views.map(option));
+  const options = views.map(option);
+  const grouped = groups.flatMap((group) => {
+    const own = options.filter((_, number) => views[number].group === group);
+    return group ? el("optgroup", { label: group }, own) : own;
+  });
+  put(at("views"), few ? null : grouped);
 }
 
 function tabOf(view, number, selected, palette, choose) {
@@ -45,7 +51,7 @@ function tabOf(view, number, selected, palette, choose) {
     : [isolated(view.name)];
   tab.append(
     el("span", { class: "tab-name" }, name),
-    view.sheet ? smallCurves(view.sheet) : thumbnail(view, palette),
+    view.sheet ? (view.sheet.curves.length ? smallCurves(view.sheet) : "") : thumbnail(view, palette),
     tabEnds(view),
     el("span", { class: "tab-score" }, visible(tabWords(view))),
   );
@@ -85,32 +91,65 @@ function tabMoved(number, many, key) {
   return moves[key] ?? null;
 }
 
-// A sheet: readings, then curves and table in the order that it wants, then words.
+// A sheet: the answer, readings, then curves and tables in the order that it wants, then words.
 function drawSheet({ sheet }, palette) {
   const { comparison } = sheet;
   const rows = comparison && !comparison.refused ? differenceReadings({ difference: comparison }) : sheet.readings;
   const refused = comparison?.refused && !sheet.lines.length ? [`Not compared: ${comparison.refused}`] : [];
-  const lines = [...sheet.lines, ...refused].map((text) => el("li", {}, visible(text)));
-  const words = el(
-    "div",
-    { class: "sheet-words" },
-    ...[sheet.table, ...(sheet.more ?? [])].map((each) => wide("Table", sheetTable(sheet, each, palette))),
-    lines.length ? el("ul", { class: "lines" }, lines) : null,
-    comparison && !comparison.refused
-      ? el("section", { class: "verdict" }, verdictNodes({ difference: comparison }))
-      : null,
-  );
-  const parts = [curvesFigure(sheet), words];
+  const compared = comparison && !comparison.refused ? { difference: comparison } : null;
+  const [first, ...others] = [sheet.table, ...(sheet.more ?? [])].map((each) => tableNodes(sheet, each, palette));
+  const chart = sheet.curves.length ? curvesFigure(sheet) : null;
+  const parts = sheet.first === "table" ? [first, chart] : [chart, first];
+  const words = [
+    sheet.squares ? el("div", { class: "pair" }, sheet.squares.map(squaresFigure)) : null,
+    ...others,
+    linesNode([...sheet.lines, ...refused]),
+    compared ? el("section", { class: "verdict" }, verdictNodes(compared, palette)) : null,
+  ];
+  drawAnswer(compared ? comparison.sheet : sheet);
   put(
     at("sheet"),
     rows.length ? el("dl", { class: "readings" }, readingNodes(rows)) : null,
-    el("div", { class: "sheet-parts" }, sheet.first === "table" ? parts.reverse() : parts),
+    el("div", { class: "sheet-parts" }, parts, words),
   );
   fitSheet();
 }
 
+// What it comes to, in a sentence, with why and the exit code.
+function drawAnswer(sheet) {
+  const said = sheet?.answer ?? "";
+  const end = said.search(/[;.] /);
+  const [head, why] = end < 0 ? [said, ""] : [said.slice(0, end + 1), said.slice(end + 1)];
+  const stop = !said || /[.!?]$/.test(said) ? "" : ".";
+  const state = sheet?.state ? ` ${sheet.state}.` : "";
+  at("answer").hidden = !said;
+  put(at("answer"), el("b", {}, visible(head)), el("span", {}, visible(why), stop), el("b", {}, state));
+}
+
+// Sentences, one below the other.
+function linesNode(texts) {
+  const lines = texts.map((text) => el("li", {}, visible(text)));
+  return lines.length ? el("ul", { class: "lines" }, lines) : null;
+}
+
+// A table under its title, and what stands below it; folded where it says under which words.
+function tableNodes(sheet, made, palette) {
+  const { head, rows, title, after, folded, lines } = made;
+  const parts = [
+    title && !folded && title !== sheet.title ? el("p", { class: "soft" }, visible(title)) : null,
+    rows.length ? wide("Table", sheetTable(sheet, made, palette)) : null,
+    ...(lines ?? []).map((text) => el("pre", {}, visible(text))),
+    after ? el("p", { class: "soft" }, visible(after)) : null,
+  ];
+  if (!head.length && !folded) return null;
+  return folded
+    ? el("details", { class: "fold", "data-keep": folded }, el("summary", {}, folded), parts)
+    : el("section", {}, parts);
+}
+
 function sheetTable(sheet, { head, rows: found }, palette) {
   const named = isNamed(sheet.curves);
+  const kinds = found[0]?.cells.map(([, , kind]) => kind) ?? [];
   const rows = found.map(({ to, line, cells: [name, ...rest] }) => {
     const label = to
       ? button(isolated(name), () => chooseView(viewAt(to)), { class: "link", "data-keep": `row ${name}` })
@@ -119,7 +158,9 @@ function sheetTable(sheet, { head, rows: found }, palette) {
     const shown = el("span", { class: "row-name", "data-line": line }, sign, label);
     return [shown, ...rest.map(([text, share, kind]) => scoreCell(text, share, palette, kind))];
   });
-  return table(head, rows, { class: "numbers" });
+  const made = table(head, rows, { class: "numbers reflow" });
+  made.querySelectorAll("thead th").forEach((each, place) => each.classList.toggle("left", Boolean(kinds[place])));
+  return made;
 }
 
 function viewAt(to) {
@@ -142,6 +183,40 @@ function isNamed(curves) {
 
 function hueOf(curve, number) {
   return curve.main ? "hue-main" : `hue-${number % HUES}`;
+}
+
+// What sessions asked, a row each, and what came of it: a square a request, by time.
+const SQUARE = 22; // pixels with its gap
+const NAMES = 64;
+
+function squaresFigure({ title, rows, key }) {
+  const columns = 1 + Math.max(0, ...rows.flatMap(([, squares]) => squares.map(([column]) => column)));
+  const [width, height] = [NAMES + SQUARE * columns, SQUARE * rows.length];
+  const spoken = rows.map(([name, squares]) => `${name}: ${squares.map(([, , , says]) => says).join("; ")}`);
+  const chart = svg(
+    "svg",
+    { class: "squares", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": plain(`${title}. ${spoken.join(". ")}`) },
+    rows.flatMap(([name, squares], row) => [
+      svg("text", { class: "square-name", x: 0, y: row * SQUARE + 15 }, plain(name)),
+      ...squares.map((square) => squareNode(square, row)),
+    ]),
+  );
+  styled(chart, { width: `${width}px` });
+  const known = key.map(([kind, words]) =>
+    el("span", {}, el("span", { class: `square-key ${kind}`, "aria-hidden": "true" }), ` ${words}`),
+  );
+  return el("figure", { class: "squares-figure" }, el("p", { class: "axis-name" }, visible(title)), chart, el("figcaption", { class: "legend" }, known));
+}
+
+function squareNode([column, kind, letter, says, marked], row) {
+  const [x, y] = [NAMES + column * SQUARE, row * SQUARE];
+  return svg(
+    "g",
+    { class: `square ${kind} ${marked ? "marked" : ""}` },
+    svg("title", {}, plain(says)),
+    svg("rect", { x: x + 1.5, y: y + 1.5, width: SQUARE - 4, height: SQUARE - 4, rx: 2 }),
+    letter ? svg("text", { x: x + SQUARE / 2 - 0.5, y: y + 15, "text-anchor": "middle" }, plain(letter)) : null,
+  );
 }
 
 // The letter by which a curve is known in its chart and its table.
@@ -169,7 +244,7 @@ function curvesFigure(sheet) {
   const plot = el(
     "div",
     { class: `curves ${known ? "named" : "many"} ${curves.length <= BANDED ? "banded" : ""}` },
-    curvesChart(curves, series),
+    curvesChart(curves, series, sheet.axis),
     scaleTexts(),
     lengths.map(([tokens, label]) =>
       styled(el("span", { class: "tick", "aria-hidden": "true" }, label), { left: share100(scale(tokens)) }),
@@ -186,7 +261,7 @@ function curvesFigure(sheet) {
   return el(
     "figure",
     { class: "curves-figure" },
-    el("p", { class: "axis-name" }, "Score by length, %"),
+    el("p", { class: "axis-name" }, sheet.axis),
     plot,
     el("p", { class: "axis-name curves-below" }, "prompt length, tokens"),
     el("figcaption", { class: "soft" }, captionOf(sheet, held && known)),
@@ -207,14 +282,14 @@ function hasBand(curve) {
   return curve.low.some((low) => low !== null);
 }
 
-function curvesChart(curves, series) {
+function curvesChart(curves, series, axis) {
   const spot = (place, value) => [100 * place, 100 - 100 * value];
   const spoken = curves.map((curve, line) =>
     marginSpoken(curve.name, series[line], curve.at.map(String)),
   );
   return svg(
     "svg",
-    { class: "chart", role: "img", "aria-label": plain(`Score by length. ${spoken.join(". ")}`) },
+    { class: "chart", role: "img", "aria-label": plain(`${axis}: ${spoken.join(". ")}`) },
     [0, 0.25, 0.5, 0.75, 1].map((value) => line(spot(0, value), spot(1, value), "chart-line")),
     series.map((shown, number) =>
       svg(
@@ -326,5 +401,5 @@ function refusals(summary, refused) {
     el("span", {}, isolated(summary.runs[a].name), " with ", isolated(summary.runs[b].name)),
     isolated(why),
   ]);
-  return wide("What is not compared, and why", table(["Runs", "Why"], rows));
+  return wide("What is not compared, and why", table(["Runs", "Why"], rows, { class: "reflow" }));
 }

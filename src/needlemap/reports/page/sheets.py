@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from needlemap.check.probe import short_size
 from needlemap.errors import NeedlemapError
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.records.families import Families
@@ -88,6 +89,16 @@ class PageRuns:
         return [
             name if not family else family if len(self.subjects) == 1 else f"{family} · {name}"
             for subject, name in zip(self.subjects, self.names, strict=True)
+            for family, run in subject.read.items()
+            if run is not None
+        ]
+
+    def groups(self) -> list[str]:
+        """Under which words a list has each of them: a check's ways by their size."""
+        return [
+            f"{short_size(int(family.rpartition('-')[2]))} tokens" if checks else ""
+            for subject in self.subjects
+            for checks in [subject.families.kind == "check"]
             for family, run in subject.read.items()
             if run is not None
         ]
@@ -225,7 +236,7 @@ def _several(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Sheet:
     report = kept_report(families, read) or suite_report(families, read, glance=rules[0])
     kind = f"suite {families.suite}" if families.kind == "suite" else families.kind
     title = f"{kind} · {named}"
-    report = replace(report, title=title, chart=report.chart or family_lines(read))
+    report = replace(report, title=title)
     views = {name: ["run", place] for name, place in cast.places(at).items()}
     name = kind if len(cast.subjects) == 1 else title
     sheet = to_sheet(report, views, key=f"suite {families.path}", name=name, rule=rules[0])

@@ -168,11 +168,14 @@ def summary(
         "runs": [
             {
                 "name": name,
+                "group": group,
                 "notes": list(lines),
                 **run_payload(run, layout, rules),
                 **_beside(run),
             }
-            for name, lines, run, layout in zip(names, said, families, layouts, strict=True)
+            for name, group, lines, run, layout in zip(
+                names, cast.groups(), said, families, layouts, strict=True
+            )
         ],
         "differences": differences,
     }

@@ -46,36 +46,32 @@ function button(label, does, attributes = {}) {
   return made;
 }
 
-// A table of a head and rows of cells; the first cell of a row names it.
+// A table of a head and rows of cells; the first cell of a row names it. Its roles are named, as it is no table
+// to a browser any more where a narrow screen sets its cells one below the other.
 function table(head, rows, attributes = {}) {
+  const heads = head.map((name) => el("th", { scope: "col", role: "columnheader" }, name));
+  const names = heads.map((each) => plain(each.textContent));
   return el(
     "table",
-    attributes,
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        head.map((name) => el("th", { scope: "col" }, name)),
-      ),
-    ),
+    { role: "table", ...attributes },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
     el(
       "tbody",
-      {},
-      rows.map((row) => tableRow(row)),
+      { role: "rowgroup" },
+      rows.map((row) => tableRow(row, names)),
     ),
   );
 }
 
-function tableRow(row) {
+function tableRow(row, names) {
   const [name, ...rest] = row.cells ?? row;
-  const attributes = row.cells ? { class: row.class } : {};
+  const cells = rest.map((cell, place) => el("td", { role: "cell", "data-head": names[place + 1] }, cell));
+  for (const cell of cells) cell.classList.toggle("blank", cell.textContent === "");
   return el(
     "tr",
-    attributes,
-    el("th", { scope: "row" }, name),
-    rest.map((cell) => el("td", {}, cell)),
+    { role: "row", ...(row.cells ? { class: row.class } : {}) },
+    el("th", { scope: "row", role: "rowheader" }, name),
+    cells,
   );
 }
 

@@ -1,5 +1,5 @@
-"""A report as a sheet of the page: what is known at a glance, curves, tables whose rows lead to
-maps, and the sentences.
+"""A report as a sheet of the page: the answer in a sentence, what is known at a glance, curves,
+tables whose rows lead to maps, and the sentences.
 
 A sheet is texts and curves and knows nothing of how it is drawn.
 """
@@ -7,13 +7,14 @@ A sheet is texts and curves and knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from math import isfinite
 from typing import Any
 
 from needlemap.maps.effective import Effective, Mean
 from needlemap.maps.intervals import ClusterMean
 from needlemap.reports.labels import effective_label, length_labels
-from needlemap.reports.report import SCORE, SENTENCE, Column, Line, Report, Row, Table
+from needlemap.reports.report import SCORE, SENTENCE, Column, Line, Report, Row, Squares, Table
 from needlemap.secrets import hidden
 
 Columns = dict[str, list[Any]]
@@ -33,28 +34,55 @@ def to_sheet(
     """A report's sheet. views: what its names lead to on the page, as ["run", 3]. key, name: of the
     sheet. rule: of effective length. first: what comes first, the table or the curves."""
     glance = [fact for fact in report.facts if fact.head]
+    verdict, folded = report.verdict, [each for each in report.all_tables if each.folded]
     at = {line.name: number for number, line in enumerate(report.chart)}
-    tables = [_table(table, views, at) for table in report.tables]
+    tables = [_table(each, views, at) for each in report.all_tables if _is_drawn(each)]
     lengths = length_labels(sorted({n for line in report.chart for n in line.means}))
-    verdict = report.verdict
-    said = [verdict.said] if verdict and verdict.said else []
+    lines = report.sentences(without=folded)
     return {
         "key": key,
         "name": name,
         "title": report.title,
-        "says": hidden(verdict.brief if verdict else report.brief),
+        "says": hidden(verdict.word if verdict else report.brief),
+        "answer": hidden(_answer(report)),
+        "state": verdict.state if verdict else "",
         "rule": rule,
         "lengths": [[length, label] for length, label in lengths.items()],
         "first": first,
         "readings": [
-            [fact.head, hidden(str(fact.value)), fact.note, "" if number else "main"]
+            [fact.head, hidden(str(fact.value)), hidden(fact.note), "" if number else "main"]
             for number, fact in enumerate(glance)
         ],
+        "axis": report.axis,
         "comparison": comparison,
         "curves": [_curve(line, views.get(line.name, ())) for line in report.chart],
         "table": tables[0] if tables else {"head": [], "rows": []},
         **({"more": tables[1:]} if tables[1:] else {}),
-        "lines": [hidden(line) for line in (*said, *report.sentences())],
+        **({"squares": list(map(_squares, report.squares))} if report.squares else {}),
+        "lines": [hidden(line) for line in lines],
+    }
+
+
+def _is_drawn(table: Table) -> bool:
+    """Whether a table has rows to draw, or sentences to fold."""
+    return bool(table.shown and (table.heads or table.folded))
+
+
+def _answer(report: Report) -> str:
+    """The sentence that the page opens with."""
+    verdict = report.verdict
+    if verdict is None:
+        return report.answer
+    said = verdict.answer or verdict.said.removeprefix("verdict: ") or verdict.word
+    return said[:1].upper() + said[1:]
+
+
+def _squares(squares: Squares) -> dict[str, Any]:
+    """A picture of requests, row by row."""
+    return {
+        "title": squares.title,
+        "rows": [[hidden(name), [astuple(each) for each in row]] for name, row in squares.rows],
+        "key": [list(each) for each in squares.key],
     }
 
 
@@ -74,11 +102,19 @@ def _curve(line: Line, view: Sequence[Any]) -> dict[str, Any]:
 
 def _table(table: Table, views: Views, lines: Mapping[str, int]) -> dict[str, Any]:
     shown = table.heads
-    rows = zip(table.shown, table.labels(shown), strict=True)
+    rows = zip(table.shown, table.labels(shown), strict=True) if shown else ()
+    details = [line for row in table.shown for line in row.details] if table.folded else []
+    more = {"title": table.title, "folded": table.folded, "after": hidden(table.after)}
     return {
         "head": [_head(column.head) for column in shown],
+        **{name: value for name, value in more.items() if value},
+        **({"lines": list(map(hidden, details))} if details else {}),
         "rows": [
-            {"to": views.get(row.to), "line": lines.get(row.to), "cells": _cells(shown, row, cells)}
+            {
+                "to": views.get(row.to),
+                "line": lines.get(row.to, lines.get(cells[0])),
+                "cells": _cells(shown, row, cells),
+            }
             for row, cells in rows
         ],
     }
@@ -90,13 +126,20 @@ def _head(text: str) -> str:
 
 
 def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
-    """A name, then texts: scores with the share that colours them, sentences as words."""
+    """A name, then texts: scores with the share that colours them, others than numbers as words."""
     name, *rest = map(hidden, cells)
     shown = list[Any]([name])
     for column, cell in zip(columns[1:], rest, strict=True):
         coloured = share(column.value(row)) if column.unit is SCORE else None
-        shown.append([cell, coloured, *(["words"] if column.unit is SENTENCE else [])])
+        shown.append([cell, coloured, *_kind(column)])
     return shown
+
+
+def _kind(column: Column) -> list[str]:
+    """How a cell is set: numbers to the right, words to the left, sentences with room."""
+    if column.unit is SENTENCE:
+        return ["sentence words"]
+    return [] if column.unit.number else ["words"]
 
 
 def mean_columns(means: Iterable[ClusterMean | Mean | None]) -> Columns:

@@ -1,0 +1,95 @@
+"""Pages of what a command found: a check, a storm, an ab, a comparison. Each opens with the answer
+and the exit code, at any width."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+PHONE = {"viewport": {"width": 400, "height": 900}}
+ANSWERS = {
+    "check": "Undecided, and something points to a fault: length (at 4k)",
+    "storm": "Faulty. Faulty families: 2 of 32",
+    "ab": "Worse by more than 2 points",
+    "two": "Better, on these prompts",
+}
+CUT = """() => [...document.querySelectorAll(".wide, table, #page th, #page td")]
+    .filter((each) => each.offsetParent && each.scrollWidth > each.clientWidth + 1)
+    .map((each) => each.outerHTML.slice(0, 120))"""
+
+
+def open_all(page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_it_opens_with_the_answer_and_the_exit_code(visit, kind, request):
+    page = visit(request.getfixturevalue(kind))
+    answer = page.locator("#answer")
+    assert answer.inner_text().startswith(ANSWERS[kind])
+    assert re.search(r"Exit code \d", answer.inner_text())
+    first = page.locator(":is(.readings, table, figure):visible").first.bounding_box()
+    assert answer.bounding_box()["y"] < first["y"]
+
+
+@pytest.mark.parametrize("kind", [*ANSWERS, "suite"])
+def test_no_column_is_cut_off_on_a_phone_nor_on_a_screen(visit, kind, request):
+    """A check's last column was cut in mid-word: "0 of 144 missed, at no lengths mor"."""
+    for shape in (PHONE, {"viewport": {"width": 1280, "height": 900}}):
+        page = visit(request.getfixturevalue(kind), **shape)
+        open_all(page)
+        width, room = page.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert width <= room
+        assert page.locator(":is(#sheet, #verdict)").first.evaluate(CUT) == []
+
+
+def test_a_check_shows_found_by_length_first_and_its_ways_by_length(visit, check):
+    page = visit(check)
+    readings = page.locator("#sheet .readings > div").all_inner_texts()
+    assert [text.split("\n")[0] for text in readings] == [
+        "Found at 1,264",
+        "Found at 2,249",
+        "Found at 4k",
+    ]
+    groups = page.locator("#views optgroup").evaluate_all("all => all.map((each) => each.label)")
+    assert groups == ["1,264 tokens", "2,249 tokens", "4k tokens"]
+    assert page.locator("#sheet [data-curve]").count() == 1
+    lines = page.locator("#sheet .lines").inner_text()
+    assert "not tried: window" in lines
+    assert "not seen without --reference" in lines
+    page.locator("#sheet .link", has_text="length").click()
+    assert page.locator("h1").inner_text() == "ask-4000"
+
+
+def test_many_ways_do_not_make_a_table_of_as_many_columns(visit, check):
+    """Versions of 37 ways were 37 columns, most of them empty."""
+    page = visit(check)
+    open_all(page)
+    for name in ("Settings", "Versions and hashes"):
+        page.locator("#notes summary", has_text=name).wait_for()
+        heads = page.locator(f"#notes [aria-label='{name}'] thead th").all_inner_texts()
+        assert heads[1:] == ["Value", "Runs"]
+
+
+def test_the_worst_prompts_of_an_ab_are_folded_and_both_arms_have_a_curve(visit, ab):
+    page = visit(ab)
+    worst = page.locator("details.fold", has_text="The worst prompts")
+    assert not worst.locator("pre").first.is_visible()
+    worst.locator("summary").click()
+    texts = worst.locator("pre").all_inner_texts()
+    assert len(texts) == len(set(texts))
+    assert page.locator("#sheet .end-name bdi").all_inner_texts() == ["ref", "new"]
+
+
+def test_a_storm_draws_its_time_line_and_the_shrunk_sequence(visit, storm):
+    page = visit(storm)
+    line, shrunk = page.locator("#sheet svg.squares").all()
+    assert line.locator(".square.fault").count() >= 1
+    family = line.locator(".square.marked title").all_text_contents()
+    assert any(", turn, " in title and title.endswith(", lost") for title in family)
+    assert line.locator(".square.right:not(.marked)").count() > 5
+    assert shrunk.locator(".square").count() == 2
+    assert "turn" in shrunk.locator(".square.fault title").text_content()
