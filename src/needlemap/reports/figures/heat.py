@@ -28,10 +28,10 @@ from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_tick
 from needlemap.reports.labels import percent_of
 
 BAND = "#C9D3DF"
-LONE = 0.66  # of its cell's sides: what one trial alone fills
 GAP, ABOVE = 4.0, 7.0  # between a map and what stands beside and above it
 ROW = 9.0  # of labels
 TICK = 2.0
+ARROW = 2.6  # of an interval that goes beyond its axis
 
 
 class Box(NamedTuple):
@@ -92,16 +92,15 @@ SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 @dataclass(frozen=True, slots=True)
 class DrawnCell:
     """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None
-    where nothing was measured. partial: some trials are missing; lone: it rests on one; thought: a
-    thinking budget ended some answers. needle: the
-    share of the height at which it really was. tip: all of it in words."""
+    where nothing was measured. partial: some trials are missing; thought: a thinking budget ended
+    some answers. needle: the share of the height at which it really was. tip: all of it in
+    words."""
 
     length: float
     top: float
     bottom: float
     value: float | None
     partial: bool = False
-    lone: bool = False
     needle: float | None = None
     tip: str = ""
     thought: bool = False
@@ -217,13 +216,8 @@ def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[
 
 
 def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
-    """Its colour: over all of it, up to a hair's breadth where it is large; of one trial less."""
+    """Its colour: over all of it, up to a hair's breadth where it is large."""
     x, y, width, height = cell
-    if of.lone:
-        wide_, high = LONE * width, LONE * height
-        return rect(
-            x + (width - wide_) / 2, y + (height - high) / 2, wide_, high, colour, tip=of.tip
-        )
     apart = 0.4 if min(width, height) > 5 else -0.15  # a little over the next, or seams show
     right = min(x + width - apart, box.x + box.width)
     bottom = min(y + height - apart, box.y + box.height)
@@ -257,7 +251,7 @@ def draw_depth_axis(panel: MapPanel, box: Box) -> list[str]:
         drawn.append(text(box.x - TICK - 1.5, y + 0.35 * TEXT, label, anchor="end"))
     if panel.depthless:
         return drawn
-    x, y = box.x - panel.scale.room + TEXT - 1, box.y + box.height / 2
+    x, y = box.x - panel.left(box.height) + TEXT - 1, box.y + box.height / 2
     return [*drawn, text(x, y, "Depth", anchor="middle", turned=-90)]
 
 
@@ -276,6 +270,25 @@ class Plane:
         if self.across:
             return self.box.x + place * self.box.width, self.box.y + (1 - share) * self.box.height
         return self.box.x + share * self.box.width, self.box.y + place * self.box.height
+
+    def beyond(self, mean: DrawnMean) -> list[str]:
+        """An arrow at each edge that an interval goes beyond."""
+        drawn, (least, most) = list[str](), self.scale.domain
+        for end, edge, way in ((mean.low, least, 1), (mean.high, most, -1)):
+            if end is not None and (edge - end) * way > 0:
+                x, y = self.at(mean.place, edge)
+                base = [(x - ARROW / 2, y - way * ARROW), (x + ARROW / 2, y - way * ARROW)]
+                if not self.across:
+                    base = [(x + way * ARROW, y - ARROW / 2), (x + way * ARROW, y + ARROW / 2)]
+                drawn.append(area([*base, (x, y)], INK))
+        return drawn
+
+    def holds(self, mean: DrawnMean) -> bool:
+        """Whether an interval leaves a part of the scale out: one that does not tells nothing."""
+        if mean.low is None or mean.high is None:
+            return False
+        least, most = self.scale.domain
+        return mean.low > least or mean.high < most
 
     def grid(self) -> list[str]:
         """A line at each of the scale's ticks."""
@@ -345,12 +358,14 @@ def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> lis
 def draw_bands(
     means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool
 ) -> list[str]:
-    """The intervals alone."""
+    """The intervals alone, to the edges of the scale. One that is as wide as the scale is a bar: a
+    band of such is a rectangle that tells nothing."""
     drawn = []
     for part in unbroken(means):
         above = [plane.at(mean.place, mean.high) for mean in part if mean.high is not None]
         below = [plane.at(mean.place, mean.low) for mean in part if mean.low is not None]
-        if joined and len(above) > 1:
+        drawn += [arrow for mean in part for arrow in plane.beyond(mean)]
+        if joined and len(above) > 1 and all(map(plane.holds, part)):
             drawn.append(area([*above, *reversed(below)], look.band, fill_opacity=look.opacity))
         else:
             drawn += [line(pair, look.colour, 0.7) for pair in zip(above, below, strict=True)]

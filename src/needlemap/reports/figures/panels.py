@@ -56,7 +56,8 @@ def scores(palette: str | None) -> Scale:
 
 
 def changes(comparison: FamilyComparison) -> Scale:
-    """Differences in points, as far to both sides as a round number above the largest."""
+    """Differences in points, as far to both sides as a round number above the largest. Intervals
+    may go beyond."""
     most = max((abs(100 * cell.change) for cell in comparison.cells), default=0.0)
     end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
     return Scale("B − A", "B − A, points", "", (-end, end), (-end, 0, end), CHANGES)
@@ -109,10 +110,9 @@ def _cell(
         low, high = bins[cell.depth]
         share = min(1.0, max(0.0, (cell.realised - low) / (high - low))) if high > low else 0.5
         needle = top + share * (bottom - top)
-    lone = map.counted and cell.n + cell.missing == 1
     value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
     tip, thought = _tip(map, cell), cell.thought > 0
-    return DrawnCell(cell.length_tokens, top, bottom, value, partial, lone, needle, tip, thought)
+    return DrawnCell(cell.length_tokens, top, bottom, value, partial, needle, tip, thought)
 
 
 def _tip(map: Map, cell: CellScore) -> str:
@@ -191,9 +191,7 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         change = changed.get(place)
         value = None if change is None else percent_of(change.change)
         tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
-        cells.append(
-            DrawnCell(place[0], top, bottom, value, lone=bool(change and change.n == 1), tip=tip)
-        )
+        cells.append(DrawnCell(place[0], top, bottom, value, tip=tip))
     return MapPanel(
         "B − A",
         change_caption(comparison),
@@ -252,7 +250,6 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
     dashed = any(panel.scale.signed and not panel.in_figures(width, height) for panel in panels)
     signs = [
         ("95 % interval", any(mean.low is not None for mean in means), band + _stroke(0, 8, INK)),
-        ("one trial", any(cell.lone for cell in cells), rect(1.4, 1.4, 5.2, 5.2, shade) + _FRAME),
         ("not measured", any(cell.value is None for cell in cells), hatched + _FRAME),
         (
             "part is missing",
