@@ -132,15 +132,13 @@ class ArmsFound:
 
     def _glance(self) -> Iterator[Fact]:
         """Both arms' scores, and what changed between them, for the page's head."""
-        totals, (first, second) = FamilyChange.of(self.pairs), self.names
-        if self.pairs:
-            for name, score in ((first, totals.first), (second, totals.second)):
-                yield Fact(value=f"{score_label(score)} %", head=name, note="mean of all pairs")
-            yield Fact(
-                value=f"{totals.lost} lost",
-                head="Changed",
-                note=f"{totals.gained} gained, of {counted(len(self.pairs), 'pair')}",
-            )
+        if not self.pairs:
+            return
+        totals = FamilyChange.of(self.pairs)
+        for name, score in zip(self.names, (totals.first, totals.second), strict=True):
+            yield Fact(value=f"{score_label(score)} %", head=name, note="mean of all pairs")
+        note = f"{totals.gained} gained, of {counted(len(self.pairs), 'pair')}"
+        yield Fact(value=f"{totals.lost} lost", head="Changed", note=note)
 
     def _curves(self) -> Iterator[Line]:
         """What each arm finds at each length."""
