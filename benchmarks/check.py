@@ -128,7 +128,7 @@ def real(options: argparse.Namespace) -> None:
             (
                 name,
                 length,
-                some or "all",
+                some or (" ".join(mine[0].states) if mine[0].fault else "all"),
                 codes,
                 f"{max(e.cpu_s for e in mine):.0f}",
                 " ".join(failed),
