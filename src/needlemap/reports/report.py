@@ -234,8 +234,13 @@ class Verdict:
 
     @property
     def last(self) -> str:
-        """The last line: the exit code, behind the verdict if that does not come first."""
-        return self.state if self.leads else f"{self.said}. {self.state}"
+        """The last line: the verdict and the exit code. Of one whose line leads: its answer's first
+        sentence, which names what the exit code is for."""
+        answer = self.answer.partition(". ")[0]
+        if not self.leads:
+            return f"{self.said}. {self.state}"
+        named = f"verdict: {answer[:1].lower()}{answer[1:]}. " if answer else ""
+        return self.state if self.code is None else f"{named}{self.state}"
 
 
 @dataclass(frozen=True, slots=True)
