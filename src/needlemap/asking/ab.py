@@ -297,11 +297,12 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         return self.ab.trios()
 
     def _why_gone(self) -> str:
-        """What every arm ended with, said once where it is the same."""
-        reasons = set(self._gone.values())
+        """What every arm ended with, in the arms' order, said once where it is the same."""
+        gone = {arm.name: self._gone[arm.name] for arm in self.ab.asked.arms}
+        reasons = set(gone.values())
         if len(reasons) == 1:
-            return f"{' and '.join(self._gone)}: {reasons.pop()}"
-        return " ".join(f"{arm}: {why}" for arm, why in self._gone.items())
+            return f"{' and '.join(gone)}: {reasons.pop()}"
+        return " ".join(f"{arm}: {why}" for arm, why in gone.items())
 
     def _blocks(self) -> Batches[None]:
         ab = self.ab
