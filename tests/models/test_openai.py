@@ -357,7 +357,7 @@ def test_the_environments_base_url_is_used_and_told(wire, monkeypatch):
 
 
 def test_a_base_url_without_a_scheme_is_refused():
-    with pytest.raises(SettingsError, match="http://127"):
+    with pytest.raises(SettingsError, match="Type one such as http://localhost:8000/v1"):
         OpenAIModel("m", base_url="localhost:8000/v1")
 
 
