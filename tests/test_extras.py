@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_line_names_the_packages_that_the_project_states(extra):
 
 
 def test_without_an_installation_the_source_is_installed_with_the_extra(monkeypatch):
-    monkeypatch.setattr(extras, "requires", lambda _name: None)
+    monkeypatch.setattr(metadata, "requires", lambda _name: None)
     assert extras.install_line("hf") == "python3 -m pip install '.[hf]'"
 
 
