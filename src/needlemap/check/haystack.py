@@ -17,12 +17,7 @@ from typing import ClassVar, Protocol
 from needlemap.check.ask import BESIDE, TOSS, Ask, State
 from needlemap.errors import SettingsError
 
-HAYSTACKS = (48, 48, 24)  # of each size, in the first round of looks
 ROUNDS = 24
-ASKED = (4, 4, 8)  # questions about each haystack of a size
-AGAIN = (2, 2, 4)  # of them asked a second time
-LOADED = 4  # of them asked among others
-SHORTS = 48  # prompts that are as short as can be
 COMB, SMALL_COMB, SMALL = 64, 16, 1024  # residues of lengths; of sizes below so many tokens
 PLACES = 16  # consecutive places of a needle
 LAST = 8  # prompts that end with the last tokens of a context
@@ -86,6 +81,7 @@ class Amount:
     shorts: int
 
 
+MANY = Amount((48, 48, 24), (4, 4, 8), (2, 2, 4), 4, 48)
 FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
 
 
@@ -135,8 +131,7 @@ class Geometry:
 
     def __init__(self, options: Options, seed: int = 0) -> None:
         self.options, self.seed = options, seed
-        many = Amount(HAYSTACKS, ASKED, AGAIN, LOADED, SHORTS)
-        self.amount = FEW if options.few else many
+        self.amount = FEW if options.few else MANY
         self.sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
 
     @property
@@ -330,7 +325,7 @@ class CheckHaystack:
     def crowd(self) -> list[Ask]:
         """Prompts of their own that are computed at the same time, as short as can be."""
         size = self.layout.short
-        count = max(1, min(self.layout.options.load - LOADED, LOADED))
+        count = max(1, min(self.layout.options.load - MANY.loaded, MANY.loaded))
         index = self.layout.sizes.index(self.size)
         first = _FRESH * (1 + index) + self.repeat * count
         others = (CheckHaystack(self.layout, size, first + at, self.round) for at in range(count))
