@@ -14,15 +14,12 @@ from typing import Any
 import pytest
 
 from needlemap.check import asking, haystack, schedule
+from needlemap.check.haystack import Amount
 
 SHORTEST, MIDDLE, LONGEST = 175, 265, 400
-SMALL = {  # a check of a quarter of the prompts: still enough for each probe to pass
-    "HAYSTACKS": (12, 12, 16),
-    "MORE": (4, 4, 4),
-    "SHORTS": 12,
-    "ASKED": (2, 2, 4),
-    "AGAIN": (2, 2, 2),
-}
+# a check of a quarter of the prompts: still enough for each probe to pass
+SMALL = Amount((12, 12, 16), (2, 2, 4), (2, 2, 2), 4, 12)
+MORE = (4, 4, 4)
 OWN = ("--vocabulary", "cl100k_base")  # servers that count as the lengths do
 FORGETFUL = ("--forgets", "0.4", "--forgets-from", "220")  # words, of about 270 tokens
 BLIND = ("--forgets", "1", "--forgets-from", "220")
@@ -38,8 +35,8 @@ Check = Callable[..., Any]
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in SMALL.items():
-            patch.setattr(schedule if name == "MORE" else haystack, name, value)
+        patch.setattr(haystack, "MANY", SMALL)
+        patch.setattr(schedule, "MORE", MORE)
         patch.setattr(asking, "randbits", lambda _: 7)  # the same prompts each time
         yield
 
