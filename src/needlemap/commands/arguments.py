@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
@@ -110,9 +111,20 @@ def _flags(kind: Any) -> Iterator[inspect.Parameter]:
         )
 
 
+def _taken(kind: Any) -> str | None:
+    """What a flag of this type takes, in the help's words; None for one that takes nothing."""
+    kinds = {kind, *get_args(kind), *(inner for each in get_args(kind) for inner in get_args(each))}
+    if bool in kinds:
+        return None
+    return "NUMBER" if kinds & {int, float} else "PATH" if Path in kinds else "TEXT"
+
+
 def _named(flag: inspect.Parameter) -> inspect.Parameter:
-    """A parameter to be given by name. What is false without its flag has none that denies it."""
+    """A parameter to be given by name. What is false without its flag has none that denies it. The
+    help names what a flag takes as those of the settings do."""
     kind, said = get_args(flag.annotation)
+    if isinstance(said, OptionInfo):
+        said.metavar = said.metavar or _taken(kind)
     if kind is bool and said.default is ...:
         said.default = f"--{flag.name.replace('_', '-')}"  # where typer keeps the first name
     return flag.replace(kind=flag.KEYWORD_ONLY)

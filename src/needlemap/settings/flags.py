@@ -53,7 +53,11 @@ class GroupedCommand(TyperCommand):
             own = _OWN if parameter.param_type_name == "option" else _ARGUMENTS
             if row is not None:
                 panel = getattr(parameter, "rich_help_panel", None) or own
-                groups.setdefault(panel, []).append(row)
+                name, words = row
+                shown = name if own == _OWN else name.split(" <")[0]  # without its Python type
+                groups.setdefault(panel, []).append((shown, words))
+        if not groups["Grid"]:  # what a command asks is in its own flags
+            groups = {name: groups[name] for name in (_ARGUMENTS, "Model", _OWN)} | groups
         rare = [name for name, rows in groups.items() if rows and name.endswith(RARE)]
         for name, rows in groups.items():
             if rows and (name not in rare or HELP_ALL in ctx.meta):
