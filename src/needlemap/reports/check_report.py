@@ -102,7 +102,7 @@ def check_report(
 
 def _answer(found: CheckFile | Judged) -> str:
     """What it comes to in a sentence, and what it cannot say."""
-    passes = [each for each in found.findings if each.state == "pass" and each.decides]
+    passes = [each for each in found.findings if each.state == "pass"]
     open_ones = [each for each in found.findings if each.state == "undecided" and each.decides]
     pointing = [each for each in open_ones if each.points]
     ends = sorted({row.size for each in passes for row in each.sizes})
