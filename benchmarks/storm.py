@@ -1,7 +1,7 @@
 """Does `needlemap storm` find faults of serving state, blame no honest server, and shrink what it
 finds to a script that shows it?
 
-    python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--smoke]
+    python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--keep FILE] [--smoke]
 
 The faults are those of tests/storm/boxed_engine.py, an engine in a box with one fault each, after
 public threads, and those of reported_faults.py, whose author had not read the storm's operations
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -73,59 +75,119 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=200, help="Storms of sound engines.")
     parser.add_argument("--cpu-s", type=float, default=300.0, help="CPU seconds of a storm.")
     parser.add_argument("--clean-rounds", type=int, default=15, help="Rounds of a clean storm.")
+    parser.add_argument("--clean-seed", type=int, default=1_000, help="Seed of the first of them.")
     parser.add_argument("--scripts", type=int, default=20, help="Runs of each script.")
     parser.add_argument("--covers", type=int, default=1_000, help="Simulated storms.")
+    parser.add_argument("--keep", type=Path, help="A line for each part; what it holds is kept.")
     parser.add_argument("--smoke", action="store_true", help="Two faults, one clean storm.")
     options = parser.parse_args()
-    names = SMOKE if options.smoke else tuple(filter(None, options.faults.split(",")))
-    cpu_s = min(options.cpu_s, 60.0) if options.smoke else options.cpu_s
-    clean = 1 if options.smoke else options.clean
-    scripts = 1 if options.smoke else options.scripts
-    rows, found, alone, small, often, fails, wrong, plays = [], set(), set(), 0, 0, 0, 0, 0
-    for name in names:
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place) / "storm"
-            code, seconds, requests = stormed(name, folder, cpu_s)
-            fresh = stormed_fresh(name, Path(place) / "fresh", requests)
-            found |= {name} if code == 1 else set()
-            alone |= {name} if fresh == 1 else set()
-            shrunk = shrunk_of(name, folder, cpu_s) if code == 1 else None
-            failed = 0
-            if shrunk and shrunk.rate >= SELDOM:
-                often += 1
-                small += len(shrunk.sequence.acts) <= 6
-                storm = Storm.of(asked(), folder)
-                write_repro(storm, shrunk, folder)
-                plays += scripts
-                failed = sum(played(folder, name, number) == 1 for number in range(scripts))
-                fails += failed
-                wrong += sum(played(folder, "", number) == 1 for number in range(scripts))
-        size = f"{len(shrunk.sequence.acts)} of {shrunk.was}" if shrunk else "-"
-        rate = f"{shrunk.failed} of {shrunk.of}" if shrunk else "-"
-        script = f"{failed} of {scripts}" if shrunk and shrunk.rate >= SELDOM else "-"
-        verdict = "found" if code == 1 else f"code {code}"
-        lone = "found" if fresh == 1 else f"code {fresh}"
-        rows.append((name, verdict, f"{seconds:.1f}", f"{requests:,}", lone, size, rate, script))
-        print(*rows[-1], sep=" · ", file=sys.stderr, flush=True)
-    alarms = sum(alarmed(number, options.clean_rounds) for number in range(clean))
-    covers = covered(50 if options.smoke else options.covers)
+    if options.smoke:
+        options.cpu_s, options.clean, options.scripts = min(options.cpu_s, 60.0), 1, 1
+        options.faults, options.covers = ",".join(SMOKE), 50
+    names = tuple(filter(None, options.faults.split(",")))
+    kept = Kept(options.keep)
+    limits = {"cpu_s": options.cpu_s, "scripts": options.scripts}
+    faults = [kept.part(fault_of, fault=name, **limits) for name in names]
+    seeds = range(options.clean_seed, options.clean_seed + options.clean)
+    clean = [kept.part(clean_of, clean=seed, rounds=options.clean_rounds) for seed in seeds]
+    covers = kept.part(covers_of, covers=options.covers)["share"]
+    found = {each["fault"] for each in faults if each["code"] == 1}
+    often = [each for each in faults if each["of"] and each["failed"] / each["of"] >= SELDOM]
+    plays = options.scripts * len(often)
     result = {
         "benchmark": "storm",
         "faults": len(names),
         "found": len(found),
         "independent": len(REPORTED.keys() & set(names)),
         "independent_found": len(REPORTED.keys() & found),
-        "fresh_found": len(alone),
-        "shrunk_to_6": rounded(small / often) if often else None,
-        "repro_fails": rounded(fails / plays) if plays else None,
-        "repro_clean": wrong,
-        "clean": clean,
-        "alarms": alarms,
+        "fresh_found": sum(each["fresh"] == 1 for each in faults),
+        "shrunk_to_6": share_of(sum(each["size"] <= 6 for each in often), len(often)),
+        "repro_fails": share_of(sum(each["fails"] for each in often), plays),
+        "repro_clean": sum(each["blames"] for each in often),
+        "clean": len(clean),
+        "alarms": sum(each["code"] in (1, 5) for each in clean),
         "bound_covers": rounded(covers),
     }
     header = ("fault", "verdict", "CPU s", "requests", "fresh", "shrunk", "replays", "script")
+    rows = [row_of(each, options.scripts) for each in faults]
     notes = [f"{name}: {THREADS[name]}" for name in names]
     show("Faults of serving state, found by storm", machine(), header, rows, notes, result)
+
+
+class Kept:
+    """Parts of a benchmark that are measured once: a line of JSON for each in a file, where one is
+    given."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        lines = file.read_text("utf-8").splitlines() if file and file.is_file() else []
+        self.lines: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def part(self, measure: Callable[..., dict[str, Any]], **asked: Any) -> dict[str, Any]:
+        """What is asked of a part and what was measured."""
+        for line in self.lines:
+            if asked.items() <= line.items():
+                return line
+        line = asked | measure(**asked)
+        text = json.dumps(line)
+        print(text, file=sys.stderr, flush=True)
+        if self.file:
+            with self.file.open("a", encoding="utf-8") as lines:
+                lines.write(text + "\n")
+        return line
+
+
+def share_of(count: int, of: int) -> float | None:
+    """A share as the result holds it; None of nothing."""
+    return rounded(count / of) if of else None
+
+
+def fault_of(fault: str, cpu_s: float, scripts: int) -> dict[str, Any]:
+    """What came of a fault. code, fresh: exit codes of its storm and of one of fresh prompts alone.
+    size, was: requests of the shrunk sequence and before; failed, of: its replays. fails, blames:
+    runs of its script that failed against the faulty engine and against a sound one."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "storm"
+        code, seconds, requests = stormed(fault, folder, cpu_s)
+        fresh = stormed_fresh(fault, Path(place) / "fresh", requests)
+        shrunk = shrunk_of(fault, folder, cpu_s) if code == 1 else None
+        fails = blames = 0
+        if shrunk and shrunk.rate >= SELDOM:
+            write_repro(Storm.of(asked(), folder), shrunk, folder)
+            fails = sum(played(folder, fault, number) == 1 for number in range(scripts))
+            blames = sum(played(folder, "", number) == 1 for number in range(scripts))
+    return {
+        "code": code,
+        "seconds": round(seconds, 1),
+        "requests": requests,
+        "fresh": fresh,
+        "size": len(shrunk.sequence.acts) if shrunk else 0,
+        "was": shrunk.was if shrunk else 0,
+        "failed": shrunk.failed if shrunk else 0,
+        "of": shrunk.of if shrunk else 0,
+        "fails": fails,
+        "blames": blames,
+    }
+
+
+def row_of(fault: dict[str, Any], scripts: int) -> tuple[str, ...]:
+    """A fault in words."""
+
+    def verdict(code: int) -> str:
+        return "found" if code == 1 else f"code {code}"
+
+    shrunk = bool(fault["of"])
+    played = shrunk and fault["failed"] / fault["of"] >= SELDOM
+    return (
+        fault["fault"],
+        verdict(fault["code"]),
+        f"{fault['seconds']:.1f}",
+        f"{fault['requests']:,}",
+        verdict(fault["fresh"]),
+        f"{fault['size']} of {fault['was']}" if shrunk else "-",
+        f"{fault['failed']} of {fault['of']}" if shrunk else "-",
+        f"{fault['fails']} of {scripts}" if played else "-",
+    )
 
 
 def asked() -> StormOptions:
@@ -237,25 +299,23 @@ class Limited(Boxed):
         return await super().answer(prompt, decoding)
 
 
-def alarmed(number: int, rounds: int) -> bool:
-    """Whether a storm of a sound engine blames it."""
-    kind = dict(HONEST[number % len(HONEST)])
+def clean_of(clean: int, rounds: int) -> dict[str, Any]:
+    """The exit code of a storm of a sound engine, and which it was. clean: the storm's seed."""
+    kind = dict(HONEST[clean % len(HONEST)])
     limited = kind.pop("limited", 0)
     with tempfile.TemporaryDirectory() as place:
-        storm = Storm.of(asked(), Path(place) / "storm", 1_000 + number)
-        engine = Limited(Engine("", **kind, seed=number), limited)
+        storm = Storm.of(asked(), Path(place) / "storm", clean)
+        engine = Limited(Engine("", **kind, seed=clean), limited)
         asking = StormInRounds(storm, make=lambda _: engine, rounds=rounds)
         code = asyncio.run(asking.run()).code
-    kinds = {**kind, "limited": limited}
-    print(f"clean {number}: {kinds}: code {code}", file=sys.stderr, flush=True)
-    return code in (1, 5)
+    return {"engine": {**kind, "limited": limited}, "code": code}
 
 
-def covered(storms: int) -> float:
+def covers_of(covers: int) -> dict[str, Any]:
     """Share of simulated storms whose bound was never below the rate at any look: it falls with
     each family without a fault, so its lowest are those before the next fault, and the last."""
     held = 0
-    for number in range(storms):
+    for number in range(covers):
         random = Random(f"covers:{number}")
         rate = 10 ** random.uniform(-3, -1)
         run = random.choice((1, 1, 2, 5, 10, 20, 50))
@@ -267,7 +327,7 @@ def covered(storms: int) -> float:
                 low |= highest_rate(round(faulty, 6), family) < rate
                 faulty += share
         held += not low and highest_rate(round(faulty, 6), 1_000) >= rate
-    return held / storms
+    return {"share": held / covers}
 
 
 if __name__ == "__main__":

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.models import Answer
+from needlemap.models import Answer, Decoding
+from needlemap.prompts import Prompt
 from needlemap.storm.file import STORM
-from needlemap.storm.judge import Seen, Seens, judge_storm
+from needlemap.storm.judge import Seen, Seens, Suspect, judge_storm
 from needlemap.storm.operation import Limits
 from needlemap.storm.outcome import RequestOutcome
-from needlemap.storm.plan import make_round
+from needlemap.storm.plan import CALM, make_round
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
 
@@ -185,6 +188,57 @@ def test_what_was_not_answered_counts_as_it_may_have_gone():
     refused = judge_storm(seens_of([*[["refused"] * 2] * 50, *[["right"]] * 1_000]), 0.005)
     assert refused.code == 4
     assert refused.highest > 0.05
+
+
+def around(before: list[str], since: list[str], cold: str = "right") -> Seens:
+    """Fresh prompts of two rounds, one client that goes away between them, and what came of the
+    latter prompts when they were asked again cold."""
+    made = make_round(1, 1, LIMITS).acts[0]
+    left = Seen(1_999, 2, replace(made, cancel=0.5), RequestOutcome("cancelled"))
+    rows = [Seen(at, 1, made, RequestOutcome(word)) for at, word in enumerate(before)]
+    late = [Seen(2_000 + at, 2, made, RequestOutcome(word)) for at, word in enumerate(since)]
+    again = RequestOutcome(cold)
+    lost = {each.key: Suspect(each, again) for each in late if each.outcome.is_doubtful}
+    return Seens(storm=[*rows, left, *late], suspects=lost)
+
+
+def test_a_server_that_a_client_spoilt_for_all_prompts_is_found_though_they_are_lost_cold_too():
+    """Each lost prompt was lost alone as well, so it counted as the model's own fault, and the
+    storm ended with 0."""
+    found = judge_storm(around(["right"] * 60, ["lost", "right"] * 40, cold="lost"), 0.005)
+    assert found.code == 1
+    assert "0 of 60 lost before the first client went away, 40 of 80 since: faults" in found.said[1]
+    weak = judge_storm(around(["lost", "right"] * 30, ["lost", "right"] * 40, cold="lost"), 0.005)
+    assert weak.code == 4
+
+
+def test_no_client_goes_away_before_it_is_known_what_fresh_prompts_lose():
+    rounds = [make_round(1, number, LIMITS) for number in range(1, 20)]
+    left = [each.number for each in rounds if any(act.cancel for act in each.acts)]
+    assert left
+    assert min(left) > CALM
+
+
+class SpoiltByAClient(Reader):
+    """Loses half of all answers once a client has gone away."""
+
+    is_spoilt = False
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        said = await super().answer(prompt, decoding)
+        try:
+            await asyncio.sleep(0.004)
+        except asyncio.CancelledError:
+            self.is_spoilt = True
+            raise
+        lost = self.is_spoilt and len(self.log) % 2
+        return Answer("I do not know.", "stop") if lost else said
+
+
+def test_a_storm_finds_a_server_that_a_client_who_went_away_has_spoilt(storming):
+    _, found = storming(SpoiltByAClient(), rounds=40)
+    assert found.code == 1
+    assert any("since: faults of state" in line for line in found.said)
 
 
 def test_a_weak_model_proves_nothing():

@@ -145,6 +145,25 @@ def log_pairs(lost: int, gained: int) -> float:
     return _mean_of_logs(wins)
 
 
+def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
+    """Log of the bet that more is lost since an event than before it. before, since: how many were
+    lost, of how many. Two rates, each mixed over beta(1/2, 1/2), against the single rate that fits
+    all best: fair whatever that is (Wasserman, Ramdas and Balakrishnan 2020, PNAS 117:16880).
+
+    >>> round(log_grown((0, 50), (30, 100)), 1), log_grown((5, 50), (10, 100)) < 0
+    (8.9, True)
+    """
+    (one, n), (two, m) = before, since
+    if not n or not m or two / m <= one / n:
+        return -inf
+    apart = sum(
+        _log_beta(0.5 + hit, 0.5 + of - hit) - _log_beta(0.5, 0.5) for hit, of in (before, since)
+    )
+    rate = (one + two) / (n + m)
+    lost, right = one + two, n + m - one - two
+    return apart - lost * log(rate) - (right * log1p(-rate) if right else 0.0)
+
+
 def _mean_of_logs(logs: Sequence[float]) -> float:
     most = max(logs, default=-inf)
     return most + log(sum(exp(each - most) for each in logs) / len(logs))

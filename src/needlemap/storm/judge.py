@@ -2,8 +2,9 @@
 
 A foreign secret, another session's text and salad are faults each by themselves. Lost, endless and
 empty answers are a model's own too: they are faults of state where replays of their sequence lose
-them more often than the same prompts cold, or where the storm loses more than the prompts asked
-cold beside it in the same minutes. Both are bets, valid however often they are looked at.
+them more often than the same prompts cold, where the storm loses more than the prompts asked cold
+beside it in the same minutes, or where these lose more since the first client went away: that may
+have spoilt the server for all. Each is a bet, valid however often it is looked at.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
+from math import inf, log
 
 from needlemap.maps.rare import (
     Block,
     bound_words,
     highest_rate,
     log_blocks,
+    log_grown,
     log_mixture,
     log_pairs,
     rounded_up,
@@ -25,6 +27,7 @@ from needlemap.maps.rare import (
 )
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 from needlemap.storm.act import Act
+from needlemap.storm.operations.fresh import Fresh
 from needlemap.storm.outcome import CERTAIN, RequestOutcome
 from needlemap.text import counted
 
@@ -93,6 +96,23 @@ class Seens:
         gained = sum(one.outcome.word == "right" and two.is_doubtful for one, two in self.pairs)
         return lost, gained
 
+    @property
+    def first_cancel(self) -> int | None:
+        """The round in which the first client went away; None where none did."""
+        return min((each.round for each in self.storm if each.act.cancel is not None), default=None)
+
+    def lost_around(self, first: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """How many prompts that share nothing were lost, of how many, in the rounds before one and
+        since then."""
+        rows = [
+            (each.round, each.outcome) for each in self.storm if each.act.operation == Fresh.name
+        ]
+        rows += [(each.round, cold) for each, cold in self.pairs]
+        known = [row for row in rows if row[1].word == "right" or row[1].is_doubtful]
+        before = [out.is_doubtful for number, out in known if number < first]
+        since = [out.is_doubtful for number, out in known if number >= first]
+        return (sum(before), len(before)), (sum(since), len(since))
+
 
 @dataclass(frozen=True, slots=True)
 class StormVerdict:
@@ -119,6 +139,11 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
     bad = {each.key for each in rows if each.outcome.is_certain or each.outcome.word == "refused"}
     bad |= {key for key, each in seens.suspects.items() if each.is_doubtful}
+    first = seens.first_cancel
+    around = seens.lost_around(first) if first is not None else None
+    grown = log_grown(*around) if around else -inf
+    if grown >= POINTS:  # then what was lost cold too is no fault of the model's
+        bad |= {key for key, each in seens.suspects.items() if each.seen.round >= (first or 0)}
     families, faulty = shares(rows, bad)
     hit = len({each.unit for each in rows if each.key in bad})
     highest = highest_rate(round(faulty, 6), families)
@@ -127,7 +152,7 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     beside = log_pairs(lost, gained)
     missed = sum(each.is_doubtful for each in seens.suspects.values())
     known = log_mixture(missed, len(rows), OF_GAUGE) if gauge and rows else 0.0
-    best = max(replays, beside, known)
+    best = max(replays, beside, known, grown)
     state = best >= GOAL
     confirmed = bool(certain) or state
     leaks = [each for each in certain if each.outcome.word == "foreign"]
@@ -144,6 +169,7 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
         (
             *_certain_lines(certain),
             *_state_lines(seens, replays, beside),
+            *_grown_lines(around, grown),
             *_gauge_lines(missed, len(rows), known),
             *_shown_lines(seens, families, right),
         ),
@@ -217,6 +243,17 @@ def _state_lines(seens: Seens, replays: float, beside: float) -> list[str]:
             f"lost cold alone, of {counted(len(seens.pairs), 'pair')}: {_strength(beside)}"
         )
     return lines
+
+
+def _grown_lines(around: tuple[tuple[int, int], tuple[int, int]] | None, grown: float) -> list[str]:
+    """What prompts that share nothing say of the server since a client first went away."""
+    if around is None or grown < POINTS:
+        return []
+    (one, n), (two, m) = around
+    return [
+        f"prompts that share nothing: {one} of {n} lost before the first client went away, "
+        f"{two} of {m} since: {_strength(grown)}"
+    ]
 
 
 def _gauge_lines(missed: int, requests: int, known: float) -> list[str]:

@@ -18,6 +18,7 @@ from needlemap.storm.operations import OPERATIONS
 FAMILIES = (3, 4, 6)  # of a round
 STEPS = (1, 1, 2, 2, 3, 4)  # operations of a family behind its first prompt
 FULL = 8  # requests of a family, from which on it has no further operation
+CALM = 5  # rounds before the first client goes away: what fresh prompts lose is known by then
 FLOOD_SHARE = 0.25  # of a storm's tokens that floods may take
 
 
@@ -26,6 +27,7 @@ def make_round(
 ) -> Round:
     """The acts of one round: the same seed, number and limits give the same."""
     random, streams = Random(f"storm:{seed}:{number}"), count()
+    limits = replace(limits, cancels=limits.cancels and number > CALM)
     fresh = next(each for each in operations if each.name == "fresh")
     drawn = [each for each in operations if each.share and each.applies(limits)]
     floods = [each for each in drawn if each.name == "flood"]

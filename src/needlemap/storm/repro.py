@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from needlemap.files import write_whole
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
 from needlemap.settings import Settings
-from needlemap.storm.act import Act, Turn
+from needlemap.storm.act import Act, Turn, key_of
 from needlemap.storm.act import Path as Conversation
-from needlemap.storm.shrink import Shrunk
+from needlemap.storm.shrink import LOOPS, Shrunk
 from needlemap.storm.storm import Storm
 
 SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
-MOMENTS = (0.5, 2, 0.25, 4, 1)  # at which a client goes away, of the storm's: servers differ
+MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
+FILLED = 3  # times what a server caches is asked where the fault came behind as much
 
 _SCRIPT = """#!/usr/bin/env python3
 '''{title}
@@ -53,10 +55,10 @@ def ask(request, answers, salts, pace, share):
     prompt = {{"prompt": text}} if told["text"] else {{"messages": rows}}
     body = json.dumps({{"model": model, **prompt, **told["fields"]}}).encode()
     time.sleep(pace * request["after_s"])
-    wait_s = pace * share * request["cancel_s"] or 600
+    wait_s = pace * (share * request["seconds"] or request["cancel_s"])
     try:
         sent = urllib.request.Request(url, body, headers)
-        with urllib.request.urlopen(sent, timeout=wait_s) as reply:
+        with urllib.request.urlopen(sent, timeout=wait_s if request["cancel_s"] else 600) as reply:
             choice = json.load(reply)["choices"][0]
         said = choice["text"] if told["text"] else choice["message"]["content"]
         answers[request["n"]] = said or "", choice.get("finish_reason")
@@ -64,7 +66,7 @@ def ask(request, answers, salts, pace, share):
         answers[request["n"]] = f"no answer: {{error}}" * (not request["cancel_s"]), "error"
 
 
-def play(waves, pace=1, share=1):
+def play(waves, pace=1, share=0):
     answers, salts, began = {{}}, {{}}, time.monotonic()
     for wave in waves:
         rows = [(each, answers, salts, pace, share) for each in wave]
@@ -82,7 +84,7 @@ pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
 minutes = pace * told["loops"] * told["seconds"] / 60
 print(f"{{told['loops']}} loops at most, about {{minutes:.1f}} minutes", flush=True)
 for loop in range(1, told["loops"] + 1):
-    got, right, _ = play(told["waves"], pace, told["moments"][loop % len(told["moments"])])
+    got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
     if not right:
         sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
 print(f"{{told['loops']}} loops, all right")
@@ -123,7 +125,6 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
     target = next(each for wave in waves for each in wave if each["n"] == shrunk.target)
     hidden = set[str]().union(*(texts.hidden(made.number, act) for act in made.acts))
     is_text = not storm.resolved.traits.chat
-    moments = MOMENTS if any(act.cancel is not None for act in made.acts) else MOMENTS[-1:]
     return {
         "base_url": settings.base_url or "http://127.0.0.1:8000/v1",
         "path": "/completions" if is_text else "/chat/completions",
@@ -131,8 +132,7 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "model": settings.model_name,
         "fields": _fields(settings),
         "key_env": _key_variable(settings),
-        "loops": shrunk.loops * len(moments),
-        "moments": moments,
+        "loops": loops_of(storm, shrunk),
         "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
         "target": shrunk.target,
         "wanted": list(texts.secrets(made.number, shrunk.act)),
@@ -140,6 +140,19 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "alone": target,
         "waves": waves,
     }
+
+
+def loops_of(storm: Storm, shrunk: Shrunk) -> int:
+    """How often the script plays the sequence: as the fault's rate needs; each time at several
+    moments where a client goes away; and until a fresh server is as full as the storm's was, where
+    that had been asked more than it caches before it failed."""
+    acts, file = shrunk.sequence.acts, storm.file()
+    loops = shrunk.loops * (2 * MOMENTS if any(act.cancel for act in acts) else 1)
+    target = key_of(shrunk.sequence.number, shrunk.target)
+    before = sum(each.tokens for each in file.sequence if each.key < target)
+    if file.kv_tokens and before >= file.kv_tokens:
+        loops = max(loops, ceil(FILLED * file.kv_tokens / sum(act.tokens for act in acts)))
+    return min(loops, LOOPS)
 
 
 def _fields(settings: Settings) -> dict[str, Any]:
