@@ -216,13 +216,13 @@ def false_no_worse() -> float:
     cases = [
         (n, margin, flips) for n in (96, 128, 200, 300, 440, 880) for margin, flips in _MARGINS
     ]
-    return max(map(_said, *zip(*cases, strict=True)))
+    return max(map(_finding_rate, *zip(*cases, strict=True)))
 
 
 _MARGINS = ((0.02, 0.0), (0.02, 0.02), (0.05, 0.0), (0.05, 0.02))
 
 
-def _said(n: int, margin: float, flips: float) -> float:
+def _finding_rate(n: int, margin: float, flips: float) -> float:
     lost, gained = margin + flips / 2, flips / 2
     total = 0.0
     for plus in range(int(n * gained + 8 * (n * gained) ** 0.5) + 2):

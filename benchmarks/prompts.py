@@ -109,7 +109,7 @@ def verify(side: Side) -> int:
     Raises RuntimeError for any that has not exactly the asked length.
     """
     reference, checked = tiktoken.get_encoding("cl100k_base"), 0
-    for cell, prompt in list(zip(side.cells, side.place(), strict=True))[::_VERIFIED]:
+    for cell, prompt in list(zip(side.cells, side.build_prompts(), strict=True))[::_VERIFIED]:
         found = sum(len(reference.encode_ordinary(message.content)) for message in prompt.messages)
         if found != cell.length_tokens - RESERVE_TOKENS or prompt.tokens != found:
             raise RuntimeError(f"{cell} has {found} tokens and records {prompt.tokens}.")

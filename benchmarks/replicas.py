@@ -76,7 +76,7 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def asked(experiment: Experiment, folder: Path) -> Cost:
+def measured_cost(experiment: Experiment, folder: Path) -> Cost:
     """The cost of a prompt beyond the first ones. Raises RuntimeError where a replica saw another
     prompt."""
     jobs = Processes(folder / FOLDER, REPLICAS)
@@ -132,7 +132,7 @@ def costs(length: int, depths: int, folder: Path) -> Cost:
         "repeats": 1,
     }
     settings = configure(None, {**given, "max_answer_tokens": 100, "concurrency": 1})
-    return asked(prepare(settings), folder / str(length))
+    return measured_cost(prepare(settings), folder / str(length))
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ class Wire:
         requests: list[dict[str, Any]] = self._ask("/log")["requests"]
         return requests
 
-    def asked(self) -> Counter[str]:
+    def prompt_counts(self) -> Counter[str]:
         """How often each prompt was asked, by the hash that its record has."""
         return Counter(map(prompt_sha256, self.log()))
 

@@ -101,7 +101,7 @@ def ending(*ends: int, words: int = 5) -> Cuts:
     ],
 )
 def test_a_needle_goes_to_a_sentence_end_near_the_wanted_position(wanted, size, expected):
-    assert ending(30, 130, 170, 260, 760, 850).place(wanted, size) == expected
+    assert ending(30, 130, 170, 260, 760, 850).insertion_point(wanted, size) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,17 +110,17 @@ def test_a_needle_goes_to_a_sentence_end_near_the_wanted_position(wanted, size, 
 def test_of_a_long_sentence_it_goes_to_the_nearer_end_the_used_tokens_end_being_one(
     wanted, size, expected
 ):
-    assert ending(400).place(wanted, size) == expected
+    assert ending(400).insertion_point(wanted, size) == expected
 
 
 def test_without_sentence_and_word_ends_it_goes_between_two_characters():
-    assert ending(3000, words=1000).place(502, 900) == 502
+    assert ending(3000, words=1000).insertion_point(502, 900) == 502
 
 
 @given(st.lists(st.integers(1, 900), min_size=1, max_size=9, unique=True), st.integers(1, 900))
 def test_a_deeper_needle_never_stands_before_a_shallower_one(ends, size):
     cuts = ending(*sorted(ends), max(ends) + 900)
-    places = [min(cuts.place(wanted, size), size) for wanted in range(size)]
+    places = [min(cuts.insertion_point(wanted, size), size) for wanted in range(size)]
     assert places == sorted(places)
 
 

@@ -165,3 +165,23 @@ def test_a_providers_name_would_be_seen() -> None:
     for code in ("x = 'openai/NAME'", "OPENAI = 1", "f(anthropic_api_key=k)", "f'{x} OpenAI'"):
         assert names_a_provider(ast.parse(code)), code
     assert not names_a_provider(ast.parse('"""Asks OpenAI."""\nclass A:\n    """Of OpenAI."""'))
+
+
+VAGUE = {"asked", "told", "place", "said"}  # they say neither what is done nor what is returned
+OLDER = {"needlemap.haystacks.source.told"}  # an alias, for sources of two versions ago
+
+
+def vague_names(source: Any) -> set[str]:
+    return {
+        name for name, _, _ in source.functions() if name.rpartition(".")[2].strip("_") in VAGUE
+    }
+
+
+def test_functions_are_verbs_with_an_object_or_the_noun_that_they_return(house: Any) -> None:
+    assert set().union(*map(vague_names, house.sources)) == OLDER
+
+
+def test_a_vague_name_would_be_seen(tmp_path: Path, tool: dict[str, Any]) -> None:
+    (tmp_path / "a.py").write_text("class A:\n    def _asked(self): ...\ndef asked_at(): ...\n")
+    (source,) = tool["House"].read(tmp_path).sources
+    assert vague_names(source) == {"a._asked"}

@@ -296,7 +296,7 @@ def test_every_older_name_says_which_preset_has_the_rest(row):
     """--max_out_len, --keyword, --model_name and twelve more were taken without a word, beside
     lengths, needle and scorer that their users did not know."""
     value = True if row.name == "print_ongoing_status" else CARRIED[row.name][0]
-    told = choose(None, {row.name: value}).told
+    told = choose(None, {row.name: value}).note
     assert len(told.splitlines()) == 1
     assert told.startswith(row.name)
     assert all(f"{tool}" in told and f"{PRESET[tool]}'" in told for tool in row.tool.split(", "))
@@ -304,17 +304,17 @@ def test_every_older_name_says_which_preset_has_the_rest(row):
 
 
 def test_names_of_two_tools_that_bring_no_rules_name_both_presets():
-    told = choose(None, {"model_name": "gpt-4", "keyword": "Jack", "retrieval_question": "?"}).told
+    told = choose(None, {"model_name": "gpt-4", "keyword": "Jack", "retrieval_question": "?"}).note
     assert told.startswith("model_name: needlehaystack's name. What")
     assert ". keyword: OpenCompass's name. What" in told
     assert "retrieval_question" not in told  # it is in either preset
-    told = choose(None, {"context_lengths_min": 1000, "keyword": "Jack"}).told
+    told = choose(None, {"context_lengths_min": 1000, "keyword": "Jack"}).note
     assert told.startswith("context_lengths_min: needlehaystack's name, so by its rules: counts=")
     assert "keyword: OpenCompass's name. What" in told
 
 
 def test_settings_of_our_own_say_nothing_of_other_tools():
-    assert choose(None, {"lengths": [1000], "needle": "A fact.", "question": "?"}).told == ""
+    assert choose(None, {"lengths": [1000], "needle": "A fact.", "question": "?"}).note == ""
 
 
 def test_a_preset_keeps_its_own_rules():
@@ -346,7 +346,7 @@ def test_names_of_both_tools_bring_neithers_rules_but_an_error():
 def test_the_rules_are_said_once(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("context_lengths_min: 1000\nhaystack_dir: essays\n", encoding="utf-8")
-    told = choose(str(file), {"document_depth_percent_max": 90}).told
+    told = choose(str(file), {"document_depth_percent_max": 90}).note
     assert len(told.splitlines()) == 1
     assert told.startswith(
         "context_lengths_min, haystack_dir, document_depth_percent_max: needlehaystack's names, so "
@@ -354,12 +354,12 @@ def test_the_rules_are_said_once(tmp_path):
         "its rules: counts=context, reserve_tokens=200, placement=period, depth_rounding=round, "
         "order="
     )
-    told = choose(str(file), {"document_depth_percents": [5], "order": "shuffled"}).told
+    told = choose(str(file), {"document_depth_percents": [5], "order": "shuffled"}).note
     assert "depth_rounding" not in told  # a list is not rounded
     assert "order=" not in told
-    assert choose(str(file), {"quiet": True}).told == ""
+    assert choose(str(file), {"quiet": True}).note == ""
     assert (
-        choose("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"}).told == ""
+        choose("needlehaystack", {"context_lengths_min": 1000, "haystack_dir": "essays"}).note == ""
     )
 
 

@@ -27,7 +27,7 @@ def status(wire: Any, model: str) -> int:
     return 200
 
 
-def said(reply: dict[str, Any]) -> Any:
+def answer_in(reply: dict[str, Any]) -> Any:
     return reply["choices"][0]["message"]["content"]
 
 
@@ -44,18 +44,18 @@ def test_a_schedule_is_met_in_turn_and_may_begin_again(wire):
 
 
 def test_it_says_what_it_is_told_to(wire, wires):
-    assert said(ask(wire, "say-Score: 7")) == "Score: 7"
-    assert said(ask(wires("--answer", "forty-two"))) == "forty-two"
+    assert answer_in(ask(wire, "say-Score: 7")) == "Score: 7"
+    assert answer_in(ask(wires("--answer", "forty-two"))) == "forty-two"
 
 
 def test_it_finds_needles_in_any_wording_and_script(wire):
     filler = "There is much to say about the weather. " * 50
     assert (
-        said(ask(wire, text=f"{filler}Jack keeps bees. {filler}\nWhat does Jack keep?"))
+        answer_in(ask(wire, text=f"{filler}Jack keeps bees. {filler}\nWhat does Jack keep?"))
         == "Jack keeps bees."
     )
     chinese = "今天天气很好。小明在上海实习。我们讨论发展。\n小明在哪里实习？"
-    assert said(ask(wire, text=chinese)) == "小明在上海实习。"
+    assert answer_in(ask(wire, text=chinese)) == "小明在上海实习。"
 
 
 def test_cached_tokens_are_the_words_shared_with_an_earlier_prompt(wire):

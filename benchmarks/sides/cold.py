@@ -53,7 +53,7 @@ def _in_process(folder: str, length: str, side: str) -> tuple[float, float, str]
     return cpu_s, peak, said
 
 
-def _asked(folder: str, length: str, side: str) -> tuple[float, int, str]:
+def _measure(folder: str, length: str, side: str) -> tuple[float, int, str]:
     """As `_in_process`, in this one."""
     from sides.peak import resident_bytes
     from sides.walls import ANSWER_TOKENS, Reference, prompts_of
@@ -77,4 +77,4 @@ if __name__ == "__main__":
     import torch
 
     torch.set_num_threads(1)
-    print(json.dumps(_asked(*sys.argv[1:])))
+    print(json.dumps(_measure(*sys.argv[1:])))

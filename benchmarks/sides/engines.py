@@ -137,7 +137,7 @@ class Engine:
         self.computed += request.tokens - hit
         times = self.times.get(request.name, 0)
         seen = Seen(request, hit, longer, flying, self.count, replica, self.before, times, batched)
-        reply = Reply(said(machine.style, request.asked.value))
+        reply = Reply(worded_answer(machine.style, request.asked.value))
         right = reply
         for change in self.changes:
             reply = change(seen, reply, self)
@@ -175,7 +175,7 @@ class Engine:
         return (hit, source) if hit >= LEAST_HIT else (0, source)
 
 
-def said(style: str, value: str) -> str:
+def worded_answer(style: str, value: str) -> str:
     """A value in the words of an answer."""
     return {
         "bare": value,

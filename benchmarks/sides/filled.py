@@ -74,7 +74,7 @@ def records(experiment: Experiment, random: Random) -> Iterator[Record]:
 
 def answered(trial: Trial, random: Random) -> Answer:
     """What a model might have said, and what its server would report."""
-    text = said(trial, random)
+    text = likely_answer(trial, random)
     long = random.random() < 0.01
     prompt_tokens, cached = trial.prompt.tokens + 11, (trial.shared_tokens or 0) // 128 * 128
     tokens = 300 if long else max(2, len(text) // 4)
@@ -95,7 +95,7 @@ def answered(trial: Trial, random: Random) -> Answer:
     )
 
 
-def said(trial: Trial, random: Random) -> str:
+def likely_answer(trial: Trial, random: Random) -> str:
     """A right answer or a wrong one."""
     needle = trial.item.needles[0]
     around = needle_records(trial.prompt, [needle.text])[0]

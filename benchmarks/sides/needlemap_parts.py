@@ -53,7 +53,7 @@ class Side:
             parse_template(TEMPLATE, "benchmark"), QUESTION, self.tokenizer.index
         )
 
-    def place(self) -> list[Prompt]:
+    def build_prompts(self) -> list[Prompt]:
         """Every prompt as spans: needle placed, length exact."""
         return [
             self._builder.build(self._frame, [Needle(NEEDLE, cell.depth)], cell.length_tokens)
@@ -82,7 +82,7 @@ def main() -> None:
     """Cold: all texts once. With PASSES: what the stages cost when everything is loaded."""
     folder, lengths, depths, *passes = sys.argv[1:]
     side = Side(folder, lengths, depths)
-    prompts = side.place()
+    prompts = side.build_prompts()
     size = build(prompts)
     if not passes:
         print(size)
@@ -94,7 +94,7 @@ def main() -> None:
     seconds: dict[str, list[float]] = {"place": [], "build": [], "copy": []}
     for _ in range(int(passes[0])):
         for stage, work in (
-            ("place", side.place),
+            ("place", side.build_prompts),
             ("build", lambda: build(prompts)),
             ("copy", lambda: copy(data, sizes)),
         ):

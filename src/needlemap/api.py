@@ -17,7 +17,7 @@ from weakref import finalize
 
 from needlemap.asking import Outcome
 from needlemap.asking.chosen import models_to_ask
-from needlemap.asking.discovery import time_limit, with_model
+from needlemap.asking.discovery import listed_model, time_limit
 from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
@@ -109,7 +109,8 @@ async def _run(
     settings: Mapping[str, Any],
 ) -> Run:
     with limited_to(time_limit(preset, settings)):
-        settled = with_model(preset, plain_settings(settings))
+        typed = plain_settings(settings)
+        settled = typed | listed_model(preset, typed)
         each = models_to_ask(preset, settled, trusted=trust_run)
         first = next(iter(each.values()))
         kept = first.first.save
@@ -122,8 +123,8 @@ async def _run(
         else:
             path = fresh_folder(first.first, first.suite, len(each))
         check_origin(path, trust_run is True)
-        if first.told:
-            tell(f"note: {first.told}")
+        if first.note:
+            tell(f"note: {first.note}")
         with hold_folder(path):
             try:
                 run = Run(path, await _ask(each, path, live))
@@ -239,7 +240,8 @@ def make_plan(
     shape = Shape.of_config(Path(model_config)) if model_config is not None else None
     terms = Terms(workers, tokens_per_second, shape, cache_tokens, cache_block)
     with limited_to(time_limit(preset, settings)):
-        settled = with_model(preset, plain_settings(settings), asks=False)
+        typed = plain_settings(settings)
+        settled = typed | listed_model(preset, typed, asks=False)
         return to_json(plan_report(models_to_ask(preset, settled, planned=True), terms))
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,9 +25,6 @@ from needlemap.settings import Settings, marked, settings_of
 from needlemap.settings.flags import GroupedCommand
 from needlemap.text import show, sound_streams, tell
 from needlemap.version import __version__
-
-if TYPE_CHECKING:
-    pass
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
 app = typer.Typer(
@@ -100,12 +97,14 @@ def run(
       needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
     """
     from needlemap.asking.chosen import models_to_ask
+    from needlemap.asking.discovery import listed_model
 
     _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
     frozen = None if auto else typed.difficulty
     with _limited(preset, flags):
-        each = models_to_ask(preset, _with_model(preset, flags), frozen, trusted=typed.trust_run)
+        flags |= listed_model(preset, flags)
+        each = models_to_ask(preset, flags, frozen, trusted=typed.trust_run)
         if auto:
             from needlemap.commands.difficulty import auto_command
 
@@ -126,13 +125,14 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
       needlemap check --base-url http://127.0.0.1:8000/v1 --minutes 10 --junit check.xml
       needlemap check --base-url http://127.0.0.1:8000/v1 --plan
     """
+    from needlemap.asking.discovery import listed_model
     from needlemap.commands.check import check_command
     from needlemap.records.lock import hold_folder
 
     _check_origin(typed.out, typed.trust_run)
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
     with limited_to(60 * (typed.minutes or 0), "--minutes"), held:
-        return check_command(typed, _with_model(None, flags, command="check"))
+        return check_command(typed, flags | listed_model(None, flags, command="check"))
 
 
 @command()
@@ -152,6 +152,7 @@ def storm(
       needlemap storm --base-url http://127.0.0.1:8000/v1 --minutes 10 --until 'rate<5%'
       needlemap storm --base-url http://127.0.0.1:8000/v1 --plan
     """
+    from needlemap.asking.discovery import listed_model
     from needlemap.commands.storm import shrink_command, storm_command
     from needlemap.records.lock import hold_folder
 
@@ -162,7 +163,7 @@ def storm(
     _check_origin(typed.out, typed.trust_run)
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
     with limited_to(60 * typed.minutes, "--minutes"), held:
-        return storm_command(typed, _with_model(None, flags, command="storm"))
+        return storm_command(typed, flags | listed_model(None, flags, command="storm"))
 
 
 @command()
@@ -201,10 +202,11 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
       needlemap plan suite:ruler-niah --model openai/gpt-4o
     """
     from needlemap.asking.chosen import models_to_ask
+    from needlemap.asking.discovery import listed_model
     from needlemap.commands.plan import plan_command
 
     with _limited(preset, flags):
-        flags = _with_model(preset, flags, asks=False)
+        flags |= listed_model(preset, flags, asks=False)
         plan_command(models_to_ask(preset, flags, typed.difficulty, planned=True), typed)
 
 
@@ -225,11 +227,12 @@ def prompts(
       needlemap prompts kv-json --lengths 1k -o kv.jsonl
     """
     from needlemap.asking.chosen import models_to_ask
+    from needlemap.asking.discovery import listed_model
     from needlemap.commands.plan import prompts_command
 
     with _limited(preset, flags):
-        named = _with_model(preset, flags, asks=False)
-        prompts_command(models_to_ask(preset, named, difficulty), out)
+        flags |= listed_model(preset, flags, asks=False)
+        prompts_command(models_to_ask(preset, flags, difficulty), out)
 
 
 @command()
@@ -438,13 +441,6 @@ def _check_origin(path: Path | None, trusted: bool) -> None:
         from needlemap.records.families import check_origin
 
         check_origin(path, trusted)
-
-
-def _with_model(preset: str | None, flags: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Flags with the model that a server lists, where none is named."""
-    from needlemap.asking.discovery import with_model
-
-    return with_model(preset, flags, **more)
 
 
 class _Tracebacks(logging.Handler):

@@ -32,7 +32,7 @@ def test_each_prompt_is_asked_once_and_serves_all_its_cells(needlemap, wire):
     ended = needlemap.run(wire, *DENSE)
     assert "1 length x 8 depths x 1 in 5 trials" in ended.stderr
     assert "overall 100.0 (n=5, 0 missing)" in ended.stdout
-    assert set(wire.asked().values()) == {1}
+    assert set(wire.prompt_counts().values()) == {1}
     assert len(wire.log()) == len(needlemap.records()) == 5
     assert [(row["n"], row["score"], row["missing"]) for row in cells(needlemap)] == [
         ("1", "100.0", "0")
@@ -53,10 +53,10 @@ def test_a_prompt_that_fails_is_missing_in_each_of_its_cells_and_once_in_all(nee
 
 def test_a_finer_grid_finds_its_answers_wherever_they_were_asked_first(needlemap, wire):
     needlemap.run(wire, *DENSE)
-    asked = wire.asked()
+    asked = wire.prompt_counts()
     ended = needlemap.run(wire, *DENSE[:3], "0:100:50")
-    assert set(wire.asked().values()) == {1}
-    assert wire.asked() >= asked
+    assert set(wire.prompt_counts().values()) == {1}
+    assert wire.prompt_counts() >= asked
     n = len(needlemap.records())
     assert f"(n={n}, 0 missing)" in ended.stdout
     assert f"(n={n}, 0 missing)" in needlemap("report", "r").stdout
@@ -90,13 +90,13 @@ def test_repeats_of_one_prompt_are_one_trial_unless_answers_are_drawn(needlemap,
     assert (
         "(n=4, 0 missing)" in needlemap("run", *drawn).stdout
     )  # the mean of three answers to each
-    assert set(wire.asked().values()) == {3}
+    assert set(wire.prompt_counts().values()) == {3}
 
 
 def test_some_prompts_are_asked_twice_on_purpose_and_count_once(needlemap, wire):
     ended = needlemap.run(wire, *DENSE, "--ask-twice", "2")
     assert "in 5 trials, 2 of them asked twice" in ended.stderr
-    assert sorted(wire.asked().values()) == [1, 1, 1, 2, 2]
+    assert sorted(wire.prompt_counts().values()) == [1, 1, 1, 2, 2]
     assert "(n=5, 0 missing)" in ended.stdout
     assert "asked again: 0 of 2 prompts scored otherwise" in needlemap("report", "r").stdout
     twice = {record["prompt"]["sha256"] for record in needlemap.records() if record["second"]}

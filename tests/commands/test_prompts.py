@@ -25,7 +25,7 @@ def test_the_prompts_are_those_that_a_run_sends(needlemap, wire):
         assert row["keywords"][0] in row["reference"]
         assert row["question"] in row["messages"][-1]["content"]
     needlemap.run(wire, *GRID, "--concurrency", "1")
-    assert wire.asked() == Counter(row["sha256"] for row in rows)
+    assert wire.prompt_counts() == Counter(row["sha256"] for row in rows)
     records = needlemap.records()
     assert [record["key"] for record in records] == [
         row["key"] for row in rows

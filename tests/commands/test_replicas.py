@@ -46,7 +46,7 @@ def scored_once(needlemap: Any, trials: int, run: str = "r") -> None:
 
 def repeated(needlemap: Any, wire: Any) -> int:
     """How many requests were sent for nothing."""
-    asked = wire.asked() - Counter(row["prompt"]["sha256"] for row in needlemap.records())
+    asked = wire.prompt_counts() - Counter(row["prompt"]["sha256"] for row in needlemap.records())
     return int(asked.total())
 
 

@@ -91,7 +91,9 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
 
 def test_the_recorded_hash_is_that_of_what_was_sent(needlemap, wire):
     needlemap.run(wire, *GRID)
-    assert wire.asked() == Counter(record["prompt"]["sha256"] for record in needlemap.records())
+    assert wire.prompt_counts() == Counter(
+        record["prompt"]["sha256"] for record in needlemap.records()
+    )
 
 
 def test_nothing_is_asked_twice_and_new_cells_and_repeats_are_asked_alone(needlemap, wire):
@@ -107,7 +109,7 @@ def test_nothing_is_asked_twice_and_new_cells_and_repeats_are_asked_alone(needle
     assert "6 trials" in more.stderr
     assert "200  100.0  n=6" in more.stdout
     assert "400  100.0  n=3" in more.stdout  # cells of earlier starts stay in the map
-    assert set(wire.asked().values()) == {1}
+    assert set(wire.prompt_counts().values()) == {1}
     assert len(wire.log()) == 15
 
 

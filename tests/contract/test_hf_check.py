@@ -164,7 +164,7 @@ def uncached(model: Any, ids: Ids) -> tuple[int, ...]:
     return tuple(answer)
 
 
-def asked(engine: HuggingFaceEngine, walk: Sequence[Ids]) -> tuple[list[tuple[int, ...]], int]:
+def answers_of(engine: HuggingFaceEngine, walk: Sequence[Ids]) -> tuple[list[tuple[int, ...]], int]:
     """Answers, and how many prompt tokens came from the cache. Prompts know where later ones
     part."""
     asking = Walk(engine, [])
@@ -179,7 +179,7 @@ def asked(engine: HuggingFaceEngine, walk: Sequence[Ids]) -> tuple[list[tuple[in
 def test_answers_are_those_of_generate_also_across_the_switch(name: str, chunk: int) -> None:
     engine = HuggingFaceEngine(model(name), chunk)
     settle(engine)
-    answers, cached = asked(engine, prompts())
+    answers, cached = answers_of(engine, prompts())
     assert answers == [generated(model(name), ids) for ids in prompts()]
     assert cached > 0
 
@@ -210,7 +210,7 @@ def test_a_given_answer_that_crosses_the_switch_is_weighed_as_it_would_be_writte
 def test_models_without_a_cache_that_serves_later_tokens_answer_as_whole_passes(name: str) -> None:
     engine = HuggingFaceEngine(model(name), 17)
     settle(engine)
-    answers, _ = asked(engine, prompts())
+    answers, _ = answers_of(engine, prompts())
     assert answers == [uncached(model(name), ids) for ids in prompts()]
 
 
@@ -254,7 +254,7 @@ def test_a_state_beside_the_cache_is_noticed_and_every_prompt_computed_in_full()
     notes = settle(engine)
     assert not engine.way.share
     assert "every prompt is computed in full" in notes[0]
-    answers, cached = asked(engine, prompts())
+    answers, cached = answers_of(engine, prompts())
     assert cached == 0
     assert answers == [generated(remembering, ids) for ids in prompts()]
 
@@ -285,7 +285,7 @@ def test_windows_keep_the_last_tokens_only_once_there_is_no_room_for_all(
     whole = engine.extend(prompts()[0])
     assert engine.cache.layers[0].keys.shape[-2] == 90
     monkeypatch.setattr("needlemap.models.hf_engine.free_bytes", lambda _: 1000.0)
-    answers, cached = asked(engine, prompts())
+    answers, cached = answers_of(engine, prompts())
     assert engine.cache is None or engine.cache.layers[0].keys.shape[-2] < 24
     assert answers == [generated(model("mistral"), ids) for ids in prompts()]
     assert cached > 0
@@ -363,14 +363,14 @@ def test_a_cache_that_goes_wrong_only_in_longer_texts_is_noticed() -> None:
     engine = HuggingFaceEngine(own(Late), 17)
     settle(engine)
     assert not engine.way.share
-    answers, _ = asked(engine, prompts())
+    answers, _ = answers_of(engine, prompts())
     assert answers == [generated(own(Late), ids) for ids in prompts()]
 
 
 def test_attention_that_picks_its_tokens_is_computed_in_one_piece() -> None:
     engine = HuggingFaceEngine(model("deepseek_v4"), 17)
     settle(engine)
-    answers, cached = asked(engine, prompts())
+    answers, cached = answers_of(engine, prompts())
     assert answers == [generated(model("deepseek_v4"), ids) for ids in prompts()]
     assert (engine.way.pieces, cached) == (False, 0)
 
@@ -382,7 +382,7 @@ def test_a_model_that_looks_ahead_and_prepares_its_own_generate_is_asked_through
     engine = HuggingFaceEngine(model(name), 17)
     (note,) = settle(engine)
     assert "asked anew of its own `generate`" in note
-    answers, cached = asked(engine, prompts()[:3])
+    answers, cached = answers_of(engine, prompts()[:3])
     assert answers == [generated(model(name), ids) for ids in prompts()[:3]]
     assert cached == 0
 

@@ -18,16 +18,16 @@ REFERENCE = Reference(
 )
 
 
-def asked(language: str, place: str, question: str) -> Reference:
+def label_reference(language: str, place: str, question: str) -> Reference:
     """What task `facts` gives: every other place of its world is wrong."""
     places: list[str] = lexicon("world", language)["places"]
     return Reference(place, question=question, decoys=tuple(one for one in places if one != place))
 
 
-ENGLISH = asked(
+ENGLISH = label_reference(
     "english", "dairy", "Where is the bracelet at the end? Answer with the place alone."
 )
-CHINESE = asked("chinese", "书房", "在文中最后，手镯在哪里？只回答地点。")
+CHINESE = label_reference("chinese", "书房", "在文中最后，手镯在哪里？只回答地点。")
 
 
 def scored(answer: str, reference: Reference = REFERENCE) -> Score:

@@ -82,16 +82,16 @@ class Limits:
         if wait_s <= 0:
             for kind, kept in self.kept.items():
                 kept.left -= costs[kind]
-            return True, self._said()
+            return True, self._limit_headers()
         self.refused += 1
-        return False, self._said() | self._after(wait_s)
+        return False, self._limit_headers() | self._after(wait_s)
 
     def _after(self, wait_s: float) -> dict[str, str]:
         if self.retry_after == "seconds":
             return {"retry-after": str(math.ceil(wait_s))}
         return {"retry-after-ms": str(math.ceil(wait_s * 1000))} if self.retry_after else {}
 
-    def _said(self) -> dict[str, str]:
+    def _limit_headers(self) -> dict[str, str]:
         said: dict[str, str] = {}
         for kind, kept in self.kept.items():
             limit, left, full = str(round(kept.capacity)), str(int(kept.left)), kept.full_in_s

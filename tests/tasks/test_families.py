@@ -280,7 +280,7 @@ ENTRIES = lexicon("passages", "english")
 TOWNS = rf"\b(?:{'|'.join(ENTRIES['towns'])})\b"
 
 
-def told(entry: str, forms: list[str], value: str) -> list[str]:
+def facts_in(entry: str, forms: list[str], value: str) -> list[str]:
     """What an entry says in any of some forms."""
     patterns = [
         re.sub(r"\\{\w+\\}", r"\\w+", re.escape(form).replace(r"\{value\}", f"({value})"))
@@ -298,12 +298,12 @@ def questions_oracle(text: str, question: str) -> list[str]:
     kind = next((kind for kind in ("ship", "firm") if f"the {kind} {title}" in question), "person")
     entry, who = entries[title], ENTRIES["titles"][kind].format(title=title)
     if kind != "person" and ENTRIES[kind]["bridge"]["ask"].format(who=who) in question:
-        (title,) = told(entry, ENTRIES[kind]["bridge"]["says"], r"\w+ \w+")
+        (title,) = facts_in(entry, ENTRIES[kind]["bridge"]["says"], r"\w+ \w+")
         who, entry = ENTRIES[kind]["bridge"]["ask"].format(who=who), entries[title]
         kind = "person"
     facts = ENTRIES[kind]["facts"].values()
     (fact,) = [each for each in facts if each["ask"].format(who=who) == said[1]]
-    return told(entry, fact["says"], r"\w+")
+    return facts_in(entry, fact["says"], r"\w+")
 
 
 def questions_choices(text: str, question: str) -> list[str]:

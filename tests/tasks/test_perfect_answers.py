@@ -60,7 +60,7 @@ FRAMES = (
 )
 
 
-def said(reference: Reference, scorer: str) -> list[str]:
+def perfect_answers(reference: Reference, scorer: str) -> list[str]:
     """Ways to say a perfect answer."""
     answer, words = reference.answer, reference.keywords or (reference.answer,)
     if scorer in READ:
@@ -107,7 +107,8 @@ def check(settings) -> str:
 def low_scores(scorer, reference: Reference):
     """Ways to say a perfect answer that score less."""
     found = [
-        (text, asyncio.run(scorer.score(text, reference))) for text in said(reference, scorer.name)
+        (text, asyncio.run(scorer.score(text, reference)))
+        for text in perfect_answers(reference, scorer.name)
     ]
     return [(text, score.share, score.why) for text, score in found if score.share < 1]
 

@@ -34,7 +34,7 @@ Solver = Callable[[list[Entry], str, str, Random], str]  # entries, question, ty
 
 
 @cache
-def asked(length: str, hops: int) -> Experiment:
+def made_experiment(length: str, hops: int) -> Experiment:
     """110 trials of a length."""
     given = {"lengths": [LENGTHS[length]], "depths": "0:100:11", "repeats": 10}
     return prepare(configure(f"ruler-qa-{hops}", {"model": "baseline/bm25", **given}))
@@ -42,7 +42,7 @@ def asked(length: str, hops: int) -> Experiment:
 
 @cache
 def entries_of(length: str, hops: int, number: int) -> list[Entry]:
-    trial = asked(length, hops).trials[number]
+    trial = made_experiment(length, hops).trials[number]
     text = trial.prompt.messages[-1].content
     return re.findall(r"^([^:\n]+): (.+)$", text[: text.rindex(trial.item.question)], re.MULTILINE)
 
@@ -149,7 +149,7 @@ IN_THE_PASSAGE: dict[str, Solver] = {
 
 def share(length: str, hops: int, solver: Solver) -> tuple[float, float]:
     """How often a solver is right, and four standard errors of a share of a quarter."""
-    experiment, random = asked(length, hops), Random(1)
+    experiment, random = made_experiment(length, hops), Random(1)
     scores = []
     for number, trial in enumerate(experiment.trials):
         question = trial.item.question
@@ -191,7 +191,7 @@ def test_the_right_reader_is_always_right_and_a_guesser_as_often_as_chance(
 ) -> None:
     from tests.tasks.test_families import questions_choices, questions_oracle
 
-    experiment, random = asked(length, hops), Random(2)
+    experiment, random = made_experiment(length, hops), Random(2)
     expected = variance = got = 0.0
     for trial in experiment.trials:
         text = trial.prompt.messages[-1].content

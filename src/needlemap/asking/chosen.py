@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from needlemap.asking.difficulty import at_difficulty
@@ -29,8 +30,9 @@ def models_to_ask(
     """
     each = choose_each(named, flags, trusted=trusted, planned=planned)
     for name, chosen in each.items():
-        if not chosen.suite:  # several families are refused when they are prepared
-            lent = with_prompts_of(chosen.first, trusted)
+        run = chosen.first.prompts_of
+        if run and isinstance(run, str) and not chosen.suite:  # a suite refuses it when prepared
+            lent = with_prompts_of(chosen.first, Path(run), trusted)
             each[name] = replace(chosen, families={"": lent})
     if difficulty is None:
         return each

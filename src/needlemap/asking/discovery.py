@@ -21,23 +21,23 @@ from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
 
 
-def with_model(
+def listed_model(
     named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
 ) -> dict[str, Any]:
-    """Flags with the model that the server lists, and where it is, if nobody names one.
+    """The settings `model` and `base_url` of the model that the server lists, if nobody names one;
+    else {}.
 
     named: a preset, a file or a suite. asks: whether the command asks the model, so that the
     address of a file may be asked too. command: one that is of no use without a server. Says which
     model is taken. Raises NeedlemapError where no server is there, and where it lists none or
     several.
     """
-    known = dict(flags)
-    if known.get("model") or (is_demo(named, known) and not command):
-        return known
+    if flags.get("model") or (is_demo(named, flags) and not command):
+        return {}
     if named is not None and given_in(named, "model"):
-        return known
-    address = known.get("base_url") or (given_in(named, "base_url") if named else None)
-    if address and not known.get("base_url") and not asks:
+        return {}
+    address = flags.get("base_url") or (given_in(named, "base_url") if named else None)
+    if address and not flags.get("base_url") and not asks:
         raise SettingsError(
             f"'{named}' has an address and no model, and nothing is asked here. Give --model "
             f"{served()}, or the address by --base-url."
@@ -49,9 +49,9 @@ def with_model(
             f"{served()} --base-url http://HOST:PORT/v1"
         )
     if not address:
-        return known
-    name, address = find_model(str(address), known)
-    return {**known, "model": served(name), "base_url": address}
+        return {}
+    name, address = find_model(str(address), flags)
+    return {"model": served(name), "base_url": address}
 
 
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:

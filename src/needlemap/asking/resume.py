@@ -197,15 +197,12 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
     }
 
 
-def with_prompts_of(settings: Settings, trusted: Trust = False) -> Settings:
-    """Settings with all that builds prompts as the named run has it.
+def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) -> Settings:
+    """Settings with all that builds prompts as the run in a folder has it.
 
     Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings
     that would make other prompts.
     """
-    if not isinstance(settings.prompts_of, str) or not settings.prompts_of:
-        return settings
-    folder = Path(settings.prompts_of)
     check_origin(folder, bool(trusted))
     about = RunFolder(folder).about()
     if about.imported:

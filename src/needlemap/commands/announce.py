@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 def tell_rules(chosen: Chosen) -> None:
     """Which rules an older tool's names bring."""
-    if chosen.told:
-        tell(f"note: {chosen.told}")
+    if chosen.note:
+        tell(f"note: {chosen.note}")
 
 
 def families_line(suite: str, asking: FamiliesToAsk) -> str:

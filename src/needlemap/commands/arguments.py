@@ -17,7 +17,7 @@ from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
-from needlemap.settings.flags import RARE, flags_of, parsed
+from needlemap.settings.flags import RARE, flags_of, reader_of
 
 # What a setting is in one command, where that is not what it is elsewhere.
 _SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
@@ -83,12 +83,13 @@ def with_flags(
         for made in (_flags(typed[each.name]) if each.name in typed else [each])
     ]
     chosen = flags_of(settings, completion_of, texts or {})
+    readers = {each.name: read for each in chosen if (read := reader_of(each.name))}
 
     def run(**values: Any) -> None:
-        typed_in = {each.name: values.pop(each.name) for each in chosen}
-        given = {
-            name: parsed(name, value) for name, value in typed_in.items() if value not in (None, [])
-        }
+        flags = {each.name: values.pop(each.name) for each in chosen}
+        given = {name: value for name, value in flags.items() if value not in (None, [])}
+        for name in (name for name in readers if name in given):
+            given[name] = readers[name](given[name])
         for name, kind in typed.items():
             values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
         raise typer.Exit(command(**values, **given) or 0)

@@ -227,17 +227,18 @@ class NeedleServer:
     def _flags(self) -> dict[str, Any]:
         """Model and address as settings; a command is started. Fails the test where nobody is
         named."""
-        from needlemap.asking.discovery import with_model
+        from needlemap.asking.discovery import listed_model
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
         if command is not None:
             base_url = self._running.url(command, base_url)
         asked = {"model": model, "base_url": base_url}
         typed = {name: value for name, value in asked.items() if value}
-        found = with_model(None, {**typed, "quiet": True, **self._settings})
-        if "model" not in found:
+        flags = {**typed, "quiet": True, **self._settings}
+        flags |= listed_model(None, flags)
+        if "model" not in flags:
             _fail(_NOBODY)
-        return found
+        return flags
 
     def _folder(self, *what: object) -> Path:
         """A folder of this session for one experiment on one model."""

@@ -34,7 +34,7 @@ from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
-from needlemap.settings.flags import parsed
+from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
 from needlemap.settings.reading import checked
 from needlemap.sync import together
@@ -52,7 +52,7 @@ _RETRIES = 6  # of a judge's connection
 
 def score_command(path: Path, scorer: str, options: list[str], out: Path | None) -> int:
     """Score a file or a run's folder; 1 if something could not be scored."""
-    chosen = parsed("scorer_options", options)
+    chosen = mapping_of("scorer_options", options)
     return _run(path, scorer, chosen, out) if path.is_dir() else _file(path, scorer, chosen, out)
 
 

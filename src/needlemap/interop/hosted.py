@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from needlemap.asking.discovery import with_model
+from needlemap.asking.discovery import listed_model
 from needlemap.asking.recording import whole_answer
 from needlemap.asking.retry import bounded
 from needlemap.errors import NeedlemapError, SettingsError
@@ -109,7 +109,7 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
     named = {} if preset else {"task": family}
     options = {} if chat else {"model_options": _TEXT}
     if "base_url" in flags:
-        asked = with_model(None, flags)  # lengths are then the tokens of the model that is served
+        asked = flags | listed_model(None, flags)  # lengths are the tokens of the served model
     else:
         asked = {"model": served("hosted"), "tokenizer": TOKENIZER, **flags}
     chosen = choose(preset, {**options, **named, **asked})

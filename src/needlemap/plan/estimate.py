@@ -28,17 +28,16 @@ _SUMMED = (
 @dataclass(frozen=True, slots=True)
 class PlanEstimate:
     """A plan. rows: what each mode comes to, or where there are several families each of them.
-    total: all families, one behind the other. told: what a user should know of the settings. bound:
-    haystack tokens that no choice of depths can go below; None for prompts that exist already, and
-    for several families. first:
-    the first family's prompts.
+    total: all families, one behind the other. notes: what a user should know of the settings.
+    bound: haystack tokens that no choice of depths can go below; None for prompts that exist
+    already, and for several families. first: the first family's prompts.
     """
 
     chosen: Chosen
     terms: Terms
     rows: Mapping[str, Summary]
     total: Summary | None
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
     bound: int | None
     first: Experiment
 
@@ -54,13 +53,13 @@ def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
     reckoned with."""
     terms.check()
     rows: dict[str, Summary] = {}
-    told = [chosen.told] if chosen.told else []
+    notes = [chosen.note] if chosen.note else []
     first = bound = None
     for name, settings in chosen.families.items():
         experiment = prepare(
             settings if chosen.suite else _in_mode(settings, "single"), asked=False
         )
-        told += [note for note in notes_on(experiment) if note not in told]
+        notes += [note for note in notes_on(experiment) if note not in notes]
         first = first or experiment
         if chosen.suite:
             rows[name] = _summary(experiment, terms, yardstick(experiment, terms))
@@ -68,7 +67,7 @@ def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
             rows, bound = _by_mode(experiment, settings, terms)
     assert first is not None  # a run has a family
     total = sum_of(list(rows.values())) if chosen.suite else None
-    return PlanEstimate(chosen, terms, rows, total, tuple(told), bound, first)
+    return PlanEstimate(chosen, terms, rows, total, tuple(notes), bound, first)
 
 
 def _by_mode(

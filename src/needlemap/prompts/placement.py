@@ -234,7 +234,7 @@ class PromptBuilder:
             return int(self.haystack.cuts.sentence[wanted])
         if exact:
             return int(self.haystack.cuts.character[wanted])
-        return self.haystack.cuts.place(wanted, stop)
+        return self.haystack.cuts.insertion_point(wanted, stop)
 
     def _left(self, wanted: Wanted, positions: list[int], stop: int, pad: str = "") -> int:
         """Tokens of the room that a prompt leaves; below 0 where it is too long."""

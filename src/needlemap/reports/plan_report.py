@@ -76,11 +76,11 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
     marked = "* this run's mode. " if total is None and settings.mode in plan.rows else ""
     parts: list[Fact | Table | Parts] = [
         *keyed(head),
-        *(Fact(said=f"note: {note}", warns=True) for note in plan.told if not settings.quiet),
+        *(Fact(said=f"note: {note}", warns=True) for note in plan.notes if not settings.quiet),
         Fact(said=f"{title}\n"),
         *(Fact(said=f"{note}\n") for note in fed),
         table,
-        Fact("notes", [*plan.told, *fed, *notes], marked + "\n".join(notes) + "\n" * blank),
+        Fact("notes", [*plan.notes, *fed, *notes], marked + "\n".join(notes) + "\n" * blank),
     ]
     return Report("plan", title, tuple(parts))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
@@ -137,30 +138,38 @@ def _names_preset(word: str) -> bool:
     return is_yaml(word) or word.startswith("suite:") or word in PRESETS.texts
 
 
-def parsed(name: str, value: Any) -> Any:
-    """A flag's text as the setting's kind of value: KEY=VALUE pairs become a mapping, 'none'
-    None."""
+def reader_of(name: str) -> Callable[[Any], Any] | None:
+    """What reads the text of a flag as the setting's kind of value: KEY=VALUE pairs as a mapping,
+    'none' as None. None where the text is the value."""
     field = Settings.model_fields.get(name)
     if name in _TEXTS:
-        parts = [part for word in value for part in _texts(word)]
-        return (
-            [name for part in parts for name in part.split(",")] if name == "file_list" else parts
-        )
+        return _file_names if name == "file_list" else _all_texts
     if name in _LISTS:
-        return _listed(value)
-    if name == "model":  # the flag is repeated for several
-        return value if len(value) > 1 else value[0]
+        return _listed
+    if name == "model":
+        return _one_or_several
     if field is None:
-        return _plain(value)
+        return _plain
     if get_origin(field.annotation) is dict:
-        return _mapping(name, value)
-    if (
-        isinstance(value, str)
-        and value.lower() == "none"
-        and type(None) in get_args(field.annotation)
-    ):
-        return None
-    return value
+        return partial(mapping_of, name)
+    return _optional if type(None) in get_args(field.annotation) else None
+
+
+def _one_or_several(models: list[str]) -> str | list[str]:
+    """The model of a flag that is repeated for several."""
+    return models if len(models) > 1 else models[0]
+
+
+def _optional(value: Any) -> Any:
+    return None if isinstance(value, str) and value.lower() == "none" else value
+
+
+def _all_texts(words: Sequence[str]) -> list[str]:
+    return [text for word in words for text in _texts(word)]
+
+
+def _file_names(words: Sequence[str]) -> list[str]:
+    return [name for text in _all_texts(words) for name in text.split(",")]
 
 
 def _texts(word: str) -> list[str]:
@@ -236,7 +245,8 @@ def _worth_showing(field: FieldInfo) -> bool:
     return field.default not in (None, "", [], {}, False)
 
 
-def _mapping(name: str, pairs: list[str]) -> dict[str, Any]:
+def mapping_of(name: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """The KEY=VALUE pairs of a flag. Raises SettingsError."""
     found = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

@@ -86,7 +86,7 @@ class Reading:
     older: Implied | None
 
     @property
-    def told(self) -> str:
+    def note(self) -> str:
         """A note on the rules that older tools' names bring; '' for none, and where it is quiet."""
         settings, older = self.settings, self.older
         return older.note(settings.model_dump()) if older and not settings.quiet else ""
@@ -123,12 +123,14 @@ def read_settings(
         *(SettingsLayer(*each) for each in (between or {}).items()),
     ]
     layers.append(SettingsLayer(COMMAND, given))
-    if subject is None and len(several := _models(layers)) > 1:
-        named_models = ", ".join(str(each) for each in several)
-        raise SettingsError(
-            f"Several models are named ({named_models}), and this takes one: give --model."
-        )
-    layers = [_of_one(layer, subject) for layer in layers]
+    models = [each.data["model"] for each in layers if each.data.get("model") is not None]
+    if subject is None and models and isinstance(models[-1], list):
+        listed = ", ".join(map(str, models[-1]))
+        raise SettingsError(f"'model' is a list ({listed}), and this takes one: give --model.")
+    layers = [
+        _of_one(each, subject) if isinstance(each.data.get("model"), list) else each
+        for each in layers
+    ]
     settled, givers = _settle(layers)
     older = None if between else _older(layers)
     if older and older.rules:
@@ -146,21 +148,8 @@ def setting_in(named: str, setting: str) -> Any:
     return found[-1] if found else None
 
 
-def models_named(named: str | None, given: Mapping[str, Any]) -> list[Any]:
-    """The list of models that is named last, by a preset, a file or the command; empty where one
-    is."""
-    return _models([*(_named(named) if named else []), SettingsLayer(COMMAND, given)])
-
-
-def _models(layers: Sequence[SettingsLayer]) -> list[Any]:
-    found = [layer.data["model"] for layer in layers if layer.data.get("model") is not None]
-    return found[-1] if found and isinstance(found[-1], list) else []
-
-
 def _of_one(layer: SettingsLayer, subject: Mapping[str, Any] | None) -> SettingsLayer:
     """A layer with one model in the place of several."""
-    if not isinstance(layer.data.get("model"), list):
-        return layer
     rest = {name: value for name, value in layer.data.items() if name != "model"}
     return replace(layer, data={**rest, **(subject or {})})
 
@@ -178,7 +167,10 @@ def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, 
     givers: dict[str, int] = {}
     for number, layer in enumerate(layers):
         _refuse_unknown(layer.data, layer.where)
-        found = _merged(translate(layer.data, settled), settled)
+        found = dict(layer.data)
+        if BY_NAME.keys() & found.keys():
+            found = translate(found, settled)
+        found |= _merged_options(found, settled)
         settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
         if found.get("haystack_path") is not None and "haystack" not in found:
             path = str(found["haystack_path"])
@@ -214,10 +206,10 @@ def _heeded(
     unheeded: list[Unheeded] = []
     while True:
         places = {name: layers[number].where for name, number in givers.items()}
-        settings = checked(_with_item(settled), where, places)
-        found = [
-            each for each in find_unread(settings, _says_what(settled)) if each.name in settled
-        ]
+        own_item = _says_what(settled)
+        item = {} if own_item else _default_item(settled.get("language", "english"))
+        settings = checked({**settled, **item}, where, places)
+        found = [each for each in find_unread(settings, own_item) if each.name in settled]
         if not found:
             return settings, unheeded
         for each in found:
@@ -235,10 +227,9 @@ def _says_what(settled: Mapping[str, Any]) -> bool:
     return settled.get("task", "single") != "single" or any(settled.get(name) for name in ITEM)
 
 
-def _with_item(settled: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the default item where they do not say what is hidden."""
-    default = DEFAULT_ITEMS.get(str(spelt_out(settled.get("language", "english"))), {})
-    return settled if _says_what(settled) else {**settled, **default}
+def _default_item(language: object) -> dict[str, Any]:
+    """What is hidden in a language where settings do not say it; {} for one that is unknown."""
+    return DEFAULT_ITEMS.get(str(spelt_out(language)), {})
 
 
 def addressed(settings: Settings) -> Settings:
@@ -370,21 +361,18 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return near if near.startswith("Did") else "See needlemap run --help."
 
 
-def _merged(raw: dict[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """Option mappings are merged key by key; everything else is replaced. Another task's, scorer's
-    or back end's options are not this one's."""
-    for name in (
-        option.removesuffix("_options") for option in OPTIONS if option.endswith("_options")
-    ):
-        if name in raw and name in settled and _kind(raw[name]) != _kind(settled[name]):
-            settled = {
-                option: value for option, value in settled.items() if option != f"{name}_options"
-            }
-            raw.setdefault(f"{name}_options", {})
+def _merged_options(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer's option mappings, merged key by key with those so far. Another task's, scorer's or
+    back end's options are not this one's."""
+    merged = dict[str, Any]()
     for name in OPTIONS:
-        if isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
-            raw[name] = {**settled[name], **raw[name]}
-    return raw
+        owner = name.removesuffix("_options")
+        owned = owner != name and owner in raw and owner in settled
+        if owned and _kind(raw[owner]) != _kind(settled[owner]):
+            merged[name] = raw.get(name, {})
+        elif isinstance(raw.get(name), dict) and isinstance(settled.get(name), dict):
+            merged[name] = {**settled[name], **raw[name]}
+    return merged
 
 
 def _kind(named: object) -> str:

@@ -17,7 +17,6 @@ from needlemap.settings import Settings, marked, settings_of, with_role
 from needlemap.settings.reading import (
     COMMAND,
     Unheeded,
-    models_named,
     read_settings,
     setting_in,
 )
@@ -35,11 +34,11 @@ _MODEL_S_OWN = (
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """suite: its name, '' without one. families: settings by name, '' that of the only one of a
-    plain run. told: which rules an older tool's names bring; '' for none."""
+    plain run. note: which rules an older tool's names bring; '' for none."""
 
     suite: str
     families: Mapping[str, Settings]
-    told: str = ""
+    note: str = ""
 
     @property
     def first(self) -> Settings:
@@ -83,7 +82,7 @@ def choose_each(
                 unread.append([])
                 continue
             reading = read_settings(plain, flags, subject=subject or None)
-            each[name] = Chosen("", {"": reading.settings}, reading.told)
+            each[name] = Chosen("", {"": reading.settings}, reading.note)
             unread.append([one for one in reading.unheeded if not one.replaced])
     _refuse(unread, subjects)
     _refuse_one_address([chosen.first for chosen in each.values()], subjects)
@@ -125,11 +124,8 @@ def _given_by(family: Mapping[str, Any], setting: str) -> Any:
 
 
 def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
-    """The list of models that is named last."""
-    if named is None or not named.startswith(MARK):
-        return models_named(named, flags)
-    theirs = load_suite(named.removeprefix(MARK)).settings.get("model")
-    model = flags.get("model") or theirs
+    """The list of models that is named last; empty where one is."""
+    model = flags.get("model") or (given_in(named, "model") if named else None)
     return model if isinstance(model, list) else []
 
 

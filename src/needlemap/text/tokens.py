@@ -203,7 +203,7 @@ class Cuts:
         safe = safe_cuts(view) & character
         return cls(_last(character), _last(sentence), _last(safe), _next(safe))
 
-    def place(self, wanted: int, size: int) -> int:
+    def insertion_point(self, wanted: int, size: int) -> int:
         """Where a needle meant for a position goes, in a text of which `size` tokens are used.
 
         Behind the last sentence end before it, if that is near: within 50 tokens or a twentieth of
