@@ -120,6 +120,12 @@ ROWS: dict[str, Row] = {
             ({}, "'single' takes no --diff"),
         ],
     ),
+    "distractors": Row(
+        2,
+        {},
+        [(KV, "Task 'kv' has words of its own, and --distractors is of a needle of yours: leave")],
+    ),
+    "shuffle": Row("sentences", {}, [(KV, f"{OWN}shuffle out")]),
     "draw": Row(
         {"n": "1:9"},
         CODE,

@@ -164,3 +164,40 @@ def test_a_short_source_is_repeated_only_if_allowed_and_says_from_where(joined):
 def test_an_empty_source_is_an_error_at_once(texts, allowed):
     with pytest.raises(HaystackError, match="Haystack 'listed' holds no text"):
         assemble(Listed(texts), TOKENIZER, 10, repeat_allowed=allowed)
+
+
+ENGLISH = Listed(['A title\n\nAnn swims. Bob runs!\n\nEve said: "I sing." Max is 3.5 tall. Who?'])
+CHINESE = Listed(["标题\n\n安娜游泳。鲍勃跑步！“我唱歌。”马克斯呢？\n\n完了。"])
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        (
+            ENGLISH,
+            ["Ann swims.", "Bob runs!", 'Eve said: "I sing."', "Max is 3.5 tall.", "Who?"],
+        ),
+        (CHINESE, ["安娜游泳。", "鲍勃跑步！", "“我唱歌。”", "马克斯呢？", "完了。"]),
+    ],
+)
+def test_shuffled_sentences_are_the_same_ones_in_another_order(source, sentences):
+    texts = {
+        assemble(source, TOKENIZER, 10, shuffle="sentences", repeat=repeat).text.data.decode()
+        for repeat in range(20)
+    }
+    assert len(texts) > 10
+    for text in texts:
+        title, *paragraphs = text.rstrip().split("\n\n")
+        assert title == source.texts[0].split("\n\n")[0]
+        assert len(paragraphs) == 2
+        assert all(text.count(sentence) == 1 for sentence in sentences)
+        assert len(text) == len(source.texts[0]) + 2
+
+
+def test_a_longer_haystack_begins_with_the_same_shuffled_sentences():
+    short, long = (
+        assemble(Generated(seed=4), TOKENIZER, tokens, shuffle="sentences").text.data
+        for tokens in (2000, 9000)
+    )
+    assert long.startswith(short)
+    assert assemble(Generated(seed=4), TOKENIZER, 2000).text.data != short

@@ -15,14 +15,23 @@ from typing import TYPE_CHECKING, Any
 from needlemap.errors import Unmeasured
 from needlemap.models import Answer
 from needlemap.prompts import Prompt
-from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord, UnreadRecord
+from needlemap.records.record import (
+    DISTRACTORS,
+    NeedleRecord,
+    PromptRecord,
+    Record,
+    ScorerRecord,
+    UnreadRecord,
+)
 from needlemap.scorers import Score, Scorer, rule_of
+from needlemap.scorers.words import sought
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
 from needlemap.text.tokens import Span
 from needlemap.trials import run_hash
 
 if TYPE_CHECKING:
+    from needlemap.tasks import Item
     from needlemap.trials import Trial
 
 LETTERS = 300  # characters kept either side
@@ -117,10 +126,11 @@ class RecordMaker:
         fields: dict[str, Any] = self._trial_fields(trial)
         if answer is not None:
             fields |= self._answered(trial, answer)
+        named = {} if answer is None else named_distractors(trial.item, answer.text)
         return Record(
             **fields,
             **_scored(score),
-            scorer=self._scorer(score),
+            scorer=self._scorer(score, named),
             attempts=attempts,
             unread=unread,
             finished_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -169,8 +179,10 @@ class RecordMaker:
             "answered_by": answer.model,
         }
 
-    def _scorer(self, score: Score | Unmeasured) -> ScorerRecord:
-        native, why = (score.native, dict(score.why)) if isinstance(score, Score) else (None, {})
+    def _scorer(self, score: Score | Unmeasured, named: dict[str, Any]) -> ScorerRecord:
+        native, why = None, dict[str, Any]()
+        if isinstance(score, Score):
+            native, why = score.native, {**score.why, **named}
         scorer = self.scorer
         return ScorerRecord(
             name=scorer.name,
@@ -182,6 +194,15 @@ class RecordMaker:
             unreadable=isinstance(score, Score) and score.unreadable,
             usd=score.usd,
         )
+
+
+def named_distractors(item: Item, answer: str) -> dict[str, Any]:
+    """Under `distractors` the values that an answer takes from the prompt's distractors; nothing
+    where there are none, or none whose value is known."""
+    if not item.reference.decoys or not any(needle.wrong for needle in item.needles):
+        return {}
+    named, _ = sought(answer, item.reference.decoys, "inside")
+    return {DISTRACTORS: named}
 
 
 def capped(thinking: str | None) -> str | None:

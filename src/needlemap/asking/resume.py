@@ -144,6 +144,11 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
         and name in ours
         and _meant(name, ours[name], ours) != _meant(name, value, ours)
     ]
+    differing += [  # that came with a later version
+        name
+        for name, value in ours.items()
+        if name not in (*free, *theirs.settings) and value != Settings.model_fields[name].default
+    ]
     if (theirs.named.seek is None) != (ours["seek"] is None):
         differing.append("seek")
     scorers = [theirs.scorer.current, scorer_about(wanted.scorer)]

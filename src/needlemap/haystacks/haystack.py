@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count
@@ -13,6 +14,11 @@ from needlemap.errors import HaystackError
 from needlemap.haystacks.source import Document, Source
 from needlemap.text.tokens import Cuts, Tokenizer, TokenText, join
 
+_STOPPED = re.compile(r"""[.!?]["')\]]?$|[。！？…][”’」』）]?$""")
+_BETWEEN = re.compile(  # white space behind a stop; nothing behind a Chinese one; lines
+    r"""(\s*\n\s*|(?<=[.!?])\s+|(?<=[.!?]["')\]])\s+"""
+    r"""|(?<=[。！？…])(?![。！？…”’」』）])\s*|(?<=[。！？…][”’」』）])\s*)"""
+)
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
 _APART = 1_000_000  # documents between the repeats of an endless source
 _LONGEST_TOKEN = 1000  # bytes of a token, in the mean
@@ -53,6 +59,7 @@ def assemble(
     may_end: bool = False,
     unit: str = "sentence",
     bytes_a_token: float = _BYTES_A_TOKEN,
+    shuffle: str = "none",
 ) -> Haystack:
     """At least tokens_needed tokens of a source's documents; fewer where it may end.
 
@@ -62,10 +69,10 @@ def assemble(
     or
     'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a
     needle may not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to
-    read. Raises HaystackError when the source is empty, or too short and neither repeat_allowed nor
-    may_end.
+    read. shuffle: 'sentences' puts those of each document in any order, by seed and repeat. Raises
+    HaystackError when the source is empty, or too short and neither repeat_allowed nor may_end.
     """
-    documents = _ordered(source, order, seed, repeat)
+    documents = _arranged(source, order, seed, repeat, shuffle)
     first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
     text, repeated_from = first_pass, None
     if len(first_pass) < tokens_needed:
@@ -81,7 +88,9 @@ def assemble(
             )
         if repeat_allowed:
             repeated_from, passes = len(first_pass), count()
-            again = (each for _ in passes for each in _ordered(source, order, seed, repeat))
+            again = (
+                each for _ in passes for each in _arranged(source, order, seed, repeat, shuffle)
+            )
             text = _text(again, tokenizer, tokens_needed, joined, bytes_a_token)
     digest, ended = hashlib.sha256(text.data).hexdigest(), len(text) < tokens_needed
     return Haystack(source.name, text, Cuts.of(text, unit), digest, repeated_from, ended)
@@ -91,6 +100,36 @@ def _left_out(source: Source) -> str:
     """What a source of files did not read, for errors."""
     lines = source.notes()[1:]
     return "".join(f" {line[:1].upper()}{line[1:]}." for line in lines)
+
+
+def _arranged(
+    source: Source, order: str, seed: int, repeat: int, shuffle: str
+) -> Iterator[Document]:
+    """The documents in their order, and each one's sentences in theirs."""
+    documents = _ordered(source, order, seed, repeat)
+    if shuffle == "none":
+        return documents
+    random = f"sentences:{seed}:{repeat}"
+    return (
+        Document(each.name, shuffled_sentences(each.text, Random(f"{random}:{each.name}")))
+        for each in documents
+    )
+
+
+def shuffled_sentences(text: str, random: Random) -> str:
+    """A text with its sentences in any order. Breaks of lines and paragraphs stay where they were,
+    and so does a line without a stop, as a title is.
+
+    >>> shuffled_sentences("A title\\n\\nAnn swims. Bob (7) runs.\\n\\nEve sings!", Random(1))
+    'A title\\n\\nAnn swims. Eve sings!\\n\\nBob (7) runs.'
+    """
+    parts = _BETWEEN.split(text)  # sentence, what parts it from the next, sentence, ...
+    places = [at for at in range(0, len(parts), 2) if _STOPPED.search(parts[at])]
+    for at, sentence in zip(
+        places, random.sample([parts[at] for at in places], len(places)), strict=True
+    ):
+        parts[at] = sentence
+    return "".join(parts)
 
 
 def _ordered(source: Source, order: str, seed: int, repeat: int) -> Iterator[Document]:

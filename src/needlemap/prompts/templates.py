@@ -141,6 +141,11 @@ def fill(text: str, values: dict[str, str], what: str) -> str:
     return "".join(filled)
 
 
+def placeholders(text: str, what: str) -> list[str]:
+    """The names in braces in a text, in their order. Raises SettingsError for broken braces."""
+    return [name for _, name in _parse(text, what) if name is not None]
+
+
 def _parts(data: Any, name: str) -> tuple[Part, ...]:
     if isinstance(data, str):
         parts: tuple[Part, ...] = (Part(TEXT, data),)

@@ -29,6 +29,7 @@ from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
 from needlemap.version import SCHEMA
 
+DISTRACTORS = "distractors"  # in scorer.why: their values that an answer names
 _SEAMS = 64  # tokens that seams between a prompt's parts cost at most
 _DEEPEST = 40  # lists in lists that are kept of what a provider said
 

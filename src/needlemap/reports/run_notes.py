@@ -23,6 +23,7 @@ from needlemap.records.folder import scorer_of
 from needlemap.records.loaded import Loaded, kept
 from needlemap.records.record import (
     ANSWER_SPENT,
+    DISTRACTORS,
     REFUSED,
     SCORED,
     SKIPPED,
@@ -58,6 +59,7 @@ def ended_lines(run: Loaded) -> list[str]:
         *outdated(run.path, about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=about.one_haystack),
+        *distractor_lines(Taken.of(run.prompts, one=about.one_haystack)),
         *closed_book_lines(
             record
             for record in (kept(run.folder) if run.folder else ())
@@ -129,6 +131,45 @@ def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[
         f"false answers: {_rate(found.false)}; {found.named} of them took what the text holds "
         f"instead, "
         f"{found.invented} made a value up",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Of a run with distractors: instead: answers that give a distractor's value and not the right
+    one. beside: how many give both; neither: how many give none of them."""
+
+    instead: Rate
+    beside: int
+    neither: int
+
+    @classmethod
+    def of(cls, prompts: Iterable[AskedPrompt], *, one: bool = False) -> Taken | None:
+        """That of a run; None of one without distractors, or without scores. Each prompt counts
+        once. one: whether all repeats have one haystack."""
+        took: list[tuple[int, float]] = []
+        beside = neither = 0
+        for prompt in prompts:
+            said = [_why(record, DISTRACTORS) for record in prompt.records]
+            known = [bool(each) for each in said if isinstance(each, list)]
+            score = prompt.score
+            if not known or score is None:
+                continue
+            named, right = any(known), score >= _RIGHT
+            took.append((0 if one else prompt.places[0][0], float(named and not right)))
+            beside += named and right
+            neither += not named and not right
+        rate = Rate.of(took)
+        return cls(rate, beside, neither) if rate else None
+
+
+def distractor_lines(found: Taken | None) -> list[str]:
+    """What answers took from distractors; nothing for a run without any."""
+    if found is None:
+        return []
+    return [
+        f"distractors: {_rate(found.instead)} answers give a distractor's value instead of the "
+        f"right one; {found.beside} give both, {found.neither} neither"
     ]
 
 

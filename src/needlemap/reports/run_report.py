@@ -30,7 +30,7 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import Fact, Heat, Report, keyed
-from needlemap.reports.run_notes import ended_lines
+from needlemap.reports.run_notes import Taken, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
 from needlemap.text import printable
@@ -70,6 +70,8 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         ],
         "notes": list(run.notes),
     }
+    if taken := Taken.of(run.prompts, one=run.about.one_haystack):
+        values["distractors"] = _taken_fields(taken)
     if sought:
         values["seek"] = to_json(sought) or None
         parts = (replace(part, key="") for part in sought.parts)
@@ -78,6 +80,18 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     lines = (*summary_lines(run.cube, rules), *ended)
     said = (Fact(said=line) for line in lines)
     return Report("run", found.model, (*keyed(values), *said), heat=heat or Heat(found))
+
+
+def _taken_fields(found: Taken) -> dict[str, Any]:
+    """What answers took from distractors: a share in percent, and counts."""
+    rate = found.instead
+    share = {"percent": rate.share, "low": rate.low, "high": rate.high}
+    instead = {name: percent_of(value) for name, value in share.items()}
+    return {
+        "instead": {**instead, "hits": int(rate.hits), "n": rate.n},
+        "beside": found.beside,
+        "neither": found.neither,
+    }
 
 
 def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from needlemap.errors import SettingsError
 from needlemap.grid import MOST_LENGTH, duration_s, percents, tokens
 
 MOST_REPEATS = 100_000
+MOST_SENTENCES = 1_000
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 _CODES = {"en": "english", "zh": "chinese"}
@@ -35,6 +44,7 @@ Mark = Literal[
     "from_other_run",
     "check",
     "ab",
+    "sentences",
     "rare",
     "older",
 ]
@@ -51,7 +61,8 @@ class SettingMeta:
     marks. 'model_identity': who is asked, which changes no prompt. 'shared': the same for all
     families of a suite. 'family': makes a family what it is, so that no flag changes it in all.
     'per_family': so only where a family says it. 'per_model': one of several models may have its
-    own, as it may all of group Model. 'executes_or_opens': may make this machine open or run
+    own, as it may all of group Model. 'sentences': a list of texts, for
+    which a file is typed. 'executes_or_opens': may make this machine open or run
     something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
     check and ab take it, ab also what check does. 'rare': `--help` leaves it to
     `--help-all`. 'older': a way of the older tools, which both leave to docs/coming-from.md.
@@ -96,6 +107,24 @@ Percent = Annotated[float, BeforeValidator(lambda value: _read(percents, value))
 Seconds = Annotated[
     float, BeforeValidator(lambda value: _read(duration_s, value))
 ]  # 90, '90s', '1h30m'
+
+
+def _counted(value: object) -> object:
+    """A number that is written as a text, as a number; anything else as it is."""
+    whole = isinstance(value, str) and value.strip().lstrip("+-").isdecimal()
+    return int(str(value)) if whole else value
+
+
+def _sentences(value: int | list[str]) -> int | list[str]:
+    """How many, or which sentences. Raises ValueError, as pydantic wants it."""
+    if isinstance(value, int):
+        if not 0 <= value <= MOST_SENTENCES:
+            raise ValueError(f"takes 0 to {MOST_SENTENCES:,}, or a file of sentences")
+        return value
+    for number, each in enumerate(value):
+        if not each.strip() or each in value[:number]:
+            raise ValueError(f"holds {each!r}, which is empty or stands there twice")
+    return value
 
 
 def refuse_lattice(mode: object) -> object:
@@ -187,6 +216,13 @@ class Settings(BaseModel):
         dict[str, list[str] | str], _TASK("built", "family", "check", "rare", read="drawn")
     ] = {}
     """Values for {placeholders}: a list, or low:high."""
+    distractors: Annotated[
+        int | list[str],
+        BeforeValidator(lambda value: _counted(value)),
+        AfterValidator(lambda value: _sentences(value)),
+        _TASK("built", "sentences", "rare", read="own words"),
+    ] = 0
+    """Sentences like the needle, hidden too: N drawn from its slots, or a file of one's own."""
     prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens", "rare")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[
@@ -208,6 +244,10 @@ class Settings(BaseModel):
         Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", "rare", read="ordered")
     ] = "shuffled"
     """Order of documents by repeat."""
+    shuffle: Annotated[
+        Literal["none", "sentences"], _HAYSTACK("built", "rare", read="haystack")
+    ] = "none"
+    """Put the sentences of each document in any order: a haystack without a thread."""
     joined: Annotated[
         Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older", read="haystack")
     ] = "paragraphs"

@@ -189,7 +189,9 @@ def _parameter(name: str, completion: Completion | None, text: str) -> inspect.P
     kind: Any = Optional[str]  # noqa: UP045 - typer reads it at run time
     if field.annotation is bool:
         kind, flag = Optional[bool], f"{flag}/--no-{name.replace('_', '-')}"  # noqa: UP045
-    elif get_origin(field.annotation) in (list, dict) or name == "model":
+    elif name == "model" or (
+        get_origin(field.annotation) in (list, dict) and "sentences" not in known.marks
+    ):
         kind = Optional[list[str]]  # noqa: UP045
     shown = (
         f"{field.description} (default {field.default})"
@@ -199,7 +201,7 @@ def _parameter(name: str, completion: Completion | None, text: str) -> inspect.P
     option = typer.Option(
         flag,
         help=text or shown,
-        metavar=_metavar(field),
+        metavar=_metavar(field, "sentences" in known.marks),
         rich_help_panel=f"{known.group}, {RARE}" if "rare" in known.marks else known.group,
         show_default=False,
         hidden="older" in known.marks,
@@ -228,9 +230,11 @@ def _hidden(name: str) -> inspect.Parameter:
     return _keyword(name, Optional[list[str] if name in _LISTS else str], option)  # noqa: UP045
 
 
-def _metavar(field: FieldInfo) -> str | None:
-    """What a flag takes, for the help: its choices, KEY=VALUE, a number, or text."""
+def _metavar(field: FieldInfo, of_file: bool) -> str | None:
+    """What a flag takes, for the help: its choices, KEY=VALUE, a file, a number, or text."""
     kind = field.annotation
+    if of_file:
+        return "FILE|N" if int in get_args(kind) else "FILE"
     if kind is bool:
         return None
     if get_origin(kind) is Literal:

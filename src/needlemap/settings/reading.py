@@ -20,6 +20,7 @@ from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, parts_of, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
+from needlemap.settings.sentences import FROM_FILES, with_sentences
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows
 # them.
@@ -171,6 +172,8 @@ def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, 
         if BY_NAME.keys() & found.keys():
             found = translate(found, settled)
         found |= _merged_options(found, settled)
+        if FROM_FILES & found.keys():
+            found = with_sentences(found)
         settled = _without_texts(settled, found, all(each.ours for each in layers[:number]))
         if found.get("haystack_path") is not None and "haystack" not in found:
             path = str(found["haystack_path"])

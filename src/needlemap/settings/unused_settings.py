@@ -263,6 +263,12 @@ RULES: dict[str, UnreadRule] = {
         ". Its options: {p.task_options}",
         ("task",),
     ),
+    "own words": UnreadRule(
+        _unnamed("task"),
+        "Task '{s.task}' has words of its own, and {flag} is of a needle of yours",
+        ", or give --needle and --question",
+        ("task",),
+    ),
     "several": UnreadRule(
         lambda c: c.s.task == "multi" and len(c.s.needles) == 1,
         "One needle is not spread",

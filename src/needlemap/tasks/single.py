@@ -9,8 +9,16 @@ from random import Random
 from typing import Literal
 
 from needlemap.errors import SettingsError
-from needlemap.prompts.templates import fill
+from needlemap.prompts.templates import fill, placeholders
 from needlemap.tasks import Draw, Item, Needle, Reference, Task
+from needlemap.tasks.distractors import (
+    Distractor,
+    Wording,
+    decoys_of,
+    hidden_beside,
+    near_misses,
+    own_sentences,
+)
 from needlemap.text import held, plain
 
 WORDING = "levenshtein"  # where nobody says what a right answer must hold
@@ -34,6 +42,17 @@ class Worded(Task):
     keywords: Sequence[str] = ()
     draw: Choices | None = None
 
+
+@dataclass(kw_only=True, eq=False)
+class AmongOthers(Worded):
+    """What `Worded` says, among distractors if there are any.
+
+    distractors: how many near misses are drawn from the needle's slots, or the user's own
+    sentences. They stand anywhere, at the same places in all prompts of a repeat.
+    """
+
+    distractors: int | Sequence[str] = 0
+
     def _item(self, draw: Draw, needles: Sequence[str], depths: Sequence[float]) -> Item:
         values = drawn(self.draw or {}, draw.repeat, draw.seed)
         texts = [
@@ -43,13 +62,35 @@ class Worded(Task):
         answer = whole if self.answer is None else fill(self.answer, values, "answer")
         question = fill(self.question, values, "question")
         words = tuple(fill(word, values, "keywords") for word in self.keywords)
-        return Item(
-            tuple(map(Needle, texts, depths)), question, Reference(answer, words, whole, question)
-        )
+        others = self._others(draw, needles, values, self._right(words, answer))
+        reference = Reference(answer, words, whole, question, decoys_of(others, question))
+        beside = hidden_beside(others, draw.random("distractors", "repeat"))
+        return Item((*map(Needle, texts, depths), *beside), question, reference)
+
+    def _right(self, words: Sequence[str], answer: str) -> list[str]:
+        """What no distractor may hold: the key words that are drawn, else all; else the answer."""
+        drawn_ones = [
+            word
+            for text, word in zip(self.keywords, words, strict=True)
+            if placeholders(text, "keywords")
+        ]
+        return drawn_ones or [*words] or [answer]
+
+    def _others(
+        self, draw: Draw, needles: Sequence[str], values: dict[str, str], right: Sequence[str]
+    ) -> list[Distractor]:
+        """The distractors, the same in all cells of a repeat."""
+        if not self.distractors:
+            return []
+        if not isinstance(self.distractors, int):
+            return own_sentences(self.distractors, values, right)
+        said = (tuple(needles), self.question, self.answer, tuple(self.keywords), self.draw or {})
+        random = draw.random("near misses", "repeat")
+        return near_misses(Wording(*said), values, right, self.distractors, random)
 
 
 @dataclass(kw_only=True, eq=False)
-class Single(Worded):
+class Single(AmongOthers):
     """One needle at the cell's depth."""
 
     name = "single"
@@ -101,7 +142,7 @@ def _value(random: Random, name: str, choices: Sequence[str] | str) -> str:
 
 
 @dataclass(kw_only=True, eq=False)
-class Multi(Worded):
+class Multi(AmongOthers):
     """Needles spread from the cell's depth on.
 
     spread 'chain': needle i at depth + i * diff, not beyond 100 (diff in percent).
@@ -121,6 +162,11 @@ class Multi(Worded):
             raise SettingsError(
                 "The multi task needs --needles (once for each), none of them empty, and a "
                 "--question."
+            )
+        if self.distractors and self.spread == "chain-as-coded":
+            raise SettingsError(
+                "--spread chain-as-coded is OpenCompass's formula for its own needles, which knows "
+                "no --distractors. Give --spread chain."
             )
         by_part = "substring" if is_part(self.answer, "\n".join(self.needles)) else WORDING
         self.scorer = "recall" if self.keywords else by_part

@@ -78,13 +78,15 @@ class Needle:
     """A text to hide and the depth it is meant for, a share in [0, 1].
 
     still: it stays there when a plan chooses another place for an item's first needle. exact: it
-    stands at that very token rather than at a sentence's end.
+    stands at that very token rather than at a sentence's end. wrong: it is a distractor, from which
+    no right answer comes.
     """
 
     text: str
     depth: float
     still: bool = False
     exact: bool = False
+    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,13 @@ from needlemap.tasks import ReadyPrompt, Task
 from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Span, TokenText
 from needlemap.trials import Trial, ask_twice, share_prompts
-from needlemap.trials.leaks import given_away, refuse_given_away, refuse_unheard
+from needlemap.trials.leaks import (
+    given_away,
+    refuse_given_away,
+    refuse_rewarded,
+    refuse_unheard,
+    valueless,
+)
 from needlemap.trials.repeat import TASKS_OWN, Repeat, scored_words
 from needlemap.trials.resolve import Resolved, foreign_vocabulary, resolve
 
@@ -110,6 +116,7 @@ def prepare_haystacks(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> E
     NeedlemapError."""
     experiment = _prepare_built(resolved, each)
     _refuse_unheard(experiment)
+    refuse_rewarded(experiment.scorer, (trial.item for trial in experiment.trials))
     if resolved.settings.collisions != "warn":
         refuse_given_away(experiment.given_away)
     return experiment
@@ -128,7 +135,7 @@ def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Expe
         made = list(repeat.trials())
         trials += made
         short += [trial for trial in made if _holds_all(haystack, trial)]
-    notes = (*_notes(resolved), *_ended(haystacks[0][0], short))
+    notes = (*_notes(resolved, trials), *_ended(haystacks[0][0], short))
     return Experiment.of(resolved, trials, notes, haystacks=tuple(haystacks))
 
 
@@ -206,10 +213,10 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
     return Experiment.of(resolved, trials, lent.notes, **whole)
 
 
-def _notes(resolved: Resolved) -> tuple[str, ...]:
-    """Which documents are read, and by what answers are scored where a right one may score low for
-    its wording."""
-    told = tuple(resolved.source.notes())
+def _notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+    """Which documents are read, which distractors show no value, and by what answers are scored
+    where a right one may score low for its wording."""
+    told = (*resolved.source.notes(), *valueless(resolved.settings.distractors, trials))
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
         return told
     return (

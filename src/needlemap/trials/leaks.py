@@ -8,13 +8,19 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import groupby, takewhile
+from typing import TYPE_CHECKING
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.tasks import Item
+from needlemap.scorers import Scorer
+from needlemap.tasks import Item, Reference
 from needlemap.text import held as holds_word
 from needlemap.text import plain
 from needlemap.text.tokens import TokenText
 
+if TYPE_CHECKING:
+    from needlemap.trials import Trial
+
+_REWARDED = 0.5  # of a score: by edit distance a near miss comes to .9
 _RUNS = bytes(  # ASCII but letters, digits, - and _ becomes a space
     code if code >= 128 or chr(code).isalnum() or chr(code) in "-_" else 32 for code in range(256)
 )
@@ -149,6 +155,54 @@ def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
                     f"answer would "
                     f"hold it. {advice}"
                 )
+
+
+def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
+    """Raises SettingsError for a distractor that the scorer takes for a right answer, or nearly
+    one. A scorer that asks somebody, or that fails, is not tried."""
+    if scorer.asks or scorer.weighs:
+        return
+    tried = set[tuple[str, str]]()
+    for item in items:
+        for text in (needle.text for needle in item.needles if needle.wrong):
+            if (text, item.reference.answer) in tried:
+                continue
+            tried.add((text, item.reference.answer))
+            share = _score_at_once(scorer, text, item.reference)
+            if share is not None and share >= _REWARDED:
+                raise SettingsError(
+                    f"Scorer '{scorer.name}' gives {100 * share:.0f} of 100 to the distractor "
+                    f"'{text}', so a wrong answer would count as right. Say what a right answer "
+                    f"must hold: --keywords WORD, with --scorer substring."
+                )
+
+
+def _score_at_once(scorer: Scorer, text: str, reference: Reference) -> float | None:
+    """The score of a text, from 0 to 1; None where the scorer waits for something, or fails."""
+    scoring = scorer.score(text, reference)
+    try:
+        scoring.send(None)
+    except StopIteration as ended:
+        return float(ended.value.share)
+    except Exception:  # the first real answer says it, with its remedy
+        return None
+    scoring.close()
+    return None
+
+
+def valueless(distractors: int | Sequence[str], trials: Iterable[Trial]) -> list[str]:
+    """What to say of the user's distractors whose values are not known."""
+    if isinstance(distractors, int):
+        return []
+    first = next(iter(trials)).item
+    known = len(first.reference.decoys)
+    if known >= len(distractors):
+        return []
+    return [
+        f"{len(distractors) - known} of {len(distractors)} distractors show no value of their "
+        f"own, so an answer taken from one of them counts as neither. Write the value behind the "
+        f"sentence, after a tab"
+    ]
 
 
 def _gives_away(question: str, texts: Sequence[str]) -> bool:

@@ -375,5 +375,6 @@ def make_haystack(resolved: Resolved, repeat: int, background: Background | None
         seed=settings.seed,
         repeat=repeat,
         repeat_allowed=settings.haystack_repeat,
+        shuffle=settings.shuffle,
         may_end=settings.placement == "token" and settings.joined == "tokens",  # as OpenCompass
     )
