@@ -63,6 +63,8 @@ FAMILIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("kinship", {}),
     ("kinship", {"task_options": {"haystack": "families"}}),
     ("kinship-dense", {"max_answer_tokens": 64}),
+    ("graphwalks", {}),
+    ("graphwalks-parents", {}),
     ("latent", {}),
     ("latent-hard", {}),
     ("absent", {}),

@@ -52,13 +52,16 @@ OWN: Mapping[str, Sequence[str]] = {  # flags of presets that need data, more ro
         f"published-{name}": (*PUBLISHED, "--task-options", f"path=data/{name}.json{'l' * lines}")
         for name, lines in (
             ("babilong", 0),
+            ("graphwalks", 1),
             ("longbench", 0),
             ("mrcr", 1),
             ("ruler", 1),
             ("ruler-qa", 1),
         )
     },
-    "kinship": (*GRID, "--max-answer-tokens", "64"),
+    **dict.fromkeys(
+        ("kinship", "graphwalks", "graphwalks-parents"), (*GRID, "--max-answer-tokens", "64")
+    ),
     **dict.fromkeys(("ordinal-2", "ordinal-4", "ordinal-8"), (*LONG, "--depths", "0,60")),
     "kinship-dense": ("--depths", "0,60", "--repeats", "2"),
 }
@@ -300,6 +303,17 @@ def write_data(folder: Path) -> None:
     rest = {"question": "When?", "answer": "B", **choices}
     long = [{"context": "".join(noise[:n]), **rest} for n in (8, 14)]
     (folder / "longbench.json").write_text(json.dumps(long), encoding="utf-8")
+    edges = [f"{number:04x} -> {number + 1:04x}" for number in range(28)]
+    asked = "\n\nOperation:\nFind the parents of node {}."
+    walks = [
+        {
+            "prompt": "\n".join(edges[:n]) + asked.format(edges[at][:4]),
+            "answer_nodes": [edges[at - 1][:4]] if at else [],
+            "problem_type": "parents",
+        }
+        for n, at in ((12, 5), (28, 0))
+    ]
+    lines_to(folder / "graphwalks.jsonl", walks)
 
 
 def lines_to(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -312,6 +312,35 @@ def questions_choices(text: str, question: str) -> list[str]:
     return list(dict.fromkeys(re.findall(pattern, text)))
 
 
+def graph_edges(text: str) -> list[tuple[str, str]]:
+    """All edges of the text, of which none stands there twice."""
+    found = re.findall(r"^(\S+) -> (\S+)$", text, re.MULTILINE)
+    assert len(found) == len(set(found))
+    return found
+
+
+def graph_oracle(text: str, question: str) -> list[str]:
+    """A search, level by level, or all nodes whose edge leads to the asked one."""
+    asked = re.search(r"(?:node|节点) ([0-9a-f]+)\b", question)
+    depth = re.search(r"(?:depth|深度是) (\d+)", question)
+    assert asked
+    if depth is None:
+        return [start for start, end in graph_edges(text) if end == asked[1]]
+    level = reached = {asked[1]}
+    for _ in range(int(depth[1])):
+        level = {end for start, end in graph_edges(text) if start in level} - reached
+        reached = reached | level
+    return sorted(level)
+
+
+def graph_choices(text: str, _question: str) -> list[str]:
+    return list(dict.fromkeys(node for edge in graph_edges(text) for node in edge))
+
+
+def graph(**given: Any) -> Family:
+    return Family({"task": "graphwalks", **given}, graph_oracle, graph_choices)
+
+
 def magic(**given: Any) -> Family:
     return Family(given, magic_oracle, magic_choices)
 
@@ -427,6 +456,11 @@ FAMILIES = {
     "questions-2": Family(
         {"task": "questions", "task_options": {"hops": 2}}, questions_oracle, questions_choices
     ),
+    "graphwalks": graph(),
+    "graphwalks-far": graph(task_options={"steps": 4, "width": 3, "uuid_digits": 4}),
+    "graphwalks-parents": graph(task_options={"ask": "parents"}),
+    "graphwalks-chinese": graph(language="chinese", task_options={"steps": 1}),
+    "graphwalks-parents-chinese": graph(language="chinese", task_options={"ask": "parents"}),
     "latent": latent(),
     "latent-distractors": latent(task_options={"distractors": 2, "hops": 2}),
     "latent-chinese": latent(language="chinese", task_options={"distractors": 1}),
@@ -455,6 +489,8 @@ def answer(trial: Trial, said: list[str]) -> str:
     """What a reader who found this answers: where the question allows it, that there is nothing."""
     if "boxed" in trial.item.question:
         return f"So it is \\boxed{{{', '.join(said)}}}."
+    if "[" in trial.item.answer_prefix:
+        return f"{trial.item.answer_prefix}{', '.join(said)}]"
     code = re.search(r"with the code (\w+),", trial.item.question)
     return (f"{code[1]}\n" if code else "") + ", ".join(said) or trial.item.reference.none
 
@@ -532,7 +568,7 @@ def test_needles_stand_where_they_are_said_to_and_no_prompt_is_longer_than_asked
 
 def has_lines(name: str) -> bool:
     given = FAMILIES[name].given
-    lines = ("kv", "thread", "ordinal", "count-common", "questions")
+    lines = ("kv", "thread", "ordinal", "count-common", "questions", "graphwalks")
     return given["task"] in lines or given.get("task_options", {}).get("haystack") in (
         "needles",
         "families",
@@ -691,6 +727,7 @@ BM25 |= {
 BM25 |= {"trace-shots": None}  # it may take a line of an example
 BM25 |= {f"facts-{which}": None for which in (1, 2, 3, "chinese")}  # a place by luck
 BM25 |= {"kinship": 0, "kinship-families": 0, "kinship-chinese": 0}  # it draws no box
+BM25 |= {name: 0 for name in FAMILIES if name.startswith("graphwalks")}  # it ends with no list
 BM25 |= {"questions-1": 0, "questions-2": 0}  # it takes the entry that has the question's words
 BM25 |= {"latent": 0, "latent-distractors": 0, "latent-chinese": 0}
 BM25 |= {"absent-magic": None, "absent-multiquery": None, "absent-latent": 0}  # it denies nothing

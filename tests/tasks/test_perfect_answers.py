@@ -71,6 +71,15 @@ def perfect_answers(reference: Reference, scorer: str) -> list[str]:
             f"So it is \\boxed{{\\text{{{answer}}}}}.",
             f"$$\\boxed{{ {answer} }}$$",
         ]
+    if scorer == "set":
+        names, quoted = ", ".join(reference.keywords), ", ".join(map(repr, reference.keywords))
+        return [
+            answer,
+            f"Level 1: [x, y].\nFinal Answer: [{names}]",
+            f"**Final answer:** [{names}].",
+            f"最终答案：[{'、'.join(reference.keywords)}]。",
+            f"So the list is:\n```\n[{quoted}]\n```",
+        ]
     if scorer == "choice":
         return [f"The correct answer is ({answer}).", f"({answer})", answer]
     if scorer == "verbatim":
@@ -129,6 +138,11 @@ ROWS = {  # of the published sets' formats
         "answer": "abcdefghijklThe sea is grey.",
     },
     "babilong": {"input": "Ann went to the hall.", "question": "Where is Ann?", "target": "hall"},
+    "graphwalks": {
+        "prompt": "a1 -> b2\nWhich are the parents of b2?",
+        "answer_nodes": ["a1", "c3"],
+        "problem_type": "parents",
+    },
     "longbench": {
         "context": "A text.",
         "question": "Which?",

@@ -116,6 +116,24 @@ def longbench(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def graphwalks(count: int) -> list[dict[str, Any]]:
+    """Every other row has an empty answer, as some of the set's have."""
+    random, rows = Random(5), []
+    for number in range(count):
+        names = [f"{random.getrandbits(40):010x}" for _ in range(60)]
+        edges = "\n".join(f"{start} -> {end}" for start, end in zip(names, names[1:], strict=False))
+        rows.append(
+            {
+                "prompt": f"The graph has these edges:\n{edges}\n\nOperation:\n"
+                f"Find the parents of node {names[number % 2]}.\n",
+                "answer_nodes": names[:1] if number % 2 else [],
+                "prompt_chars": 1500,
+                "problem_type": "parents",
+            }
+        )
+    return rows
+
+
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -138,6 +156,7 @@ SETS: dict[str, tuple[str, Maker]] = {
     "mrcr2": ("a.csv", mrcr2),
     "babilong": ("a.json", babilong),
     "longbench": ("a.json", longbench),
+    "graphwalks": ("a.parquet", graphwalks),
 }
 every_set = pytest.mark.parametrize("name", SETS)
 
@@ -161,7 +180,7 @@ def score(experiment: Experiment, trial: Trial, answer: str) -> float:
 @every_set
 def test_each_format_is_told_by_its_fields_and_has_the_scorer_that_fits(name, tmp_path):
     experiment = made(name, tmp_path)
-    scorers = {"ruler": "recall", "babilong": "label", "longbench": "choice"}
+    scorers = {"ruler": "recall", "babilong": "label", "longbench": "choice", "graphwalks": "set"}
     assert experiment.scorer.name == scorers.get(name, "verbatim")
     assert len(experiment.trials) == 8
     for trial in experiment.trials:
@@ -244,7 +263,7 @@ def test_each_sets_own_rule_is_in_force_whether_or_not_its_preset_is_named(tmp_p
     assert made("mrcr", tmp_path, scorer="levenshtein").scorer.options == {"trim": False}
 
 
-@pytest.mark.parametrize("name", ["ruler", "mrcr", "mrcr2"])
+@pytest.mark.parametrize("name", ["ruler", "mrcr", "mrcr2", "graphwalks"])
 def test_whole_prompts_are_asked_byte_for_byte(name, tmp_path):
     rows = SETS[name][1](8)
     for row, trial in zip(rows, made(name, tmp_path).trials, strict=True):
@@ -252,7 +271,8 @@ def test_whole_prompts_are_asked_byte_for_byte(name, tmp_path):
         if name == "mrcr":
             assert said == [(turn["role"], turn["content"]) for turn in json.loads(row["prompt"])]
         else:
-            assert said == [("user", row["input" if name == "ruler" else "queries"])]
+            field = {"ruler": "input", "mrcr2": "queries", "graphwalks": "prompt"}[name]
+            assert said == [("user", row[field])]
 
 
 @pytest.mark.parametrize("name", ["babilong", "longbench"])

@@ -1,8 +1,8 @@
 """Prompts of a published set, from a file that the user brings: asked as they are, with nothing
 hidden.
 
-RULER, MRCR, BABILong and LongBench v2, as JSON Lines, JSON, CSV or Parquet. Where a set has parts
-but no prompt, as the last two, the words between them are ours. Nothing is ever downloaded.
+RULER, MRCR, BABILong, LongBench v2 and GraphWalks, as JSON Lines, JSON, CSV or Parquet. Where a set has parts
+but no prompt, as BABILong and LongBench, the words between them are ours. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from needlemap.text import whole_characters
 
 
 class Published(Task):
-    """Prompts of a published set, from a file: RULER, MRCR, BABILong, LongBench v2.
+    """Prompts of a published set, from a file: RULER, MRCR, BABILong, LongBench v2, GraphWalks.
 
     path: a .jsonl, .json, .csv or .parquet file. format: whose rows they are; auto: by their
     fields. limit:
@@ -39,7 +39,9 @@ class Published(Task):
         self,
         *,
         path: str = "",
-        format: Literal["auto", "ruler", "mrcr", "mrcr2", "babilong", "longbench"] = "auto",
+        format: Literal[
+            "auto", "ruler", "mrcr", "mrcr2", "babilong", "longbench", "graphwalks"
+        ] = "auto",
         limit: int | None = None,
     ) -> None:
         if not path:
@@ -189,6 +191,17 @@ def longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
     return ReadyPrompt((("user", text),), Item((), asked, reference), None)
 
 
+def graphwalks(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
+    """`prompt` is the prompt, `answer_nodes` (in older files `answer`) the set of nodes, which may
+    be empty. The question is its last paragraph."""
+    text, nodes = _text(row, "prompt"), row["answer_nodes" if "answer_nodes" in row else "answer"]
+    if not isinstance(nodes, (list, tuple)):
+        raise TypeError("answer_nodes are no list of nodes")
+    wanted, question = tuple(map(str, nodes)), text.rstrip().rpartition("\n\n")[2].strip()
+    reference = Reference(f"[{', '.join(wanted)}]", wanted, question=question)
+    return ReadyPrompt((("user", text),), Item((), question, reference), None)
+
+
 FORMATS: Mapping[str, Format] = {
     "ruler": Format(frozenset({"input", "outputs"}), "recall", ruler, {"rule": "ruler"}),
     "mrcr": Format(
@@ -204,6 +217,7 @@ FORMATS: Mapping[str, Format] = {
         "choice",
         longbench,
     ),
+    "graphwalks": Format(frozenset({"prompt", "problem_type"}), "set", graphwalks),
 }
 
 
