@@ -6,7 +6,7 @@ import asyncio
 import csv
 import json
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -121,7 +121,7 @@ def graphwalks(count: int) -> list[dict[str, Any]]:
     random, rows = Random(5), []
     for number in range(count):
         names = [f"{random.getrandbits(40):010x}" for _ in range(60)]
-        edges = "\n".join(f"{start} -> {end}" for start, end in zip(names, names[1:], strict=False))
+        edges = "\n".join(f"{start} -> {end}" for start, end in pairwise(names))
         rows.append(
             {
                 "prompt": f"The graph has these edges:\n{edges}\n\nOperation:\n"

@@ -60,15 +60,13 @@ def names_listed(answer: str, question: str = "") -> list[str] | None:
     (None, None, [])
     """
     text, asked = plain(answer).translate(_SIGNS), plain(question).translate(_SIGNS)
-    last = None
-    for last in _FINAL.finditer(text):
-        pass
+    said = [each.end() for each in _FINAL.finditer(text)]
     lists = [
         each
-        for each in _LIST.finditer(text, last.end() if last else 0)
+        for each in _LIST.finditer(text, said[-1] if said else 0)
         if each[0] not in asked and "..." not in each[1]
     ]
-    if not lists or (last is None and _BEHIND.fullmatch(text, lists[-1].end()) is None):
+    if not lists or (not said and _BEHIND.fullmatch(text, lists[-1].end()) is None):
         return None
     names = (name.strip(_AROUND) for name in re.split(r"[,;\n]", lists[-1][1]))
     return list(dict.fromkeys(filter(None, names)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import Annotated, Literal
 
@@ -29,7 +29,6 @@ from needlemap.tasks import (
     Draw,
     Item,
     Language,
-    Needle,
     OneOrMore,
     Reference,
     Scope,
@@ -125,7 +124,7 @@ def _between(random: Random, levels: list[list[str]], outside: list[str]) -> lis
     level's; as many again that go one level further at most; one from outside to every other node,
     and one from each node of the last level to the outside."""
     edges = dict[Edge, None]()
-    for above, level in zip(levels, levels[1:], strict=False):
+    for above, level in pairwise(levels):
         edges |= dict.fromkeys((random.choice(above), node) for node in level)
     nodes = [(place, node) for place, level in enumerate(levels) for node in level]
     for place, node in nodes:

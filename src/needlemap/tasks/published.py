@@ -1,8 +1,9 @@
 """Prompts of a published set, from a file that the user brings: asked as they are, with nothing
 hidden.
 
-RULER, MRCR, BABILong, LongBench v2 and GraphWalks, as JSON Lines, JSON, CSV or Parquet. Where a set has parts
-but no prompt, as BABILong and LongBench, the words between them are ours. Nothing is ever downloaded.
+RULER, MRCR, BABILong, LongBench v2 and GraphWalks, as JSON Lines, JSON, CSV or Parquet. Where a set
+has parts but no prompt, as BABILong and LongBench, the words between them are ours. Nothing is ever
+downloaded.
 """
 
 from __future__ import annotations
