@@ -94,6 +94,8 @@ def test_a_question_that_no_text_answers_is_not_asked_without_one(needlemap):
 def test_it_keeps_to_the_limits_of_the_trials(needlemap, wire, monkeypatch):
     """It had requests a minute of its own, so that both together asked twice as often."""
     made = []
-    monkeypatch.setattr("needlemap.asking.pacer_of", lambda *given: made.append(1) or pacer(*given))
+    monkeypatch.setattr(
+        "needlemap.asking.runner.pacer_of", lambda *given: made.append(1) or pacer(*given)
+    )
     needlemap.run(wire, *GRID, "--closed-book", "--requests-per-minute", "6000")
     assert made == [1]

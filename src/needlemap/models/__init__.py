@@ -1,413 +1,45 @@
-"""What a back end is: it answers prompts, and raises `Unmeasured` when it gets no answer.
+"""Back ends: the class that they derive from, and those that come with needlemap."""
 
-A back end never retries, never scores and keeps no state between answers but its connection:
-retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
-"""
-
-from __future__ import annotations
-
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from itertools import islice
-from json import dumps
-from math import fsum
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
-
-from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.registry import Checked, find_kind, option_names
-
-if TYPE_CHECKING:  # arrays: not for those who only ask for help
-    from needlemap.allowance import Allowance
-    from needlemap.prompts import Prompt
-    from needlemap.text.tokens import TokenText
-
-LANE: ContextVar[int] = ContextVar(
-    "needlemap_lane", default=0
-)  # which lane asks: replicas keep it together
-MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
-LONGEST_NAME = (
-    200  # characters of a model's name, of a finish reason, and of each text in a usage report
+from needlemap.models.model import (
+    LANE,
+    LOWEST_NATS,
+    MARK,
+    MOST_ROWS,
+    Answer,
+    Decoding,
+    Forced,
+    Logprobs,
+    LogprobSource,
+    Model,
+    Render,
+    Row,
+    Traits,
+    backend_or_default,
+    find_backend,
+    logprobs_kept,
+    nats,
+    tokens,
+    touch,
 )
-LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
-MOST_ROWS = 4_096  # tokens of an answer whose log-probabilities are kept: the first ones
-LOWEST_NATS = -9_999.0  # as OpenAI and vLLM say of a token that cannot come; less is kept as this
-_ROUNDED_UP = 0.01  # nats: what a rounding may take a log-probability above 0
-_DEEPEST, _WIDEST = 6, 200  # levels of a usage report, and parts of each
 
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
-
-    request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes
-    the draws of back ends that draw here; another one for each trial. thinking_tokens: a reasoning
-    model's budget before its answer, None where none was set. logprobs: keep what it thought of
-    each token of its answer.
-    """
-
-    max_answer_tokens: int = 300
-    temperature: float | None = 0.0
-    timeout_s: float = 600.0
-    request: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    thinking_tokens: int | None = None
-    logprobs: bool = False
-
-    @property
-    def most_tokens(self) -> int:
-        """What the model may write in all: thinking and answer."""
-        return self.max_answer_tokens + (self.thinking_tokens or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Forced:
-    """How likely a model finds an answer that it was given.
-
-    logprobs: natural log-probability of each of its tokens (at least one), after the prompt and the
-    tokens before it. greedy: whether each was the model's first choice.
-    """
-
-    logprobs: tuple[float, ...]
-    greedy: bool
-
-
-# A token's text and natural log-probability, and those of the likeliest other token, None where not
-# told.
-Row = tuple[object, object, object, object]
-LogprobSource = Literal["generated", "walk", "echo", "steps"]
-
-
-@dataclass(frozen=True, slots=True)
-class Logprobs:
-    """What a model thought of each token of an answer: its own, or one that it was given.
-
-    tokens: their texts. nats: natural log-probability of each, after the prompt and the tokens
-    before it. others, other_nats: the likeliest other token in its place (the runner-up, or the
-    first choice where the token was not that); None where nobody says. way: 'generated' for the
-    model's own answer; for a given one
-    'walk' (computed here, behind the prompt), 'echo' (the server's log-probabilities of a prompt
-    that holds it) or 'steps' (the server was made to say it, token by token). start: tokens before
-    the first one, None where unknown.
-    """
-
-    tokens: tuple[str, ...]
-    nats: tuple[float, ...]
-    others: tuple[str | None, ...]
-    other_nats: tuple[float | None, ...]
-    way: LogprobSource
-    start: int | None = None
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """What is sound of the first 4,096 of some rows; None where there is none, or one lacks a
-        number."""
-        kept = [
-            (named(text) or "", nats(own), *_pair(other, rest))
-            for text, own, other, rest in rows[:MOST_ROWS]
-        ]
-        if not kept or way not in get_args(LogprobSource) or any(row[1] is None for row in kept):
-            return None
-        texts, own, others, rest = zip(*kept, strict=True)
-        return cls(texts, own, others, rest, cast(LogprobSource, way), tokens(start))
-
-    @property
-    def mean(self) -> float:
-        """Mean log-probability of its tokens."""
-        return fsum(self.nats) / len(self.nats)
-
-
-def logprobs_kept(value: object) -> Logprobs | None:
-    """Log-probabilities as a record keeps them, whoever says them; None for what is none."""
-    if value is None:
-        return None
-    fields = value if isinstance(value, Mapping) else {}
-    if isinstance(value, Logprobs):
-        fields = {name: getattr(value, name) for name in Logprobs.__slots__}
-    columns = [fields.get(name) for name in ("tokens", "nats", "others", "other_nats")]
-    lists = [column for column in columns if isinstance(column, list | tuple)]
-    if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
-        return None
-    return Logprobs.of(list(zip(*lists, strict=True)), fields.get("way"), fields.get("start"))
-
-
-def _pair(text: object, told: object) -> tuple[str | None, float | None]:
-    """Another token with its log-probability; nothing where either is missing."""
-    known, likely = named(text), nats(told)
-    return (None, None) if known is None or likely is None else (known, likely)
-
-
-def nats(value: object) -> float | None:
-    """A log-probability, to a millionth; None for what is none.
-
-    >>> nats(-0.25), nats(float("-inf")), nats(float("nan")), nats(3), nats("-1")
-    (-0.25, -9999.0, None, None, None)
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value <= _ROUNDED_UP:
-        return None
-    return round(min(0.0, max(LOWEST_NATS, value)), 6)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for
-    none.
-
-    Whatever a server or a user's function says, an Answer fits into a record: half characters
-    become '?', and what is no reason, no count or no name is None. Raises Unmeasured for a text
-    that is none. Token counts are the provider's own, None where it reports none; usage is its
-    report, in bounds. completion_tokens holds thinking_tokens. thinking: what a reasoning model
-    wrote before its answer, None where nothing of it is seen. forced: set when the model was given
-    the answer instead of asked for one; text is then empty. allowance: what the server still takes.
-    note: what the user should know of the asking. logprobs: what was thought of each token, of an
-    asked answer
-    where that was wanted.
-    """
-
-    text: str
-    finish: str | None = None
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-    usage: Mapping[str, Any] = field(default_factory=dict)
-    model: str | None = None
-    latency_s: float = 0.0
-    forced: Forced | None = None
-    thinking: str | None = None
-    thinking_tokens: int | None = None
-    allowance: Allowance | None = None
-    note: str = ""
-    logprobs: Logprobs | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            raise Unmeasured(
-                Failure.UNREADABLE, f"The answer is {type(self.text).__name__}, not text."
-            )
-        sound = {
-            "text": whole(self.text),
-            "finish": named(self.finish),
-            "model": named(self.model),
-            "thinking": whole(self.thinking) if isinstance(self.thinking, str) else None,
-            "usage": usage_kept(self.usage),
-            "logprobs": logprobs_kept(self.logprobs),
-            "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
-        }
-        counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
-        for name, value in {
-            **sound,
-            **{name: tokens(getattr(self, name)) for name in counts},
-        }.items():
-            object.__setattr__(self, name, value)
-
-
-def touch(before: str, answer: str) -> bool:
-    """Whether an answer would run into the text before it, in a script that keeps words apart by
-    blanks.
-
-    >>> (
-    ...     touch("Answer:", "Jack"),
-    ...     touch("Answer: ", "Jack"),
-    ...     touch("答：", "杰克"),
-    ...     touch("", "Jack"),
-    ... )
-    (True, False, False, False)
-    """
-    met = before[-1:].strip() and answer[:1].strip()
-    return bool(met) and ord(before[-1]) < 0x2E80 > ord(answer[0])
-
-
-def whole(text: str) -> str:
-    """A text that any file can hold: half a character (a lone surrogate) becomes '?'."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def named(value: object) -> str | None:
-    """A short text as it is, a long one's beginning; None for anything else."""
-    return whole(value[:LONGEST_NAME]) if isinstance(value, str) else None
-
-
-def tokens(value: object) -> int | None:
-    """A count of tokens: a whole number from 0 to 2^53; None for anything else.
-
-    >>> tokens(7), tokens(-1), tokens(10**400), tokens(True), tokens("7")
-    (7, None, None, None, None)
-    """
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return value if number and 0 <= value <= MOST_TOKENS else None  # type: ignore[operator,return-value]
-
-
-def seconds(value: object) -> bool:
-    """Whether this is a duration."""
-    return isinstance(value, (int, float)) and 0 <= value <= MOST_TOKENS
-
-
-def usage_kept(usage: object) -> dict[str, Any]:
-    """A usage report as a record keeps it: unchanged, but for what no report can mean."""
-    found = _kept(usage, _DEEPEST)
-    return found if isinstance(found, dict) and len(dumps(found)) <= LONGEST_USAGE else {}
-
-
-def _kept(value: object, levels: int) -> Any:
-    """A JSON value within bounds; None for what is out of them."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return named(value)
-    if isinstance(value, (int, float)):
-        return value if abs(value) <= MOST_TOKENS else None
-    if levels and isinstance(value, Mapping):
-        return {
-            whole(str(key)[:LONGEST_NAME]): _kept(part, levels - 1)
-            for key, part in _few(value.items())
-        }
-    return (
-        [_kept(part, levels - 1) for part in _few(value)]
-        if levels and isinstance(value, list)
-        else None
-    )
-
-
-def _few(parts: Iterable[Any]) -> Iterable[Any]:
-    return islice(parts, _WIDEST)
-
-
-# Chat messages as (role, text), one of which may hold MARK, to the token texts before and after
-# that mark, with everything that a model wants around them (chat template, first token). Without
-# one: to all and none.
-MARK = "\x00haystack\x00"
-Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """What prompts a model takes; known before it is loaded.
-
-    chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where
-    unknown. render: for models that are fed token ids, so that no text is tokenised twice;
-    None for those fed text. whole: whether these are the ids of the whole text, as a server of the
-    same weights makes them; else those of its spans, one behind the other. teacher: whether the
-    model weighs given answers
-    (`Model.force`), as far as is known before it is asked. serial: answers come one after another
-    from one cache, so that asking several at a time only mixes up their order. breakpoints: whether
-    a provider's cache wants to be told where prompts part. remote: whether it is asked over a
-    network, so that what it counts is its word. weights: hash of a local model's files, so that a
-    retrained one is asked anew. positions: tokens
-    of prompt and answer that it has places for, None for no known limit. needs:
-    packages that asking it imports. request: the request fields that it heeds, None where a server
-    or an engine says which. side:
-    for prompts of so many tokens a number: what was computed for one serves those of the same
-    number, of None nothing. No function where all serve each other. notes: what a user should know
-    of how it is asked. window_bytes: what each token takes in memory where the model's sliding
-    windows keep all, None where it has none.
-    """
-
-    chat: bool = True
-    tokenizer: str | None = None
-    render: Render | None = None
-    whole: bool = False
-    teacher: bool = False
-    serial: bool = False
-    breakpoints: bool = False
-    remote: bool = False
-    weights: str = ""
-    positions: int | None = None
-    needs: tuple[str, ...] = ()
-    request: tuple[str, ...] | None = None
-    side: Callable[[int], int | None] | None = None
-    notes: tuple[str, ...] = ()
-    window_bytes: int | None = None
-
-
-class Model(metaclass=Checked):
-    """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows
-    the slash.
-
-    Raises SettingsError at once when it cannot work (a missing key, an unknown option), and asks
-    nothing yet. Override `traits`, `answer`, and what differs. All that is known of a back end is
-    here, with these defaults; nobody else knows its name:
-
-    unread: settings that it does not read, of `temperature`, `thinking_tokens`, `request`,
-    `logprobs` and `concurrency`; given for it, they are refused. free: whether asking costs
-    nothing. vendor: its name in the price list (genai-prices), '' for the back end's own.
-
-    Of one behind an address, whose constructor takes `base_url`: host: the provider's own, which
-    stands in no key. base_url_variable, key_variable: the environment's, which hold the address and
-    the key where none is typed; headers_variable: the one that holds more headers. renders: whether
-    its server makes tokens of chat messages by the model's own template, so that the model's files,
-    where they are here, tell which.
-
-    vocabulary: a sentence on a vocabulary that is not public. longer: the option that lets it take
-    longer prompts, with {} for their tokens, '' for none.
-
-    notes: what a user should know before a run. replicas: how many copies of the model answer, each
-    of which takes lanes of its own.
-    """
-
-    unread: tuple[str, ...] = ()
-    free = renders = False
-    vendor = host = base_url_variable = key_variable = ""
-    headers_variable = vocabulary = longer = ""
-    notes: Sequence[str] = ()
-    replicas: int = 1
-
-    def __init__(self, name: str, **options: Any) -> None:
-        self.name = name
-
-    @classmethod
-    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """What the model takes, without loading or reaching it. Raises SettingsError."""
-        return Traits()
-
-    async def prepare(self, lanes: int) -> bool:
-        """Get ready for so many lanes at a time, each with prompts that share their beginnings with
-        the one before (`LANE` is the number of the lane that asks). True where each of them then
-        has a cache of its own."""
-        return False
-
-    @classmethod
-    def address(cls, name: str, options: Mapping[str, Any]) -> str:
-        """Where the model is asked when no address is typed; '' at home, or without an address.
-
-        It is part of what was asked, so that another server's answers have other keys. A class
-        that names no variable is built, and its `base_url` read.
-        """
-        if "base_url" in options or "base_url" not in option_names(cls):
-            return ""
-        if cls.base_url_variable:
-            return os.environ.get(cls.base_url_variable, "")
-        with suppress(Exception):  # what is wrong is said when it is made to be asked
-            if cls.traits(name, options).remote:
-                found = getattr(cls(name, **options), "base_url", None)
-                return found if isinstance(found, str) else ""
-        return ""
-
-    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer,
-        ..."""
-        raise NotImplementedError
-
-    async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits say
-        teacher=True.
-
-        Raises Unmeasured.
-        """
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Release connections."""
-
-
-def find_backend(name: str) -> type[Model]:
-    """A back end by its registered name. Raises SettingsError."""
-    return find_kind("models", name, Model)
-
-
-def backend_or_default(name: str) -> type[Model]:
-    """A back end by its registered name; `Model` with its defaults where there is none to load."""
-    with suppress(SettingsError):
-        return find_backend(name)
-    return Model
+__all__ = [
+    "LANE",
+    "LOWEST_NATS",
+    "MARK",
+    "MOST_ROWS",
+    "Answer",
+    "Decoding",
+    "Forced",
+    "LogprobSource",
+    "Logprobs",
+    "Model",
+    "Render",
+    "Row",
+    "Traits",
+    "backend_or_default",
+    "find_backend",
+    "logprobs_kept",
+    "nats",
+    "tokens",
+    "touch",
+]

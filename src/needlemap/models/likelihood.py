@@ -28,7 +28,7 @@ from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, R
 from needlemap.models.servers import understood
 
 if TYPE_CHECKING:
-    from needlemap.http import Reader
+    from needlemap.http.client import Reader
 
 WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
 _PATH = "/completions"

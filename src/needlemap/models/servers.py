@@ -12,7 +12,7 @@ from needlemap.http.served import get
 from needlemap.models import Answer, Model, tokens
 
 if TYPE_CHECKING:
-    from needlemap.http import Reader
+    from needlemap.http.client import Reader
 
 RESERVED = (
     "model",

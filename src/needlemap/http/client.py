@@ -1,0 +1,461 @@
+"""Servers: their base URLs, keys and headers; one request and its reply, read within bounds.
+
+For code that waits and code that does not. Redirects are not followed, a body is read by pieces up
+to `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before
+anybody sees it. Nothing is asked again here, but for an address that lacks its /v1. Replies are
+read as plain JSON, so that every provider's own fields survive. Secrets come from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from needlemap.allowance import LIMIT_HEADERS, read_allowance
+from needlemap.deadline import TimeUp, call_within
+from needlemap.errors import SettingsError, Unmeasured
+from needlemap.http import faults
+from needlemap.http.compatible import HEADERS, KEY
+from needlemap.secrets import Secrets, hidden, scrub
+from needlemap.version import __version__
+
+if TYPE_CHECKING:
+    from httpx import Client, Response
+
+    from needlemap.models import Answer
+
+    Reader = Callable[[dict[str, Any], float], Answer]
+
+LENT = "NEEDLEMAP_KEY_"  # begins a variable that holds a key given as an argument, for a moment
+NO_KEY = "none"  # said of a server that wants none: nothing is sent
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
+CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
+LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
+_REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
+_MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
+_PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
+_PLAIN = (
+    "user-agent",
+    "accept",
+    "content-type",
+)  # no secrets
+VERSIONED = re.compile(r"/v\d")
+_HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
+_REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
+_Client = TypeVar("_Client")
+
+
+def base_url_of(given: str | None, variable: str, home: str) -> str:
+    """Where to ask: what was given, else the environment's, else the provider's own address.
+
+    Raises SettingsError for what is no address, and for one that holds a key.
+    """
+    url = given or os.environ.get(variable) or home
+    check_address(url, variable.replace("BASE_URL", "API_KEY"))
+    return url.rstrip("/")
+
+
+def check_address(url: str, variable: str = KEY) -> None:
+    """Raises SettingsError for what is no address, and for one that holds a key: run.json and error
+    messages would keep it."""
+    shown = hidden(url)
+    try:
+        parts = urlsplit(url.encode().decode())  # not what a terminal gave that is no text
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        host = parts.hostname or ""
+        host.encode("idna")
+        if host.rpartition(".")[2].isdigit():
+            ip_address(host)
+    except ValueError:
+        sound = False
+    if not sound:
+        near = (
+            f"http://{shown.rstrip('/')}" if _HOST.fullmatch(shown) else "http://127.0.0.1:8000/v1"
+        )
+        raise SettingsError(f"'{shown}' is no base URL. Type one such as {near}.")
+    if request := _REQUEST.search(shown):
+        raise SettingsError(
+            f"'{shown}' is the address of one request. Type: --base-url {shown[: request.start()]}"
+        )
+    if shown != url:
+        raise SettingsError(
+            f"The base URL {shown} holds a key, which run.json would keep. Take it out, and "
+            f"type: export {variable}=YOUR-KEY"
+        )
+
+
+def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
+    """The key in the environment; '' for a server elsewhere than at the provider's own host without
+    one."""
+    key = from_environment(variable)
+    if not key and (required or at_home(base_url, host)):
+        raise SettingsError(
+            f"No key for {urlsplit(base_url).hostname}. Type: export {variable}=YOUR-KEY"
+        )
+    return "" if key == NO_KEY else key
+
+
+def from_environment(variable: str) -> str:
+    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no header
+    holds."""
+    value = os.environ.get(variable, "").strip()
+    if not value.isascii() or not value.isprintable():
+        raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
+    return value
+
+
+def bearer(variable: str) -> dict[str, str]:
+    """The header with a key, where the environment has one."""
+    key = from_environment(variable)
+    return {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
+
+
+def _key_words(variable: str) -> str:
+    """What to type after a server refused a key, or that there was none."""
+    if variable.startswith(LENT):
+        return "It refuses the key that it was given"
+    had = from_environment(variable) not in ("", NO_KEY)
+    why = f"It refuses the key in {variable}" if had else f"No key is in {variable}"
+    return f"{why}. Type: export {variable}=YOUR-KEY"
+
+
+def custom_headers(variable: str) -> dict[str, str]:
+    """Headers that the environment names, one a line, as the providers' own clients read them.
+
+    Raises SettingsError.
+    """
+    found = {}
+    for line in filter(str.strip, os.environ.get(variable, "").splitlines()):
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if (
+            not colon
+            or not _HEADER.fullmatch(name)
+            or not value.isascii()
+            or not value.isprintable()
+        ):
+            raise SettingsError(
+                f"{variable} holds a line that is no header. Write 'Name: value', one a line."
+            )
+        found[name.lower()] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The secrets that a server gets when it is asked what it serves: the environment's variables
+    of a key and of further headers. They are those of the model that is asked there, never another
+    provider's."""
+
+    key_env: str = KEY
+    headers_env: str = HEADERS
+
+    def headers(self) -> dict[str, str]:
+        """The headers. Raises SettingsError for what no header holds."""
+        return bearer(self.key_env) | custom_headers(self.headers_env)
+
+
+def at_home(base_url: str, host: str) -> bool:
+    """Whether a base URL leads to the provider itself, or to one of its regions."""
+    where = urlsplit(base_url).hostname or ""
+    return where == host or where.endswith(f".{host}")
+
+
+_THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no proxy stands before it
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What a server said, as it is. text: of a refusal, no more than its beginning."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class _JsonClient:
+    """What both ways to ask have: headers that go with each request, and what is made of a reply.
+
+    headers: beside our own; plain: names of those that hold no secret. key_env: the variable that
+    the key among them came from. Raises SettingsError when no connection can be made at all, as
+    with an unusable proxy.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        key_env: str = "",
+        plain: Sequence[str] = (),
+    ) -> None:
+        self.base_url, self._key_env = base_url, key_env
+        known = {*_PLAIN, *plain}
+        self._secrets = Secrets(value for name, value in headers.items() if name not in known)
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            "accept-encoding": "gzip, deflate",
+            "user-agent": f"needlemap/{__version__}",
+            **headers,
+        }
+
+    def _opened(self, client: type[_Client], **options: Any) -> _Client:
+        straight = dict.fromkeys(_THIS_MACHINE)
+        try:
+            return client(headers=self._headers, follow_redirects=False, mounts=straight, **options)  # type: ignore[call-arg]
+        except Exception as error:  # the environment's proxies and certificates
+            said = scrub(f"{type(error).__name__}: {error}")
+            raise SettingsError(
+                f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and "
+                f"SSL_CERT_FILE."
+            ) from None
+
+    def hide(self, failure: Unmeasured) -> None:
+        """Take what was sent in secret out of a failure's words."""
+        failure.args = (self._secrets.hide(str(failure)),)
+
+    def hide_in(self, value: Any) -> Any:
+        """A JSON value without what was sent in secret."""
+        return self._secrets.hide_in(value)
+
+    def check(self, reply: HttpReply, server: str) -> None:
+        """Raises Unmeasured for a refusal."""
+        if not 200 <= reply.status < 300:
+            said = self._secrets.hide(reply.text)
+            refused = faults.from_status(reply.status, said, reply.headers, server=server)
+            if reply.status == 401 and self._key_env:
+                refused.args = (f"{str(refused).rstrip('.')}. {_key_words(self._key_env)}",)
+            raise refused
+
+    def object_in(self, reply: HttpReply, server: str) -> dict[str, Any]:
+        """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
+        self.check(reply, server)
+        text = reply.text
+        if text.count("[") + text.count("{") + text.count(",") > _MOST_PARTS:
+            raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
+        try:
+            body = self._secrets.hide_in(json.loads(text))
+        except ValueError:
+            said = self._secrets.hide(faults.message_of(text))
+            raise faults.unreadable("The reply is no JSON", said, transient=True) from None
+        except RecursionError as deep:
+            raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
+        if not isinstance(body, dict):
+            raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
+        error = body.get("error")
+        if error:  # gateways report an error of the server behind them with status 200
+            status = error.get("code") if isinstance(error, dict) else None
+            said = json.dumps(body, ensure_ascii=False)
+            if isinstance(status, int) and status >= 400:
+                raise faults.from_status(status, said, {}, server=server)
+            raise faults.unreadable("The reply is an error", faults.message_of(said))
+        return body
+
+
+class JsonClient(_JsonClient):
+    """Asks without waiting, many requests at a time, a server that takes JSON and answers in JSON.
+
+    version: what base_url may lack ('/v1'), tried once where a server knows no such address.
+    limits: the headers by which it says what it still takes.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        version: str = "",
+        key_env: str = "",
+        plain: Sequence[str] = (),
+        limits: Sequence[str] = LIMIT_HEADERS,
+    ) -> None:
+        import httpx  # 0.1 s: only for those who ask
+
+        super().__init__(base_url, headers, key_env, plain)
+        self._version, self._reached, self._limit_headers = version, False, limits
+        pool = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        self._client = self._opened(httpx.AsyncClient, limits=pool)
+
+    async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
+        """One answer. read: makes it of a reply's JSON object and its seconds. Raises
+        Unmeasured."""
+        base_url = self.base_url
+        try:
+            return await self._once(base_url, path, body, timeout_s, read)
+        except Unmeasured as refused:
+            if refused.status != 404 or not self._version or VERSIONED.search(base_url):
+                raise
+        other = base_url + self._version
+        answer = await self._once(other, path, body, timeout_s, read)
+        if self.base_url == other:  # another lane found it too
+            return answer
+        self.base_url = other
+        return replace(
+            answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say"
+        )
+
+    async def look_up(self, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
+        """A reply's JSON object, of an address beside the API's own. body: None to send none.
+        Raises Unmeasured."""
+        root = self.base_url.removesuffix("/v1")
+        try:
+            return self.object_in(await self._send(root + path, body, timeout_s, root), root)
+        except Unmeasured as failure:
+            self.hide(failure)
+            raise
+
+    async def _once(
+        self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader
+    ) -> Answer:
+        start, sent_s = (
+            perf_counter(),
+            time(),
+        )  # what a server says of its limits, it saw when asked
+        try:
+            reply = await self._send(base_url + path, body, timeout_s, base_url)
+            took_s = perf_counter() - start
+            answer = read(self.object_in(reply, base_url), took_s)
+        except Unmeasured as failure:
+            self.hide(failure)
+            if failure.status is not None:
+                failure.allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
+            raise
+        allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
+        return replace(answer, allowance=allowance)
+
+    async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> HttpReply:
+        """A reply. Raises Unmeasured, which says whether any connection was ever made."""
+        try:
+            reply = await self._reply(url, body, timeout_s, server)
+        except Unmeasured as failure:
+            failure.unreached &= not self._reached
+            self._reached |= not failure.unreached
+            raise
+        self._reached = True
+        return reply
+
+    async def _reply(
+        self, url: str, body: bytes | None, timeout_s: float, server: str
+    ) -> HttpReply:
+        """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says whether
+        the request may be billed."""
+        import asyncio  # 0.04 s: not for those who only build prompts
+
+        method = "GET" if body is None else "POST"
+        with _limits(server, timeout_s) as limits:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._client.stream(method, url, content=body, timeout=limits) as response,
+            ):
+                read = _Body(response, LARGEST_BYTES)
+                if not response.is_redirect:  # what it holds is not read
+                    async for piece in response.aiter_bytes():
+                        if not read.add(piece):
+                            break
+                return read.reply()
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._client.aclose()
+
+
+class SyncJsonClient(_JsonClient):
+    """Asks one after the other, and waits: for code that counts tokens between two lines."""
+
+    _client: Client | None = None
+
+    def ask(
+        self, method: str, path: str, body: bytes, timeout_s: float, most: int, do: str = ""
+    ) -> HttpReply:
+        """A reply of at most so many bytes; no longer than timeout_s is waited, however it comes
+        in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what else a user
+        may do then."""
+        import httpx  # 0.1 s: only for those who ask
+
+        self._client = client = self._client or self._opened(httpx.Client)
+        url = self.base_url + path
+
+        def stream_reply() -> HttpReply:
+            """In a thread of its own: a client that waits does not look at a clock while a head
+            drips."""
+            with client.stream(method, url, content=body, timeout=limits) as response:
+                read = _Body(response, most)
+                if not response.is_redirect:
+                    for piece in response.iter_bytes():
+                        if not read.add(piece):
+                            break
+                return read.reply()
+
+        with _limits(self.base_url, timeout_s, f" from {hidden(url)}") as limits:
+            try:
+                what = f"before {hidden(url)} answered"
+                return call_within(timeout_s, stream_reply, what, do)
+            except (TimeoutError, TimeUp):
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Release the connection; the next request opens another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class _Body:
+    """A body, by pieces, up to what is read of one. Raises Unmeasured for one that goes on."""
+
+    def __init__(self, response: Response, most: int) -> None:
+        self._response, self._data = response, bytearray()
+        self._most = most
+        packed = response.headers.get("content-encoding", "").strip().lower()
+        if packed not in _PACKED:
+            raise faults.unreadable("The reply is packed in a way that was not asked for", packed)
+
+    def add(self, piece: bytes) -> bool:
+        """Whether more is to be read."""
+        self._data += piece
+        if not self._response.is_success and len(self._data) > _REFUSAL_BYTES:
+            return False
+        if len(self._data) > self._most:
+            raise faults.unreadable("The reply is too large", f"more than {self._most // 2**20} MB")
+        return True
+
+    def reply(self) -> HttpReply:
+        """All of it as text: JSON is UTF-8, whatever a header says."""
+        text = self._data.decode("utf-8-sig", "replace")
+        return HttpReply(self._response.status_code, self._response.headers, text)
+
+
+@contextmanager
+def _limits(server: str, timeout_s: float, by: str = " (setting: timeout_s)") -> Iterator[Any]:
+    """An attempt's limits in time, by whom; whatever a connection fails by, as Unmeasured."""
+    import httpx
+
+    connect_s = min(
+        0.9 * timeout_s, CONNECT_S
+    )  # less than the attempt, so that the two can be told apart
+    try:
+        yield httpx.Timeout(timeout_s, connect=connect_s)
+    except (httpx.ConnectTimeout, httpx.PoolTimeout):
+        raise faults.unanswered(server, connect_s) from None
+    except (TimeoutError, httpx.TimeoutException):
+        raise faults.timed_out(timeout_s, by) from None
+    except (
+        httpx.ConnectError,
+        httpx.ProxyError,
+        httpx.UnsupportedProtocol,
+        httpx.InvalidURL,
+    ) as error:
+        raise faults.lost(error, server, sent=False) from None
+    except httpx.DecodingError as error:
+        raise faults.unreadable(
+            "The reply cannot be unpacked", str(error), transient=True
+        ) from None
+    except (httpx.HTTPError, OSError) as error:
+        raise faults.lost(error, server) from None
