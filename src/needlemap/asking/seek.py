@@ -81,7 +81,7 @@ class Seek(FullGrid):
 
     def _finished(self, folder: RunFolder) -> Experiment:
         """Of a run that is known, its first haystack: all of it is scored."""
-        asks = _asks_of(folder.about().cells)
+        asks = asks_of(folder.about().cells)
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _grid(self, number: int, length: int) -> Grid:
@@ -116,10 +116,10 @@ def _known(folder: RunFolder) -> tuple[list[Record], dict[int, Grid]]:
     """A folder's records, and what was asked; nothing of one that is to be taken over."""
     if not folder.exists or is_unanswered(folder):
         return [], {}
-    return latest_records(folder.records()), _asks_of(folder.about().cells)
+    return latest_records(folder.records()), asks_of(folder.about().cells)
 
 
-def _asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, Grid]:
+def asks_of(cells: Iterable[Sequence[Any]]) -> dict[int, Grid]:
     """By repeat the length and the depths of its haystack, from run.json's cells."""
     depths: dict[tuple[int, int], list[float]] = defaultdict(list)
     for length, depth, repeats in cells:

@@ -308,7 +308,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         needlemap=__version__,
         created=(before and before.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         python=platform.python_version(),
-        packages={name: found for name in _PACKAGES if (found := _version(name))},
+        packages=versions(),
         identity=run_hash(experiment.settings),
         settings=experiment.settings.model_dump(mode="json") | {"label": label},
         tokenizer=RunTokenizer(
@@ -338,6 +338,11 @@ def _shared(
         if record.asked in found:
             found[record.asked].add((record.length_tokens, record.depth, record.repeat))
     return {asked: sorted(places) for asked, places in found.items() if len(places) > 1}
+
+
+def versions() -> dict[str, str]:
+    """The versions of what may change prompts and requests, by name."""
+    return {name: found for name in _PACKAGES if (found := _version(name))}
 
 
 def _version(package: str) -> str:

@@ -29,6 +29,7 @@ from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
+from needlemap.reports.cite import citation
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
@@ -79,8 +80,8 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
         _freeze(runs, out)
         return
     runs = [run for path in runs for run in _inside(path)]
-    if typed.json:
-        _print_json(runs, typed)
+    if typed.cite or typed.json:
+        (_cite if typed.cite else _print_json)(runs, typed)
         return
     trackers, rules = [parse_tracker(text) for text in typed.log or ()], _rules(typed)
     _refuse_of_figures(typed)
@@ -146,6 +147,14 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, typed: R
     return draw_curves(
         groups, title=typed.title, rules=_rules(typed), width=points_wide(typed.width)
     ).save(out)
+
+
+def _cite(runs: Sequence[Path], typed: ReportFlags) -> None:
+    """Print the lines to cite."""
+    if typed.out or typed.log or typed.json:
+        raise SettingsError("--cite prints its lines alone: leave -o, --log and --json out.")
+    for line in citation(runs):
+        show(line)
 
 
 def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
