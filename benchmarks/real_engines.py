@@ -15,19 +15,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from threading import Thread
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "servers"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
+
+from between import between  # of tests/servers
 
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.models.gauge import read_tensors, widened, write_checkpoint
@@ -164,36 +163,8 @@ def heated(served: Served, temperature: float | None) -> Iterator[Served]:
         yield served
         return
 
-    class Before(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.pass_on(None)
-
-        def do_POST(self) -> None:
-            size = int(self.headers["Content-Length"])
-            asked = json.loads(self.rfile.read(size)) | {"temperature": temperature}
-            self.pass_on(json.dumps(asked).encode())
-
-        def pass_on(self, body: bytes | None) -> None:
-            request = Request(served.root + self.path, body, {"Content-Type": "application/json"})
-            try:
-                with urlopen(request, timeout=600) as reply:
-                    code, said = reply.status, reply.read()
-            except HTTPError as error:
-                code, said = error.code, error.read()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Before)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield replace(served, root=f"http://127.0.0.1:{server.server_port}")
-    finally:
-        server.shutdown()
+    with between(served.root, lambda body: body | {"temperature": temperature}) as root:
+        yield replace(served, root=root)
 
 
 def _llama(started: Servers, case: Case, tokens: int, folder: Path) -> Served:

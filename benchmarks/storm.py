@@ -2,6 +2,7 @@
 finds to a script that shows it?
 
     python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--keep FILE] [--smoke]
+    python benchmarks/storm.py --real MINUTES [--times N] [--keep FILE]
 
 The faults are those of tests/storm/boxed_engine.py, an engine in a box with one fault each, after
 public threads, and those of reported_faults.py, whose author had not read the storm's operations
@@ -79,6 +80,8 @@ def main() -> None:
     parser.add_argument("--scripts", type=int, default=20, help="Runs of each script.")
     parser.add_argument("--covers", type=int, default=1_000, help="Simulated storms.")
     parser.add_argument("--keep", type=Path, help="A line for each part; what it holds is kept.")
+    parser.add_argument("--real", type=float, help="Minutes of each storm of a llama-server.")
+    parser.add_argument("--times", type=int, default=1, help="With --real: storms of each kind.")
     parser.add_argument("--smoke", action="store_true", help="Two faults, one clean storm.")
     options = parser.parse_args()
     if options.smoke:
@@ -86,6 +89,9 @@ def main() -> None:
         options.faults, options.covers = ",".join(SMOKE), 50
     names = tuple(filter(None, options.faults.split(",")))
     kept = Kept(options.keep)
+    if options.real:
+        real(kept, options.real, options.times)
+        return
     limits = {"cpu_s": options.cpu_s, "scripts": options.scripts}
     faults = [kept.part(fault_of, fault=name, **limits) for name in names]
     seeds = range(options.clean_seed, options.clean_seed + options.clean)
@@ -112,6 +118,33 @@ def main() -> None:
     rows = [row_of(each, options.scripts) for each in faults]
     notes = [f"{name}: {THREADS[name]}" for name in names]
     show("Faults of serving state, found by storm", machine(), header, rows, notes, result)
+
+
+def real(kept: Kept, minutes: float, times: int) -> None:
+    """Storms of llama-server with the gauge, and of a proxy in front of it."""
+    from real_storms import real_cases, real_storm, summed  # they need a llama-server
+
+    found = [
+        kept.part(real_storm, **case, minutes=minutes, number=number)
+        for number in range(times)
+        for case in real_cases()
+    ]
+    header = ("slots", "RAM cache", "proxy", "verdict", "requests", "seconds", "CPU s")
+    rows = [
+        (
+            str(each["slots"]),
+            each["ram"],
+            each["proxy"] or "-",
+            f"code {each['code']}",
+            f"{each['requests']:,}",
+            str(each["seconds"]),
+            str(each["cpu_s"]),
+        )
+        for each in found
+    ]
+    notes = [line for each in found if each["code"] == 1 for line in each["said"][:1]]
+    result = {"benchmark": "storm", **summed(found)}
+    show("llama-server with the gauge, stormed", machine(), header, rows, notes, result)
 
 
 class Kept:

@@ -7,6 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
+
+import pytest
+
+from needlemap.storm.file import STORM, StormFile
 
 ENGINE = Path(__file__).parent / "boxed_engine.py"
 SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-length", "2k")
@@ -31,6 +36,50 @@ def test_a_sound_server_is_stormed_reported_and_gone_on_with(needlemap, wire):
     assert found["line"] in report
     needlemap("report", "s", "-o", "s.md")
     needlemap("report", "s", "-o", "s.html")
+
+
+def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap, wire):
+    """Nobody goes away in the first five rounds, where both end: so each asks the same."""
+    to = ("storm", *SIDE, *SIZES, "--base-url", wire.base_url, "--until", "rate<15%", "-o")
+    wire.reset()
+    needlemap(*to, "whole")
+    wanted = wire.asked()
+    whole = STORM.read(needlemap.folder / "whole")
+    broken = needlemap.folder / "broken"
+    broken.mkdir()
+    start = StormFile(seed=whole.seed, model=whole.model, max_length=2_000, load=4)
+    STORM.write(broken, start.model_copy(update={"kv_tokens": 8_000, "wanted": 0.15}))
+    wire.reset()
+    command = [sys.executable, "-c", "from needlemap.cli import main; main()", *to, "broken"]
+    with subprocess.Popen(command, cwd=needlemap.folder, stderr=subprocess.PIPE) as killed:
+        while sum(wire.asked().values()) < sum(wanted.values()) // 2:
+            assert killed.poll() is None, killed.stderr and killed.stderr.read()
+            sleep(0.05)
+        killed.kill()
+    assert not STORM.read(broken).sequence
+    needlemap(*to, "broken")
+    twice = wire.asked() - wanted
+    assert sum(twice.values()) <= 4, "more than was in flight"
+    assert not wanted - wire.asked()
+    found = STORM.read(broken)
+    assert (found.line, found.said, found.counts) == (whole.line, whole.said, whole.counts)
+    assert [each.key for each in found.sequence] == [each.key for each in whole.sequence]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("--limit-tokens", "20k"), "20,000 tokens"),
+        (
+            ("--limit-usd", "0.02", "--prices", "input=1", "--prices", "output=1"),
+            "of 0.02 US dollars",
+        ),
+        (("--minutes", "0.02"), "as long as --minutes allows"),
+    ],
+)
+def test_a_limit_ends_a_storm_with_what_was_seen(needlemap, wire, limit, said):
+    shown = needlemap("storm", *SIDE, *SIZES, "--base-url", wire.base_url, *limit, code=4)
+    assert said in shown.stderr
 
 
 def test_a_plan_says_what_it_takes_and_asks_nothing(needlemap, wire):

@@ -184,6 +184,40 @@ def test_confirmed_faults_below_the_wanted_rate_are_no_failure_and_a_leak_always
     assert judge_storm(seens_of(rare), 0.005).code == 1
 
 
+def test_a_lost_answer_that_was_not_asked_again_counts_as_faulty():
+    """A limit ended the storm before that, and the answer counted as the model's own miss."""
+    rows = [["lost"], *[["right"]] * 999]
+    unknown = judge_storm(seens_of(rows), 0.005)
+    assert unknown.faulty == 1
+    seens = seens_of(rows)
+    lost = seens.storm[0]
+    seens.suspects[lost.key] = Suspect(lost, again=RequestOutcome("lost"))
+    assert judge_storm(seens, 0.005).faulty == 0
+
+
+def test_a_leak_counts_though_a_limit_ended_its_round(storming):
+    """What came of a round was thrown away where a limit ended it."""
+    leaks = Reader(lambda said, log: of_another(said, log) if len(log) > 8 else said)
+    asking, found = storming(leaks, rounds=9, flags={"limit_tokens": 8_000})
+    assert "8,000 tokens" in asking.stopped
+    assert found.families == 0
+    assert found.code == 1
+
+
+def test_a_leak_among_the_first_prompts_counts_and_is_known_to_who_goes_on(storming):
+    """They are asked before the first round, and were looked at for the server's ways alone."""
+
+    class LeaksAtOnce(Reader):
+        async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+            said = await super().answer(prompt, decoding)
+            return Answer(self.log[0][1] if len(self.log) == 3 else said.text, "stop")
+
+    _, found = storming(LeaksAtOnce(), rounds=1)
+    assert found.code == 1
+    _, again = storming(Reader(), rounds=1)
+    assert again.said == found.said
+
+
 def test_what_was_not_answered_counts_as_it_may_have_gone():
     refused = judge_storm(seens_of([*[["refused"] * 2] * 50, *[["right"]] * 1_000]), 0.005)
     assert refused.code == 4

@@ -138,7 +138,9 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     counts = Counter[str](each.outcome.word for each in rows)
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
     bad = {each.key for each in rows if each.outcome.is_certain or each.outcome.word == "refused"}
-    bad |= {key for key, each in seens.suspects.items() if each.is_doubtful}
+    bad |= {each.key for each in rows if each.outcome.is_doubtful} - {
+        key for key, each in seens.suspects.items() if each.again and not each.is_doubtful
+    }
     first = seens.first_cancel
     around = seens.lost_around(first) if first is not None else None
     grown = log_grown(*around) if around else -inf

@@ -77,7 +77,7 @@ class StormInRounds(Strategy[StormVerdict]):
         self.progress = progress
         self.seens, self.owners = Seens(), Owners[Hider]()
         self.stopped = self.missed = ""
-        self._limited = False
+        self._limited = self._heard = False
         self._stored = storm.records()
         self._sent = Counter[str]()
         self._failures = Counter[str]()
@@ -102,8 +102,7 @@ class StormInRounds(Strategy[StormVerdict]):
         if not STORM.is_in(path):
             STORM.write(path, storm.file())
         try:
-            if storm.fixed is None:
-                yield from self._begin()
+            yield from self._begin()
             while not self.stopped and not self._ends() and self.number != self.rounds:
                 self.number += 1
                 yield from self._round(self.number)
@@ -114,7 +113,7 @@ class StormInRounds(Strategy[StormVerdict]):
             found = self.verdict
             if storm.fixed is not None:
                 STORM.write(path, self.document(found))
-        if not any(each.outcome.word != "refused" for each in self.seens.storm):
+        if not self._heard:
             self._nothing()
         return found
 
@@ -124,36 +123,51 @@ class StormInRounds(Strategy[StormVerdict]):
         return found.confirmed or (found.highest < self.storm.options.wanted and found.code == 0)
 
     def _begin(self) -> Batches[None]:
-        """The first prompts, one after another, and what they settle."""
+        """The first prompts, one after another; what they settle, unless that is on disk; and
+        whether all were missed."""
         storm = self.storm
         first = first_round(storm.seed, storm.limits)
-        answered, rows = Answered(), list[tuple[Act, Record]]()
+        answered, rows = Answered(), list[tuple[Act, Record, RequestOutcome]]()
         for act in first.acts:
+            if storm.fixed is not None and (FIRSTS, act.number) not in self._stored:
+                continue
             found = yield from self._ask(first, [act], FIRSTS, answered, lambda a: a.number)
-            rows += [(act, record) for act, record in found if record is not None]
+            for each, record in found:
+                if record is not None:
+                    outcome = self._outcome(first, each, record, self._order)
+                    self._elsewhere(first, each, record, outcome)
+                    rows.append((each, record, outcome))
             if self.stopped:
                 return
-        singles = [(act, record) for act, record in rows if len(act.asked_facts) == 1]
-        if not singles or not any(record.answer is not None for _, record in singles):
-            self._nothing()
-        told = [r.prompt_tokens - r.own_tokens for _, r in singles if r.prompt_tokens is not None]
-        same = len(set(told)) == 1 and len(told) == len(singles)
-        many = [self._outcome(first, act, record, 0).word for act, record in rows[len(singles) :]]
-        storm.fixed = storm.file().model_copy(
-            update={
-                "framing": told[0] if same else 0,
-                "pace": pace_of([(r.own_tokens, r.latency_s or 0.0) for _, r in singles]),
-                "many": many.count("right") * 2 > len(many),
-            }
-        )
-        right = [self._outcome(first, act, record, 0).word for act, record in singles]
-        if not right.count("right"):
-            said = " ".join((singles[-1][1].answer or "").split())
+        if storm.fixed is None:
+            self._settle(rows)
+        singles = [(record, outcome) for act, record, outcome in rows if len(act.asked_facts) == 1]
+        if singles and not any(outcome.word == "right" for _, outcome in singles):
+            said = " ".join((singles[-1][0].answer or "").split())
             self.missed = self.stopped = (
-                f"the first {len(right)} prompts were all missed; the last said "
+                f"the first {len(singles)} prompts were all missed; the last said "
                 f"{said[:120]!r}. A model that knows one kind of fact is given it with --needle, "
                 "--question, --keywords and --draw; one that thinks first needs --thinking-tokens"
             )
+
+    def _settle(self, rows: Sequence[tuple[Act, Record, RequestOutcome]]) -> None:
+        """Write what the first prompts tell of the model and its server."""
+        storm = self.storm
+        singles = [row for row in rows if len(row[0].asked_facts) == 1]
+        if not singles or not any(record.answer is not None for _, record, _ in singles):
+            self._nothing()
+        told = [
+            r.prompt_tokens - r.own_tokens for _, r, _ in singles if r.prompt_tokens is not None
+        ]
+        same = len(set(told)) == 1 and len(told) == len(singles)
+        many = [outcome.word for _, _, outcome in rows[len(singles) :]]
+        storm.fixed = storm.file().model_copy(
+            update={
+                "framing": told[0] if same else 0,
+                "pace": pace_of([(r.own_tokens, r.latency_s or 0.0) for _, r, _ in singles]),
+                "many": many.count("right") * 2 > len(many),
+            }
+        )
         STORM.write(storm.folder.path, storm.fixed)
 
     def _round(self, number: int) -> Batches[None]:
@@ -162,7 +176,8 @@ class StormInRounds(Strategy[StormVerdict]):
         made, answered = storm.round(number), Answered()
         seens = list[Seen]()
         for wave in made.waves:
-            if self.stopped:
+            if self.stopped:  # a family counts once it is whole; a leak at once
+                self.seens.elsewhere += [each for each in seens if each.outcome.is_certain]
                 return
             found = yield from self._ask(
                 made, wave, STORMED, answered, lambda act: key_of(number, act.number)
@@ -335,6 +350,7 @@ class StormInRounds(Strategy[StormVerdict]):
         rows = [(act, found.get(act.number)) for act in acts]
         for act, record in rows:
             if record is not None and record.answer is not None:
+                self._heard = True
                 answered.by_path[act.family, act.path] = record.answer
         return rows
 
