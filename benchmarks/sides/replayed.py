@@ -14,9 +14,8 @@ from random import Random
 
 from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
 from needlemap.errors import Failure
-from sides.engines import Change, Engine, Fact, Machine, Request, chance
+from sides.engines import Change, Engine, Fact, Machine, Request, chance, worded_answer
 from sides.engines import Reply as Said
-from sides.engines import said as said_rightly
 
 FACT = 15  # tokens of a fact
 SENTENCE = 24  # tokens by which a fact that stands at a sentence's end is off, at most
@@ -109,7 +108,7 @@ def check(
                 )
             )
             right = ask.secret in said.text and not said.error
-            wrong = said.text != said_rightly(machine.style, ask.secret)
+            wrong = said.text != worded_answer(machine.style, ask.secret)
             changed += wrong or bool(said.error)
             found[ask.size][0] += right
             found[ask.size][1] += 1
