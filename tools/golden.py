@@ -63,7 +63,10 @@ OWN: Mapping[str, Sequence[str]] = {  # flags of presets that need data, more ro
         ("kinship", "graphwalks", "graphwalks-parents"), (*GRID, "--max-answer-tokens", "64")
     ),
     **dict.fromkeys(("ordinal-2", "ordinal-4", "ordinal-8"), (*LONG, "--depths", "0,60")),
-    "kinship-dense": ("--depths", "0,60", "--repeats", "2"),
+    **dict.fromkeys(
+        ("kinship-dense", "suite:needlebench-atc"), ("--depths", "0,60", "--repeats", "2")
+    ),
+    "suite:needlebench": (*GRID, "--max-answer-tokens", "64"),
 }
 UNJUDGED = ("needlehaystack",)  # its judge is a model behind a key
 TOLD = ("passkey", "published-mrcr", "suite:smoke")  # whose plan is also told in words

@@ -77,7 +77,9 @@ class FamiliesToAsk:
         for name, settings in chosen.families.items():
             with naming(f"Family '{name}'"):
                 ahead.append(look_ahead(settings, path / name))
-        return cls(begin_families(path, chosen.suite, names), chosen.families, tuple(ahead))
+        return cls(
+            begin_families(path, chosen.suite, names, chosen.scores), chosen.families, tuple(ahead)
+        )
 
 
 def open_family(settings: Settings, path: Path) -> FullGrid:

@@ -67,7 +67,7 @@ def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: Replica
     ]
     for each in wanted:
         each.check_folder()
-    families = begin_families(path, chosen.suite, tuple(chosen.families))
+    families = begin_families(path, chosen.suite, tuple(chosen.families), chosen.scores)
     model = model_of(replicas, settings, path)
     if not settings.quiet:
         notes(model)

@@ -139,13 +139,20 @@ def _family(cube: Cube, draws: int, seed: int) -> FamilyScores:
 class FamilyScores:
     """The scores of one family or several, at the lengths at which each of them has one.
 
-    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws.
+    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws. weights: of
+    the families in their means, positive; None: each counts the same.
     """
 
-    def __init__(self, cubes: Sequence[Cube], draws: int = DRAWS, seed: int = SEED) -> None:
+    def __init__(
+        self,
+        cubes: Sequence[Cube],
+        draws: int = DRAWS,
+        seed: int = SEED,
+        weights: Sequence[float] | None = None,
+    ) -> None:
         found = set.intersection(*map(_scored, cubes)) if cubes else set[int]()
         self.lengths = sorted(found)
-        self._cubes, self._draws, self._seed = cubes, draws, seed
+        self._cubes, self._draws, self._seed, self._weights = cubes, draws, seed, weights
         self._repeats = sorted(set[int]().union(*map(_measured, cubes)))
         one = bool(cubes) and all(cube.one_haystack for cube in cubes)
         self.haystacks = 1 if one else len(self._repeats)
@@ -195,7 +202,7 @@ class FamilyScores:
             return None
         if short := frozenset[int]().union(*(cube.short for cube in self._cubes)):
             reached = [cube.without(short) for cube in self._cubes]
-            return FamilyScores(reached, self._draws, self._seed).effective(rule)
+            return FamilyScores(reached, self._draws, self._seed, self._weights).effective(rule)
         lengths = np.array(self.lengths, dtype=np.float64)
         curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])
         if baseless(rule, curve):
@@ -244,7 +251,7 @@ class FamilyScores:
         low, high = found or (None, None)
         if high is None or rule.kind != "worst-depth":
             return low, high
-        return low, max(high, _longest_worst(self._scores(rule), lengths, rule))
+        return low, max(high, _longest_worst(self._scores(rule), lengths, rule, self._weights))
 
     def _again(self, rule: Rule) -> Array | None:
         """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown
@@ -295,7 +302,7 @@ class FamilyScores:
             )
             for scores in self._scores(rule)
         ]
-        return np.asarray(np.mean(each, axis=0), dtype=np.float64)
+        return np.asarray(np.average(each, axis=0, weights=self._weights), dtype=np.float64)
 
     def _scores(self, rule: Rule) -> list[Array]:
         """Each family's scores at all repeats and the common lengths: (repeats, lengths,
@@ -339,7 +346,9 @@ def baseless(rule: Rule, curve: Array) -> bool:
     return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
 
-def _longest_worst(families: Sequence[Array], lengths: Array, rule: Rule) -> float:
+def _longest_worst(
+    families: Sequence[Array], lengths: Array, rule: Rule, weights: Sequence[float] | None = None
+) -> float:
     """How far the worst depth may hold: where the least upper end of a length's cells falls below.
 
     Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J.
@@ -347,7 +356,8 @@ def _longest_worst(families: Sequence[Array], lengths: Array, rule: Rule) -> flo
     a haystack each. Of several families it is the mean of theirs.
     """
     ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
-    return float(rule_values(np.mean(ends, axis=0, keepdims=True), lengths, rule)[0])
+    whole = np.average(ends, axis=0, weights=weights)[np.newaxis]
+    return float(rule_values(whole, lengths, rule)[0])
 
 
 def _least_end(cells: Array) -> float:

@@ -16,9 +16,11 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +55,13 @@ _PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
 
 
 class SuiteFile(BaseModel):
-    """suite.json. families: names of their folders, in their order."""
+    """suite.json. families: names of their folders, in their order. scores: weighted means of some
+    of them, by name; of each its families' weights."""
 
     schema_version: int = SUITE_SCHEMA
     suite: str
     families: list[str]
+    scores: dict[str, dict[str, float]] = {}
     needlemap: str = ""
     created: str = ""
 
@@ -70,11 +74,13 @@ class Families:
     """A run's families on disk. suite: its name, '' of a run with one, whose only family is named
     '' and lies in the folder itself. names: of all families, in their order; one that was not begun
     has no
-    folder."""
+    folder. scores: weighted means of some families, by name, in their order; of each its families'
+    weights."""
 
     path: Path
     suite: str = ""
     names: tuple[str, ...] = ("",)
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict, compare=False)
 
     @property
     def is_plain(self) -> bool:
@@ -128,13 +134,32 @@ def families_of(path: str | Path) -> Families:
     file = SUITE.read(path)
     if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
         raise NeedlemapError(f"'{path / SUITE_FILE}' names families outside of its folder.")
-    return Families(path, file.suite, tuple(file.families))
+    for score, weights in file.scores.items():
+        if (
+            not {*weights} <= {*file.families}
+            or not weights
+            or not all(map(is_weight, weights.values()))
+        ):
+            raise NeedlemapError(
+                f"'{path / SUITE_FILE}': score '{score}' weighs what is no family."
+            )
+    return Families(path, file.suite, tuple(file.families), file.scores)
 
 
-def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
+def is_weight(value: float) -> bool:
+    """Whether a number can weigh a family in a mean."""
+    return 0 < value < inf
+
+
+def begin_families(
+    path: Path,
+    suite: str,
+    names: tuple[str, ...],
+    scores: Mapping[str, Mapping[str, float]] | None = None,
+) -> Families:
     """Write suite.json where there are several, or find that of an earlier start. Raises
     NeedlemapError where the folder holds other families."""
-    wanted, found = Families(path, suite, names), families_of(path)
+    wanted, found = Families(path, suite, names, scores or {}), families_of(path)
     if not wanted.is_plain and is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
     if not found.is_plain:
@@ -149,7 +174,13 @@ def begin_families(path: Path, suite: str, names: tuple[str, ...]) -> Families:
     if not wanted.is_plain:
         make_folder(path)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        file = SuiteFile(suite=suite, families=list(names), needlemap=__version__, created=now)
+        file = SuiteFile(
+            suite=suite,
+            families=list(names),
+            scores={name: dict(weights) for name, weights in wanted.scores.items()},
+            needlemap=__version__,
+            created=now,
+        )
         SUITE.write(path, file)
     return wanted
 

@@ -59,6 +59,7 @@ def ended_lines(run: Loaded) -> list[str]:
         *outdated(run.path, about),
         *placeless_lines(about, records),
         *balance_lines(run.prompts, one=about.one_haystack),
+        *(needle_depth_lines(records) if about.depthless else []),
         *distractor_lines(Taken.of(run.prompts, one=about.one_haystack)),
         *closed_book_lines(
             record
@@ -67,6 +68,26 @@ def ended_lines(run: Loaded) -> list[str]:
         ),
         *outcome_lines(records, skipped, one=about.one_haystack),
     ]
+
+
+def needle_depth_lines(records: Iterable[Record]) -> list[str]:
+    """How often each of several needles was found, by the depth that it is meant for; nothing where
+    prompts have other depths than one another, or not one wanted word a needle."""
+    hits, asked = dict[float, int](), dict[float, int]()
+    for record in records:
+        missing = record.scorer.why.get("missing") if record.scorer else None
+        depths = [needle.meant for needle in record.needles]
+        if not record.scored or missing is None or len(depths) != len(record.keywords):
+            continue
+        if len({*depths}) < 2 or (asked and {*depths} != {*asked}):
+            return []
+        for depth, word in zip(depths, record.keywords, strict=True):
+            asked[depth] = asked.get(depth, 0) + 1
+            hits[depth] = hits.get(depth, 0) + (word not in missing)
+    if not asked:
+        return []
+    rates = [f"{100 * depth:g}% {hits[depth]}/{asked[depth]}" for depth in sorted(asked)]
+    return [f"found by depth: {' · '.join(rates)}"]
 
 
 _TOLD = {  # with their shares

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ from needlemap.maps.intervals import ClusterMean
 from needlemap.maps.seek import Sought
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports.labels import effective_label, length_labels, score_label
+from needlemap.reports.labels import (
+    effective_label,
+    interval_label,
+    length_labels,
+    score_label,
+)
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import (
     COUNT,
@@ -72,9 +78,17 @@ def suite_report(
             name: run and to_json(run_report(run, rules)) for name, run in read.items()
         },
     }
+    weighted = _weighted(families, read)
+    if families.scores:
+        values["scores"] = [
+            _score_fields(name, weights, weighted[name])
+            for name, weights in families.scores.items()
+        ]
     lines = mean_length_lines(means, found) if means else [NO_MEAN]
     score = score_label(None if overall is None else overall.score)
     shown = _sought(title, read) if sought else _scored(families, read, title, mean, overall, lines)
+    if weighted and not sought:
+        shown = chain(shown, [_scores_table(weighted)])
     return Report(
         "suite",
         title,
@@ -123,6 +137,38 @@ def _scored(
     yield Fact(said="\n".join(lines))
 
 
+def _weighted(families: Families, read: Read) -> dict[str, FamilyScores]:
+    """The scores that the suite names: without any length until all their families were begun."""
+    found = {}
+    for name, weights in families.scores.items():
+        cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
+        whole = len(cubes) == len(weights)
+        known = [*weights.values()] if whole else None
+        found[name] = FamilyScores(cubes if whole else [], weights=known)
+    return found
+
+
+def _score_fields(name: str, weights: Mapping[str, float], scores: FamilyScores) -> dict[str, Any]:
+    """A score for programs."""
+    overall, means = scores.overall(), scores.means()
+    return {
+        "name": name,
+        "weights": dict(weights),
+        "overall": overall and mean_fields(overall),
+        "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
+    }
+
+
+def _scores_table(scores: Mapping[str, FamilyScores]) -> Table:
+    """A row a score, with the interval of its mean over lengths."""
+    rows = []
+    for name, each in scores.items():
+        overall = each.overall()
+        interval = interval_label(overall.low, overall.high) if overall else None
+        rows.append(_values(name, each.means(), overall, interval=interval))
+    return _by_length("score", rows, Column("interval", "95 %", FIGURES), linked=False)
+
+
 def _sought(title: str, read: Read) -> Iterator[Fact | Table]:
     """What each family of a suite that seeks knows. No mean, as each is asked unevenly."""
     yield Fact(value=f"{len(read)} families", head="Sought", note="no mean is made")
@@ -167,14 +213,18 @@ def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str,
 
 
 def _by_length(
-    what: str, rows: Sequence[Mapping[str, Any]], *more: Column, title: str = ""
+    what: str,
+    rows: Sequence[Mapping[str, Any]],
+    *more: Column,
+    title: str = "",
+    linked: bool = True,
 ) -> Table:
     """A table with the lengths across, that of all behind them."""
     lengths = sorted({length for row in rows for length in row["scores"]})
     labels = length_labels(lengths)
     columns = (Column(str(n), labels[n], SCORE, partial(_score_at, n)) for n in lengths)
     every = Column("overall", "all", SCORE)
-    shown = tuple(Row(row, to=row["name"]) for row in rows)
+    shown = tuple(Row(row, to=row["name"] if linked else "") for row in rows)
     return Table("", (Column("name", what), *columns, every, *more), shown, title)
 
 

@@ -6,7 +6,8 @@ A preset is one family; a suite, which is data, names several.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from needlemap.settings.trust import Trust, for_plan, refuse_code
 
 MARK = "suite:"
 DEFAULT = "demo"
-_KEYS = ("families", "settings")
+_KEYS = ("families", "settings", "scores")
 _MODEL_S_OWN = (
     *settings_of("Model"),
     *marked("per_model"),
@@ -34,11 +35,13 @@ _MODEL_S_OWN = (
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """suite: its name, '' without one. families: settings by name, '' that of the only one of a
-    plain run. note: which rules an older tool's names bring; '' for none."""
+    plain run. note: which rules an older tool's names bring; '' for none.
+    scores: weighted means of some families, by name."""
 
     suite: str
     families: Mapping[str, Settings]
     note: str = ""
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def first(self) -> Settings:
@@ -78,7 +81,8 @@ def choose_each(
     for name, subject in zip(_folder_names(subjects), subjects, strict=True):
         with naming(name and f"Model '{subject['model']}'"):
             if suite:
-                each[name] = Chosen(suite.name, suite.settle(flags, subject or None))
+                settled = suite.settle(flags, subject or None)
+                each[name] = Chosen(suite.name, settled, scores=suite.scores)
                 unread.append([])
                 continue
             reading = read_settings(plain, flags, subject=subject or None)
@@ -192,11 +196,13 @@ def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str
 @dataclass(frozen=True, slots=True)
 class Suite:
     """families: the settings of each, of which `preset` may be one. settings: those of all families
-    that do not have their own."""
+    that do not have their own. scores: weighted means of some families, by name; of each its
+    families' weights, which add up to 1."""
 
     name: str
     families: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def settle(
         self, flags: Mapping[str, Any], subject: Mapping[str, Any] | None = None
@@ -266,7 +272,40 @@ def load_suite(name: str) -> Suite:
     name = Path(name).stem if is_yaml(name) else name
     _check(name, data)
     families = {str(family): settings or {} for family, settings in data["families"].items()}
-    return Suite(name, families, data.get("settings") or {})
+    scores = weighted(name, data.get("scores") or {}, [*families])
+    return Suite(name, families, data.get("settings") or {}, scores)
+
+
+def weighted(suite: str, scores: Any, families: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The weights of families in each score, which add up to 1. A score weighs families, or scores
+    above it. Raises SettingsError.
+
+    >>> weighted("s", {"one": ["a", "b"], "all": {"one": 1, "c": 3}}, ["a", "b", "c"])
+    {'one': {'a': 0.5, 'b': 0.5}, 'all': {'a': 0.125, 'b': 0.125, 'c': 0.75}}
+    """
+    if not isinstance(scores, dict):
+        raise SettingsError(f"Suite '{suite}': 'scores' must map names to families' weights.")
+    found: dict[str, dict[str, float]] = {}
+    for name, parts in scores.items():
+        known = dict.fromkeys(parts, 1) if isinstance(parts, list) else parts
+        if not isinstance(known, dict) or not known or not all(map(_is_weight, known.values())):
+            raise SettingsError(
+                f"Suite '{suite}': score '{name}' must list families, or map them to weights above "
+                f"0."
+            )
+        made = dict[str, float]()
+        for part, weight in known.items():
+            if part not in (*families, *found):
+                said = did_you_mean(str(part), (*families, *found))
+                raise SettingsError(f"Suite '{suite}': score '{name}' weighs '{part}'. {said}")
+            for family, share in found.get(part, {part: 1.0}).items():
+                made[family] = made.get(family, 0.0) + share * weight / sum(known.values())
+        found[str(name)] = made
+    return found
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < inf
 
 
 def _check(name: str, data: Any) -> None:
