@@ -19,8 +19,10 @@ from needlemap.interop import context_title
 from needlemap.interop.imported import (
     Imported,
     ImportOptions,
+    begin_suites,
     imported,
     load_results,
+    places_of,
     refuse_taken,
     write,
 )
@@ -260,9 +262,10 @@ def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int
     code."""
     found = read(paths, said.metric)
     runs = imported(found.sources, said)
-    places = {run.name: out if len(runs) == 1 else out / run.name for run in runs}
+    places = places_of(runs, out)
     for place in places.values():
         refuse_taken(place)
+    begin_suites(runs, places)
     _tell(found.notes)
     for run in runs:
         write(run, places[run.name])

@@ -11,9 +11,8 @@ how answers were scored.
 
 OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A score
 is the mean of however many answers that cell had; the summary does not say how many, so each is
-marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own summary holds
-totals only:
-refused.
+marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own summary is read
+by `opencompass/summary.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import read_json
 from needlemap.interop import Fields, ResultRow
+from needlemap.interop.opencompass.summary import is_summary, read_summary
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
 TOKENIZER = "cl100k_base"
@@ -256,8 +256,13 @@ def summary_from_csv(text: str, name: str) -> list[ResultRow]:
     except csv.Error as error:
         raise NeedlemapError(f"{name}: not readable as CSV ({error}).") from None
     header = lines[0] if lines else []
+    if is_summary(header, lines):
+        return read_summary(text, name)
     if tuple(header[:4]) != HEADER:
-        raise NeedlemapError(_refusal(name, header, lines))
+        raise NeedlemapError(
+            f"{name}: the first row must be {','.join(HEADER)},MODEL..., got "
+            f"{','.join(header):.80}."
+        )
     if len(header) == len(HEADER) or len(set(header)) != len(header):
         raise NeedlemapError(
             f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}."
@@ -273,16 +278,6 @@ def summary_from_csv(text: str, name: str) -> list[ResultRow]:
             f"{name}: no data set with length and depth in its name, as {_EXAMPLE}."
         )
     return rows
-
-
-def _refusal(name: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    if header[:1] == ["dataset"] and any("Needle" in line[0] for line in lines):
-        return (
-            f"{name} is NeedleBench's summary: totals, without length and depth, no map can be "
-            f"made of it. "
-            f"Give the summary of the default summarizer, whose rows are named as {_EXAMPLE}."
-        )
-    return f"{name}: the first row must be {','.join(HEADER)},MODEL..., got {','.join(header):.80}."
 
 
 def _tests(lines: Sequence[Sequence[str]]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import folder_name, open_inside
 from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
-from needlemap.records.families import Families, signed
+from needlemap.records.families import Families, begin_families, signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
@@ -35,6 +35,7 @@ from needlemap.records.run_file import (
     RunTokenizer,
 )
 from needlemap.reports.pairing import Both, labelled, load_both
+from needlemap.settings.suites import load_suite
 from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
@@ -58,13 +59,16 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One run. about: its run.json. moved: rows of one cell and version that others took before."""
+    """One run. about: its run.json. moved: rows of one cell and version that others took before.
+    suite: of which suite it is a family, under the name `family`."""
 
     name: str
     about: RunFile
     records: tuple[Record, ...]
     scale: Scale
     moved: int
+    suite: str = ""
+    family: str = ""
 
     def native(self, mean_share: float) -> float:
         """A mean on the scale that was published."""
@@ -112,7 +116,8 @@ def _run(
     scorer = _one((row.scorer for row in rows), SCORERS.get(scale, MODE))
     shared = _Shared(key[0], scale, scorer, tuple(sha256 for _, _, sha256 in sources))
     records = tuple(shared.record(row, repeat) for row, repeat in numbered)
-    return Imported(name, _about(shared, rows, records, list(sources), said), records, scale, moved)
+    about, suite = _about(shared, rows, records, list(sources), said), rows[0].suite
+    return Imported(name, about, records, scale, moved, suite, rows[0].task if suite else "")
 
 
 def _numbered(rows: Iterable[ResultRow]) -> tuple[list[tuple[ResultRow, int]], int]:
@@ -210,7 +215,8 @@ def _about(
     files = [ImportedFile(tool=tool, name=name, sha256=sha256) for tool, name, sha256 in sources]
     made = RunFile(
         schema=SCHEMA,
-        kind="run",
+        kind="suite" if rows[0].suite else "run",
+        depthless=bool(rows[0].suite),
         needlemap=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         imported=ImportedFrom(files=files, scale=list(shared.scale), series=rows[0].series),
@@ -306,6 +312,35 @@ def refuse_taken(path: Path) -> None:
     """Raises NeedlemapError when a run is there: an import never adds to one."""
     if RunFolder(path).exists or any(path.glob("records-*.jsonl")):
         raise NeedlemapError(f"'{path}' holds a run already. Give another folder with -o.")
+
+
+def places_of(runs: Sequence[Imported], out: Path) -> dict[str, Path]:
+    """Where each run goes, by its name: into the folder, or where there are several into folders of
+    their own; families of a suite into their model's, or where there is one model into the
+    folder."""
+    models = {str(run.about.named.model) for run in runs}
+    found = {}
+    for run in runs:
+        if run.suite:
+            model = folder_name(str(run.about.named.model)) if len(models) > 1 else ""
+            found[run.name] = out / model / run.family
+        else:
+            found[run.name] = out if len(runs) == 1 else out / run.name
+    return found
+
+
+def begin_suites(runs: Sequence[Imported], places: Mapping[str, Path]) -> None:
+    """Write suite.json for the families that were imported, with those of the suite's scores whose
+    families are all there. Raises NeedlemapError for a folder that holds others."""
+    families: dict[tuple[Path, str], list[str]] = defaultdict(list)
+    for run in runs:
+        if run.suite:
+            families[places[run.name].parent, run.suite].append(run.family)
+    for (path, suite), found in families.items():
+        known = load_suite(suite)
+        names = tuple(name for name in known.families if name in found)
+        scores = {name: part for name, part in known.scores.items() if {*part} <= {*names}}
+        begin_families(path, suite, names, scores)
 
 
 def write(run: Imported, path: Path) -> None:

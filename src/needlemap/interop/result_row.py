@@ -38,7 +38,8 @@ class ResultRow:
     score is a mean of an unknown number of answers. repeat: which one, from 0, where the row is a
     sample of a log: its versions are then the same prompt asked again. asked: a hash of what was
     asked, '' where unknown. scores: of a sample of a log all that it has, by metric; None
-    where it has no number.
+    where it has no number. suite: of which suite of ours its task is a family; such a row is about
+    the whole text.
     """
 
     place: str
@@ -68,6 +69,7 @@ class ResultRow:
     repeat: int | None = None
     asked: str = ""
     scores: Mapping[str, float | None] = field(default_factory=dict)
+    suite: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from needlemap.interop.logs import (
     read_inspect,
     read_inspect_json,
 )
+from needlemap.interop.opencompass.summary import summary_notes
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
@@ -139,7 +140,10 @@ def _source(file: Path, metric: str) -> ResultsFile:
     if log := _log(file):
         tool, (rows, notes) = log.tool, log.rows(metric)
     else:
-        (tool, rows), notes = _rows(read_regular(file, _MOST), name, file.suffix.lower()), []
+        data = read_regular(file, _MOST)
+        tool, rows = _rows(data, name, file.suffix.lower())
+        total = file.suffix.lower() == ".csv" and any(row.suite for row in rows)
+        notes = summary_notes(_text(data, name), name) if total else []
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
     return ResultsFile(name, sha256, tool, tuple(rows), tuple(notes))
