@@ -1,4 +1,5 @@
-"""needlemap: where in its context does a language model find a fact, and where does it lose it?
+"""needlemap: where in its context does a language model find a fact, and where does it lose
+it?
 
     run = needlemap.run(model="openai/gpt-4o", lengths="1k,8k", repeats=3)
     run.map().overall

@@ -1,9 +1,9 @@
-"""What headers say of a server's limits: how many requests and tokens it still takes, until when,
-and how long it asks us to wait.
+"""What headers say of a server's limits: how many requests and tokens it still takes, until
+when, and how long it asks us to wait.
 
-OpenAI's names (`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send the
-same) and Anthropic's (`anthropic-ratelimit-requests-limit`, ...). Nothing is waited for here: see
-`asking/pacer.py`.
+OpenAI's names (`x-ratelimit-limit-requests`, ... : vLLM gateways, Groq, Azure, LiteLLM send
+the same) and Anthropic's (`anthropic-ratelimit-requests-limit`, ...). Nothing is waited for
+here: see `asking/pacer.py`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One limit. limit: what a full allowance holds. left: what the server had left, below 0 when
-    overdrawn.
+    """One limit. limit: what a full allowance holds. left: what the server had left, below 0
+    when overdrawn.
 
     full_in_s: seconds until it is full again, None where the server does not say.
     """
@@ -51,8 +51,8 @@ def read_allowance(
     now_s: float | None = None,
     names: Sequence[str] = LIMIT_HEADERS,
 ) -> Allowance | None:
-    """A server's limits by its headers; None where they name none. The headers are read once, since
-    a client's own mapping decodes them at each look.
+    """A server's limits by its headers; None where they name none. The headers are read once,
+    since a client's own mapping decodes them at each look.
 
     now_s: the time in seconds since 1970; the present if not given. names: of the headers.
 
@@ -69,9 +69,9 @@ def read_allowance(
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in seconds or
-    as a date. None also for no time at all, as where a clock goes wrong: it would be asked again
-    and again at once.
+    """How long a server asks us to wait, in seconds: `retry-after-ms`, `retry-after` in
+    seconds or as a date. None also for no time at all, as where a clock goes wrong: it would
+    be asked again and again at once.
 
     >>> (
     ...     retry_after_s({"retry-after-ms": "1500"}),

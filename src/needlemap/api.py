@@ -1,8 +1,9 @@
-"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan` counts
-first.
+"""The Python interface: `run` asks and keeps, `load` reads, `compare` pairs two, `make_plan`
+counts first.
 
-It takes the settings that YAML files and flags take, by the same names; a function may be a model
-and a scorer. It prints nothing but progress. `arun` is `run` for whoever has an event loop.
+It takes the settings that YAML files and flags take, by the same names; a function may be a
+model and a scorer. It prints nothing but progress. `arun` is `run` for whoever has an event
+loop.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def _for_python() -> Iterator[None]:
 
 @_for_python()
 def load(path: str | Path) -> Run:
-    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those of
-    several models. Raises NeedlemapError when none is."""
+    """A run that is on the disk: asked here, elsewhere, or imported; also a folder with those
+    of several models. Raises NeedlemapError when none is."""
     run = Run(families_of(path).path)
     if families_of(path).is_plain and not run.models:
         RunFolder(path).about()
@@ -71,15 +72,15 @@ def run(
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve the
-    page, and print its address. trust_run: go on with a run that this machine did not begin, ask
-    the prompts of one, or run code that stands only in a file; 'prompts': ask the prompts of one as
-    far as that asks nobody else and runs nothing. settings: any setting by its name (docs/run.md);
-    unknown ones raise SettingsError. model: a name, or a function of messages that returns a str or
-    an Answer; several in a list. scorer: a name, or a function of an answer and a Reference that
-    returns a share in [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the
-    event loop until it ends; `await arun(...)` does not. Raises NeedlemapError when every
-    request would fail.
+    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve
+    the page, and print its address. trust_run: go on with a run that this machine did not
+    begin, ask the prompts of one, or run code that stands only in a file; 'prompts': ask the
+    prompts of one as far as that asks nobody else and runs nothing. settings: any setting by
+    its name (docs/run.md); unknown ones raise SettingsError. model: a name, or a function of
+    messages that returns a str or an Answer; several in a list. scorer: a name, or a function
+    of an answer and a Reference that returns a share in [0, 1], a bool or a Score. Both may be
+    async. In a notebook it holds up the event loop until it ends; `await arun(...)` does not.
+    Raises NeedlemapError when every request would fail.
     """
     return run_coroutine(_run(preset, out, live, trust_run, settings))
 
@@ -92,8 +93,8 @@ async def arun(
     trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
-    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop stays
-    free.
+    """`run`, to be awaited: it works on a loop and a thread of its own, and the caller's loop
+    stays free.
 
     Cancelled, it ends as an interrupted run does: what was scored is kept.
     """
@@ -138,8 +139,8 @@ async def _run(
 
 
 async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
-    """Ask all models; how the asking of each family ended. Raises NeedlemapError where one cannot
-    be asked."""
+    """Ask all models; how the asking of each family ended. Raises NeedlemapError where one
+    cannot be asked."""
     with _Progress(Families(path, "", ("",)), live) as observer:
         models = ModelsInTurn(each, path, observer)
         await try_servers(each)
@@ -152,8 +153,8 @@ async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, 
 
 
 class _Progress(ShowingObserver):
-    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families that
-    cannot be asked."""
+    """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families
+    that cannot be asked."""
 
     def __init__(self, families: Families, live: bool) -> None:
         super().__init__(families, live)
@@ -202,10 +203,10 @@ def compare(
     """B against A on the same trials, paired: difference, interval, verdict. Each a run, its
     folder, or a log of Inspect or lm-evaluation-harness.
 
-    Of several families each is compared, and their mean decides. margin: the loss in points that
-    does not matter. labels: what to call the two, as ("f16", "q4"); B is then not A made again.
-    metric: of logs with several. scope: `new` for a verdict about new haystacks too. Raises
-    NeedlemapError when the two asked something else.
+    Of several families each is compared, and their mean decides. margin: the loss in points
+    that does not matter. labels: what to call the two, as ("f16", "q4"); B is then not A made
+    again. metric: of logs with several. scope: `new` for a verdict about new haystacks too.
+    Raises NeedlemapError when the two asked something else.
     """
     both = families_of(_folder(a)), families_of(_folder(b))
     read = load_any(*both, labels, metric)
@@ -224,14 +225,13 @@ def make_plan(
     cache_block: int = 16,
     **settings: Any,
 ) -> dict[str, Any]:
-    """What a run would ask and cost in each mode, before any call: what `needlemap plan --json`
-    prints.
+    """What a run would ask and cost in each mode, before any call: what `needlemap plan
+    --json` prints.
 
-    Of several models it has that of each, and their sum. preset, settings: as `run` takes them.
-    workers:
-    lanes. tokens_per_second: prefill speed of one worker. model_config: a config.json, for
-    floating-point operations. cache_tokens, cache_block: a server's prefix cache to simulate.
-    Raises SettingsError.
+    Of several models it has that of each, and their sum. preset, settings: as `run` takes
+    them. workers: lanes. tokens_per_second: prefill speed of one worker. model_config: a
+    config.json, for floating-point operations. cache_tokens, cache_block: a server's prefix
+    cache to simulate. Raises SettingsError.
     """
     from needlemap.plan.summary import Shape, Terms
     from needlemap.reports.plan_report import plan_report
@@ -249,8 +249,9 @@ def make_plan(
 def curves(
     runs: Iterable[Run | str | Path], *, title: str | None = None, width: str | None = None
 ) -> Drawing:
-    """Scores by length of several runs in one picture, with bands and effective lengths; of suites
-    a plot a family. Each a run or its folder. width: for a paper, as '3.25in' or 'column'.
+    """Scores by length of several runs in one picture, with bands and effective lengths; of
+    suites a plot a family. Each a run or its folder. width: for a paper, as '3.25in' or
+    'column'.
 
     Its `.svg`, `.png` and `.pdf` are the files' bytes; `.save(path)` writes one. Raises
     NeedlemapError where nothing was scored.

@@ -1,5 +1,5 @@
-"""The time that a command was given (`--limit-time`, `check --minutes`), which holds in all that it
-does, and calls that may never return, which have an end."""
+"""The time that a command was given (`--limit-time`, `check --minutes`), which holds in all
+that it does, and calls that may never return, which have an end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FLAG = "--limit-time"
 
 @dataclass(slots=True)
 class Clock:
-    """The time of one start of a command. began_s: by the monotonic clock. flag: what a user types
-    to change seconds."""
+    """The time of one start of a command. began_s: by the monotonic clock. flag: what a user
+    types to change seconds."""
 
     seconds: float = inf
     flag: str = FLAG
@@ -59,8 +59,8 @@ class TimeUp(LimitReached):
 
 @contextmanager
 def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
-    """Within it the command's time ends after so long; None: as it is. An earlier end around it
-    stays."""
+    """Within it the command's time ends after so long; None: as it is. An earlier end around
+    it stays."""
     both = [each for each in (_CLOCK.get(), Clock(limit_s, flag) if limit_s else None) if each]
     token = _CLOCK.set(min(both, key=lambda each: each.began_s + each.seconds, default=None))
     try:
@@ -113,8 +113,9 @@ def call_within(
     what: str = "while prompts were built",
     do: str = "",
 ) -> _Result:
-    """What a call returns or raises. Raises TimeoutError for one that takes longer: its thread is
-    left behind, and ends with the process at the latest. Raises TimeUp as `seconds_left`."""
+    """What a call returns or raises. Raises TimeoutError for one that takes longer: its thread
+    is left behind, and ends with the process at the latest. Raises TimeUp as
+    `seconds_left`."""
     from concurrent.futures import Future  # not for those who only build prompts
 
     left_s = seconds_left(seconds, what, do)

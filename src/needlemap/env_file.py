@@ -14,10 +14,11 @@ _QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Its variables: lines NAME=VALUE, with `export` and quotes if you like; `#` begins a remark.
+    """Its variables: lines NAME=VALUE, with `export` and quotes if you like; `#` begins a
+    remark.
 
-    Nothing is expanded. Raises SettingsError, which names a line and never shows it: it may hold a
-    key.
+    Nothing is expanded. Raises SettingsError, which names a line and never shows it: it may
+    hold a key.
     """
     if not path.is_file():
         raise SettingsError(f"No file at '{path}' (--env-file).")

@@ -19,14 +19,14 @@ _VALUE = 200  # characters of a value that is none
 
 
 class NeedlemapError(Exception):
-    """Something the user can mend. Its text is one clear line; the command line prints it, exits
-    with 2."""
+    """Something the user can mend. Its text is one clear line; the command line prints it,
+    exits with 2."""
 
 
 @contextmanager
 def naming(part: str) -> Iterator[None]:
-    """Within it an error stays what it is, and names the part first, one of several; '' for the
-    only one."""
+    """Within it an error stays what it is, and names the part first, one of several; '' for
+    the only one."""
     try:
         yield
     except NeedlemapError as error:
@@ -73,23 +73,24 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a request took whose answer could not be read: a provider may bill it. In tokens by the
-    server's count; prompt_tokens None: by ours."""
+    """What a request took whose answer could not be read: a provider may bill it. In tokens by
+    the server's count; prompt_tokens None: by ours."""
 
     prompt_tokens: int | None = None
     answer_tokens: int = 0
 
 
 class Unmeasured(NeedlemapError):
-    """A model or a judge gave no answer that could be scored: the trial is recorded as missing,
-    never as 0.
+    """A model or a judge gave no answer that could be scored: the trial is recorded as
+    missing, never as 0.
 
-    transient: worth asking again; retry_after_s: how long the server asked us to wait, in seconds.
-    attempts: how often it was asked before giving up. allowance: what a server's headers said of
-    its limits. usd: what a judge cost all the same; None when no price is known. hopeless: so would
-    every request fail. status: of the HTTP reply, None without one. spent: of a request that was
-    sent and not refused, None else. outage: the server is not there, or says that it cannot answer
-    now. unreached: no connection could be made, and none was ever made to that address.
+    transient: worth asking again; retry_after_s: how long the server asked us to wait, in
+    seconds. attempts: how often it was asked before giving up. allowance: what a server's
+    headers said of its limits. usd: what a judge cost all the same; None when no price is
+    known. hopeless: so would every request fail. status: of the HTTP reply, None without one.
+    spent: of a request that was sent and not refused, None else. outage: the server is not
+    there, or says that it cannot answer now. unreached: no connection could be made, and none
+    was ever made to that address.
     """
 
     def __init__(
@@ -191,8 +192,8 @@ _PYTHON = {
 
 
 def in_python(text: str) -> str:
-    """An error's text for whoever calls a function: flags are arguments, and there is no command
-    line.
+    """An error's text for whoever calls a function: flags are arguments, and there is no
+    command line.
 
     >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
     "Unknown setting 'modle' in the call. Give base_url, or canary=False."

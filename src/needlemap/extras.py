@@ -1,7 +1,7 @@
 """The packages that an optional part of needlemap needs, and the line that installs them.
 
-The line names the packages themselves, as pyproject.toml has them. So it works wherever needlemap
-came from: a checkout, a wheel or a tagged archive.
+The line names the packages themselves, as pyproject.toml has them. So it works wherever
+needlemap came from: a checkout, a wheel or a tagged archive.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Files that may come from a stranger: only regular ones are read, no more than so much of them,
-and nothing is written through a link; and YAML as people mean it, this package's by name and
-anybody's by path.
+"""Files that may come from a stranger: only regular ones are read, no more than so much of
+them, and nothing is written through a link; and YAML as people mean it, this package's by name
+and anybody's by path.
 
-A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link to a
-file of one's own. The folder itself may be a link: its owner typed it.
+A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link
+to a file of one's own. The folder itself may be a link: its owner typed it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def is_run_folder(folder: Path) -> bool:
 
 
 def is_regular(file: Path) -> bool:
-    """Whether a file is there, and neither pipe, device, socket nor folder, also behind links."""
+    """Whether a file is there, and neither pipe, device, socket nor folder, also behind
+    links."""
     try:
         return stat.S_ISREG(file.stat().st_mode)
     except (OSError, ValueError):
@@ -55,8 +56,8 @@ def is_regular(file: Path) -> bool:
 
 
 def open_regular(file: Path) -> BufferedReader:
-    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where there is
-    none."""
+    """A regular file, to be read. Raises NeedlemapError for any other kind, OSError where
+    there is none."""
     _refuse_odd(file, os.stat(file))  # before it is opened: opening some devices does something
     opened = open(file, "rb", opener=_without_waiting)  # noqa: SIM115 - the caller closes it
     try:
@@ -80,8 +81,8 @@ def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(data: bytes | bytearray | str) -> Any:
-    """The value of a JSON text. Raises ValueError, also for one that would take many times its own
-    size in memory, or that is nested too deeply."""
+    """The value of a JSON text. Raises ValueError, also for one that would take many times its
+    own size in memory, or that is nested too deeply."""
     check_parts(data)
     try:
         return json.loads(data)
@@ -99,7 +100,8 @@ def check_parts(data: bytes | bytearray | str) -> None:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """A file's lines with their ends. One of more than MOST_LINE bytes is cut, and the last."""
+    """A file's lines with their ends. One of more than MOST_LINE bytes is cut, and the
+    last."""
     while line := file.readline(MOST_LINE):
         if len(line) == MOST_LINE and not line.endswith(b"\n"):
             yield line + b"\n"
@@ -108,8 +110,8 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def make_folder(folder: Path) -> None:
-    """A run's folder, for its owner alone; what stands above it is made as usual. One that is there
-    stays.
+    """A run's folder, for its owner alone; what stands above it is made as usual. One that is
+    there stays.
 
     Raises NeedlemapError where a link inside another run's folder leads to it.
     """
@@ -126,8 +128,8 @@ def make_inside(folder: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file so that it is either the old one or the new one, whatever happens. For its owner
-    alone.
+    """Write a file so that it is either the old one or the new one, whatever happens. For its
+    owner alone.
 
     It is made under a random name, and takes the place of whatever has its name, links
     too.
@@ -146,8 +148,8 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def open_inside(file: Path, mode: str) -> IO[bytes]:
-    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where it is
-    none."""
+    """A file in a run's folder, to be written: 'ab', 'a+b', 'xb'. Raises NeedlemapError where
+    it is none."""
     try:
         opened: IO[bytes] = open(file, mode, opener=_without_links)  # noqa: SIM115
     except OSError as error:
@@ -208,8 +210,8 @@ def _without_links(file: str, flags: int) -> int:
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in base
-    sixty."""
+    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in
+    base sixty."""
 
 
 def _yaml_number(loader: _YamlLoader, node: yaml.ScalarNode) -> object:
@@ -247,9 +249,9 @@ def read_yaml(text: str) -> Any:
 
 
 def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a YAML node stands for, with those that aliases and merges repeat. Raises
-    yaml.YAMLError where one holds itself. known: of nodes that were counted; 0 of those that
-    enclose this one."""
+    """How many values a YAML node stands for, with those that aliases and merges repeat.
+    Raises yaml.YAMLError where one holds itself. known: of nodes that were counted; 0 of those
+    that enclose this one."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if known.setdefault(id(node), -1) == 0:
@@ -281,8 +283,8 @@ def folder_name(text: str) -> str:
 class Shelf:
     """YAML files of one kind: this package's, by their names, and whoever's by their paths.
 
-    folder: of the package's. noun, own: what one of them, and one of one's own, is called. known:
-    what an error about a text begins with.
+    folder: of the package's. noun, own: what one of them, and one of one's own, is called.
+    known: what an error about a text begins with.
     """
 
     folder: str
@@ -346,7 +348,8 @@ def _texts(folder: str) -> Mapping[str, str]:
 
 @cache
 def _data(folder: str, name: str) -> Any:
-    """What one of them says: to read a template for each family took longer than to build it."""
+    """What one of them says: to read a template for each family took longer than to build
+    it."""
     return read_yaml(_texts(folder)[name])
 
 

@@ -1,7 +1,7 @@
 """Numbers as people write them, and the grid of cells that lengths and depths make.
 
-Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths are
-given by people in percent and held as shares in [0, 1].
+Tokens are written as 4k or 1M, durations as 90s, 30m, 1h30m. Lengths are whole tokens. Depths
+are given by people in percent and held as shares in [0, 1].
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _PART = r"(\d+(?:\.\d+)?)\s*(?:({units})[a-z]*)\s*".format(units="|".join(_UNITS
 
 
 def tokens(text: object) -> float:
-    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000, 4000 as it is."""
+    """A number of tokens: '128k' -> 128000, '1M' -> 1000000, '1e5' -> 100000, 4000 as it
+    is."""
     word: Any = text.strip().lower().replace("_", "") if isinstance(text, str) else text
     factor = {"k": 1_000, "m": 1_000_000}.get(word[-1:], 1) if isinstance(word, str) else 1
     try:
@@ -55,7 +56,8 @@ def percents(text: object) -> float:
 
 
 def duration_s(text: object) -> float:
-    """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises SettingsError.
+    """Seconds: of '1h30m', '90s', '2 min', or of a plain number of seconds. Raises
+    SettingsError.
 
     >>> duration_s("1h30m"), duration_s("90s"), duration_s(20)
     (5400.0, 90.0, 20.0)
@@ -109,8 +111,8 @@ def percent(depth: float) -> float:
 
 
 def setting(depth: float) -> float:
-    """The depth in percent that a grid makes this very share of, to the last bit: a trial's key
-    holds it.
+    """The depth in percent that a grid makes this very share of, to the last bit: a trial's
+    key holds it.
 
     >>> shares = [percent / 34 / 100 for percent in range(0, 3401, 100)]
     >>> [setting(share) / 100 for share in shares] == shares, setting(0.29)
@@ -124,11 +126,12 @@ def setting(depth: float) -> float:
 def make_grid(
     lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None
 ) -> Grid:
-    """A grid from two specifications: a list, {min, max, count, scale}, or 'min:max:count:scale'.
+    """A grid from two specifications: a list, {min, max, count, scale}, or
+    'min:max:count:scale'.
 
-    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through the
-    curve. depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to whole
-    percents).
+    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through
+    the curve. depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut
+    to whole percents).
     """
     raw_lengths = [round(value) for value in _values(lengths, "lengths", LENGTH_SCALES, ends)]
     raw_depths = [

@@ -10,7 +10,8 @@ from needlemap.deadline import call_within
 
 
 def fetch(call: Callable[[], str], name: str) -> Path:
-    """Where a file or a folder of the hub lies here: `call` downloads it, unless the cache has it.
-    Raises TimeUp, and whatever the library does (its own, its client's, OSError, ValueError)."""
+    """Where a file or a folder of the hub lies here: `call` downloads it, unless the cache has
+    it. Raises TimeUp, and whatever the library does (its own, its client's, OSError,
+    ValueError)."""
     what = f"while '{name}' was fetched from the hub"
     return Path(call_within(inf, call, what, "a folder or file here"))

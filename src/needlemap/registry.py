@@ -4,8 +4,8 @@ signature.
 Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks,
 needlemap.tokenizers, needlemap.probes. Built-ins use it too. Nothing is imported before it is
 named; a plug-in that cannot be imported is an error when it is named. `class
-Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a value of the wrong
-type is refused when it is built.
+Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a value of the
+wrong type is refused when it is built.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def current_name(kind: str, name: str) -> str:
 
 @cache
 def find(kind: str, name: str) -> Any:
-    """The class that an extension registers. Raises SettingsError with the nearest known name."""
+    """The class that an extension registers. Raises SettingsError with the nearest known
+    name."""
     known, name = installed(kind), current_name(kind, name)
     if name not in known:
         noun = kind.removesuffix("s")
@@ -90,8 +91,8 @@ def find(kind: str, name: str) -> Any:
 
 @cache
 def refuse_two(kind: str, name: str) -> None:
-    """Raises SettingsError where two packages register one name: which is meant is not known, and a
-    built-in that comes later would take a plug-in's place without a word."""
+    """Raises SettingsError where two packages register one name: which is meant is not known,
+    and a built-in that comes later would take a plug-in's place without a word."""
     owners = {point.value: point.dist for point in _all().select(group=_GROUP + kind, name=name)}
     if len(owners) > 1:
         shown = sorted(f"{dist.name} {dist.version} ({at})" for at, dist in owners.items() if dist)
@@ -102,8 +103,8 @@ def refuse_two(kind: str, name: str) -> None:
 
 
 def find_kind(kind: str, name: str, base: type[Base]) -> type[Base]:
-    """The class that an extension registers. Raises SettingsError, also where its base is not its
-    kind's."""
+    """The class that an extension registers. Raises SettingsError, also where its base is not
+    its kind's."""
     made = find(kind, name)
     if not isinstance(made, type) or not issubclass(made, base):
         noun = kind.removesuffix("s").capitalize()
@@ -114,16 +115,16 @@ def find_kind(kind: str, name: str, base: type[Base]) -> type[Base]:
 
 
 class Checked(type):
-    """Metaclass: keyword options are checked against the constructor's signature when an object is
-    built."""
+    """Metaclass: keyword options are checked against the constructor's signature when an
+    object is built."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         return super().__call__(*args, **checked(cls, options))
 
 
 def checked(extension: type, options: Mapping[str, Any], kind: str = "") -> dict[str, Any]:
-    """The options with their annotated types. Raises SettingsError for an unknown name or a wrong
-    value.
+    """The options with their annotated types. Raises SettingsError for an unknown name or a
+    wrong value.
 
     kind: whose they are, for the error; by default the extension's name.
     """

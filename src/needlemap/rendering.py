@@ -1,10 +1,10 @@
-"""A stranger's chat template, normalizer or SentencePiece model in a process of its own: little
-time, little memory, and nothing of ours to reach.
+"""A stranger's chat template, normalizer or SentencePiece model in a process of its own:
+little time, little memory, and nothing of ours to reach.
 
-jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time nor
-memory. A tokenizer's normalizer, and the one inside of a SentencePiece model, may make gigabytes of
-a word, and its library then ends the process. The process is started at the first of them (0.07 s)
-and ends with this one; its environment holds no keys.
+jinja2's sandbox lets a template reach no object but those it is given; it bounds neither time
+nor memory. A tokenizer's normalizer, and the one inside of a SentencePiece model, may make
+gigabytes of a word, and its library then ends the process. The process is started at the first
+of them (0.07 s) and ends with this one; its environment holds no keys.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Renderer:
         return int(self._exchange({**asked, "megabytes": megabytes})["size"])
 
     def pieces(self, model: bytes, text: str) -> tuple[list[int], list[int]]:
-        """A text's token ids by a SentencePiece model, and the byte at which each ends. Raises as
-        `render`."""
+        """A text's token ids by a SentencePiece model, and the byte at which each ends. Raises
+        as `render`."""
         name = hashlib.sha256(model).hexdigest()
         megabytes = _NORMAL_MB + (_PIECES * len(text) + _TIMES * len(model)) // 2**20
         asked = {"pieces": name, "text": text, "seconds": _NORMAL_S + len(text) // _A_SECOND}
@@ -161,8 +161,8 @@ def serve() -> None:
 
 
 def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
-    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too much
-    memory."""
+    """{"text": ...}, {"error": why there is none}, or {"much": True} for one that took too
+    much memory."""
     try:
         text = _compiled(template).render(**variables)
         if len(text) > _LARGEST:
@@ -185,7 +185,8 @@ def rendered(template: str, variables: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalized(normalizer: dict[str, Any], text: str) -> dict[str, Any]:
-    """{"size": characters} of what a tokenizer's normalizer makes of a text, else as `rendered`."""
+    """{"size": characters} of what a tokenizer's normalizer makes of a text, else as
+    `rendered`."""
     from tokenizers import Tokenizer
 
     model = {"type": "BPE", "vocab": {}, "merges": []}
@@ -203,8 +204,8 @@ _MODELS: dict[str, Any] = {}  # SentencePiece models of the process, by their ha
 
 
 def pieces(name: str, model: str | None, text: str) -> dict[str, Any]:
-    """{"ids", "ends"} of a text by the model of that hash, {} where the model is not known yet,
-    else as `rendered`. model: in base64."""
+    """{"ids", "ends"} of a text by the model of that hash, {} where the model is not known
+    yet, else as `rendered`. model: in base64."""
     try:
         if model is not None:
             import sentencepiece
@@ -230,8 +231,8 @@ _BARE: dict[str, Any] = {
 
 
 def _bound(seconds: int, megabytes: int) -> None:
-    """Processor time and memory from here on; no files are written. Where the system knows such
-    limits."""
+    """Processor time and memory from here on; no files are written. Where the system knows
+    such limits."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

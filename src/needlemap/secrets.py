@@ -2,7 +2,8 @@
 hidden, and secrets that were sent are found again in what a server says, in any usual spelling
 (`spellings.py`).
 
-Keys belong into the environment: a setting that holds one would be kept in run.json, and be shown.
+Keys belong into the environment: a setting that holds one would be kept in run.json, and be
+shown.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def _hidden_value(found: re.Match[str]) -> str:
 
 
 def raised_by(error: BaseException) -> str:
-    """An exception of somebody's own code in one line, with file and line; `--debug` shows all of
-    it."""
+    """An exception of somebody's own code in one line, with file and line; `--debug` shows all
+    of it."""
     logging.getLogger("needlemap").debug("", exc_info=error)
     frames = [
         frame
@@ -109,8 +110,8 @@ def raised_by(error: BaseException) -> str:
 
 
 def refuse_keys(settings: Mapping[str, Any], variable: str) -> None:
-    """Raises SettingsError for the first setting, by name, that holds a key. variable: where one
-    belongs."""
+    """Raises SettingsError for the first setting, by name, that holds a key. variable: where
+    one belongs."""
     for name, setting in settings.items():
         for part in (part for part, value in parts_of(setting) if _is_key(part, value)):
             raise SettingsError(
@@ -121,7 +122,8 @@ def refuse_keys(settings: Mapping[str, Any], variable: str) -> None:
 
 
 def check_key_names(settings: Any, instead: str) -> None:
-    """Raises SettingsError where a file takes a key from a variable that is not named as keys are.
+    """Raises SettingsError where a file takes a key from a variable that is not named as keys
+    are.
 
     A file may come from a stranger, with an address to send the key to. instead: what to type.
     """
@@ -179,15 +181,16 @@ class Secrets:
         return _without(text, spans) if spans else text
 
     def hide_in(self, value: Any, levels: int = DEEPEST) -> Any:
-        """A JSON value without the secrets in its texts and names; None below so many levels."""
+        """A JSON value without the secrets in its texts and names; None below so many
+        levels."""
         found = _Texts(value, levels)
         found.hide(self._spellings)
         return found.instead(value, levels) if found.changed else value
 
 
 class _Texts:
-    """The texts and names of a JSON value, which are looked through as one: a reply has a hundred
-    thousand."""
+    """The texts and names of a JSON value, which are looked through as one: a reply has a
+    hundred thousand."""
 
     def __init__(self, value: Any, levels: int) -> None:
         self._collect(value, levels)

@@ -1,10 +1,10 @@
-"""Where secrets stand in a text, in any usual spelling: as they are, in other cases, in the escapes
-of JSON, of addresses and of HTML, escaped twice, in base64 (also of UTF-16, also in short lines),
-in hexadecimal digits, or backwards.
+"""Where secrets stand in a text, in any usual spelling: as they are, in other cases, in the
+escapes of JSON, of addresses and of HTML, escaped twice, in base64 (also of UTF-16, also in
+short lines), in hexadecimal digits, or backwards.
 
-The text is made plain once (escapes become what they stand for), and every 12 characters in a row
-are looked up in a table of all that the secrets come to. That takes 15 to 50 ms a megabyte,
-whatever the text is, and no more memory for a long one: it is read in pieces.
+The text is made plain once (escapes become what they stand for), and every 12 characters in a
+row are looked up in a table of all that the secrets come to. That takes 15 to 50 ms a
+megabyte, whatever the text is, and no more memory for a long one: it is read in pieces.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class Spellings:
             yield shown.spans(firsts, lasts)
 
     def _stretches(self, data: Bytes) -> Iterator[tuple[Places, Places]]:
-        """First and last bytes of what RUN bytes at each place where they are found cover, joined
-        where they overlap."""
+        """First and last bytes of what RUN bytes at each place where they are found cover,
+        joined where they overlap."""
         import numpy as np
 
         places = self._grams.found(_folded(data)) if self._grams else np.zeros(0, np.int64)
@@ -181,16 +181,16 @@ def _bytes_of(text: str) -> Bytes:
 class _Shown:
     """A text by its bytes, and how it came of a longer one, from the first step to the last.
 
-    steps: which bytes each step kept, and whether those that it dropped belong to the one before
-    (digits of an escape) or to none.
+    steps: which bytes each step kept, and whether those that it dropped belong to the one
+    before (digits of an escape) or to none.
     """
 
     data: Bytes
     steps: tuple[tuple[NDArray[np.bool_], bool], ...] = ()
 
     def spans(self, firsts: Places, lasts: Places) -> Places:
-        """Where stretches stood before all steps: their starts and stops, (2, n). lasts: their last
-        bytes."""
+        """Where stretches stood before all steps: their starts and stops, (2, n). lasts: their
+        last bytes."""
         import numpy as np
 
         for kept, owned in reversed(self.steps):
@@ -279,8 +279,8 @@ def _plain(text: str) -> Bytes:
 
 
 def _spelt(secret: str) -> Iterator[str]:
-    """A secret as it is, backwards, in hexadecimal digits and in base64 (three ways, by what stands
-    before it), also of UTF-16."""
+    """A secret as it is, backwards, in hexadecimal digits and in base64 (three ways, by what
+    stands before it), also of UTF-16."""
     yield from (secret, secret[::-1])
     for data in (secret.encode("utf-8", "replace"), secret.encode("utf-16-le", "replace")):
         yield data.hex()
@@ -288,7 +288,8 @@ def _spelt(secret: str) -> Iterator[str]:
 
 
 def base64_of(data: bytes) -> Iterator[str]:
-    """What some bytes are in base64 wherever they stand, without what hangs on their neighbours."""
+    """What some bytes are in base64 wherever they stand, without what hangs on their
+    neighbours."""
     for before in range(3):
         spelt = b64encode(b"\0" * before + data).decode().rstrip("=")
         yield spelt[(0, 2, 3)[before] : len(spelt) - bool((len(data) + before) % 3)]

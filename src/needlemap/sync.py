@@ -32,8 +32,8 @@ def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of its
-    own."""
+    """Its result. Where a loop runs in this thread, the coroutine gets a loop in a thread of
+    its own."""
     loop = None
     with suppress(RuntimeError):
         loop = asyncio.get_running_loop()
@@ -53,8 +53,8 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def await_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it there,
-    and waits until it has put its things away."""
+    """Its result, while the loop that waits for it is free. Who is cancelled here cancels it
+    there, and waits until it has put its things away."""
     with _other_loop() as loop:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:

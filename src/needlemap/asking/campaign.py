@@ -1,10 +1,10 @@
 """A campaign asks what a strategy wants: the one loop over batches, whoever chooses them.
 
-What it does for every strategy: it makes each model when that is first needed and lets it go at
-the end, shares the limits among all folders, and shows how the asking goes. What is asked next, and
-when that ends, is the strategy's: all families of a run (`run.py`), the blocks of two arms
-(`ab.py`), the prompts of a check, the steps of a difficulty. How one batch is asked is
-`session.py`'s and `single.py`'s.
+What it does for every strategy: it makes each model when that is first needed and lets it go
+at the end, shares the limits among all folders, and shows how the asking goes. What is asked
+next, and when that ends, is the strategy's: all families of a run (`run.py`), the blocks of
+two arms (`ab.py`), the prompts of a check, the steps of a difficulty. How one batch is asked
+is `session.py`'s and `single.py`'s.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class RunObserver:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is asked next: what is left of a session. family: its name, '' of the only one. model:
-    the name of the model that answers, '' of the only one. goes_on: whether the batch before it was
-    of the same family, and this one follows from its answers."""
+    """What is asked next: what is left of a session. family: its name, '' of the only one.
+    model: the name of the model that answers, '' of the only one. goes_on: whether the batch
+    before it was of the same family, and this one follows from its answers."""
 
     family: str
     session: Session
@@ -82,8 +82,8 @@ Batches = Generator[Batch | Steps | Release, Outcome, Found]
 class Strategy(Generic[Found]):
     """What a campaign asks. Override `batches`.
 
-    folders: of all that share the limits. What the others have spent counts. sharing: into how many
-    parts what is left of the limits is divided, one of which the next batch may spend.
+    folders: of all that share the limits. What the others have spent counts. sharing: into how
+    many parts what is left of the limits is divided, one of which the next batch may spend.
     """
 
     sharing = 1
@@ -92,9 +92,9 @@ class Strategy(Generic[Found]):
         self.observer, self.folders = observer, list(folders)
 
     def batches(self) -> Batches[Found]:
-        """What is asked, batch by batch: each `yield` gives one, and returns how asking it ended
-        (of steps: how their families' asking goes), or raises what ended it. Returns what was
-        found. Raises NeedlemapError."""
+        """What is asked, batch by batch: each `yield` gives one, and returns how asking it
+        ended (of steps: how their families' asking goes), or raises what ended it. Returns
+        what was found. Raises NeedlemapError."""
         raise NotImplementedError
 
 
@@ -102,8 +102,8 @@ class FullGrid(Strategy[Outcome | None]):
     """All that is left of one family. Finds how asking it ended, None where nothing was left.
     Override `next` where more follows from its answers.
 
-    session: what is asked, first and now. name: the family's, '' of the only one. model: as a batch
-    names it.
+    session: what is asked, first and now. name: the family's, '' of the only one. model: as a
+    batch names it.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class FullGrid(Strategy[Outcome | None]):
         self.session, self.name, self.model = session, name, model
 
     def next(self, scored: int) -> Session | None:
-        """What is asked behind all that was asked; None where nothing is. scored: how many of the
-        last batch were."""
+        """What is asked behind all that was asked; None where nothing is. scored: how many of
+        the last batch were."""
         return None
 
     def batches(self) -> Batches[Outcome | None]:
@@ -148,8 +148,8 @@ class Campaign:
     _pacers: dict[str, Pacer] = field(default_factory=dict)  # of their models
 
     async def run(self, strategy: Strategy[Found]) -> Found:
-        """Ask batch by batch until the strategy ends, and let go of the models. Returns what it
-        found. Raises NeedlemapError as the strategy, a model or a folder does."""
+        """Ask batch by batch until the strategy ends, and let go of the models. Returns what
+        it found. Raises NeedlemapError as the strategy, a model or a folder does."""
         batches = strategy.batches()
         try:
             batch = next(batches)
@@ -204,8 +204,8 @@ class Campaign:
         return self.models[name]
 
     async def _ask_steps(self, batch: Steps, folders: Iterable[Path]) -> Outcome:
-        """Ask trials of families that stay open, all at the same time. The first that raises ends
-        the others."""
+        """Ask trials of families that stay open, all at the same time. The first that raises
+        ends the others."""
         opened = [self._open_family(step, batch, folders) for step in batch.steps]
         pairs = zip(opened, batch.steps, strict=True)
         batch.records = await together(each.ask(step) for each, step in pairs)

@@ -24,9 +24,9 @@ def models_to_ask(
 ) -> dict[str, Chosen]:
     """What is asked of each model, by the name of its folder; for one model by ''.
 
-    named, flags, planned: as `choose_each` takes them. difficulty: a file or a folder that holds a
-    frozen one. trusted: follow the run whose prompts are asked, though another machine began it;
-    'prompts': as far as that asks and runs nothing. Raises NeedlemapError.
+    named, flags, planned: as `choose_each` takes them. difficulty: a file or a folder that
+    holds a frozen one. trusted: follow the run whose prompts are asked, though another machine
+    began it; 'prompts': as far as that asks and runs nothing. Raises NeedlemapError.
     """
     each = choose_each(named, flags, trusted=trusted, planned=planned)
     for name, chosen in each.items():

@@ -1,11 +1,11 @@
-"""`needlemap run --difficulty auto`: make a task harder until a reference model errs, then measure
-it there.
+"""`needlemap run --difficulty auto`: make a task harder until a reference model errs, then
+measure it there.
 
-A task at which a model is always right, or always wrong, tells nothing about how it compares with
-others.
+A task at which a model is always right, or always wrong, tells nothing about how it compares
+with others.
 
-Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers begin the
-run.
+Each step of the dial is a run of one repeat, under RUN/pilots; the chosen one's answers begin
+the run.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Difficulty(BaseModel):
         return str(yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True))
 
     def applied(self, settings: Settings) -> Settings:
-        """Settings at this difficulty. Raises SettingsError for another task, and for other options
-        of it."""
+        """Settings at this difficulty. Raises SettingsError for another task, and for other
+        options of it."""
         if settings.task != self.task:
             raise SettingsError(
                 f"The difficulty is of task '{self.task}', the run's is '{settings.task}'."
@@ -104,8 +104,8 @@ def in_range(score: float) -> bool:
 
 
 def chosen_step(scores: Sequence[float]) -> int:
-    """The step to freeze: the last, whose score is no more than 95 %, or the one before, if the
-    last is further from the range.
+    """The step to freeze: the last, whose score is no more than 95 %, or the one before, if
+    the last is further from the range.
 
     >>> [chosen_step(scores) for scores in ([1.0, 0.8], [1.0, 0.96, 0.2], [0.3], [1.0, 1.0])]
     [1, 1, 0, 1]
@@ -130,8 +130,8 @@ def missed(scores: Sequence[float], step: int) -> str:
 
 
 def at_difficulty(chosen: Chosen, flags: Mapping[str, Any], named: str) -> Chosen:
-    """Families with the options of a frozen difficulty. named: its file, or the folder of a run
-    with one of each family. Raises SettingsError."""
+    """Families with the options of a frozen difficulty. named: its file, or the folder of a
+    run with one of each family. Raises SettingsError."""
     if named == AUTO:
         raise SettingsError(
             f"--difficulty {AUTO} asks a model: for needlemap run. Here: --difficulty FILE"
@@ -203,8 +203,8 @@ class TriedStep:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was found for a family. frozen: the number of the step that was taken; None where one
-    could not be measured."""
+    """What was found for a family. frozen: the number of the step that was taken; None where
+    one could not be measured."""
 
     family: Dialled
     steps: Sequence[TriedStep]
@@ -212,8 +212,8 @@ class Tuned:
 
     @property
     def off(self) -> str:
-        """Why the reference model's score at the frozen step lies outside the range; '' if it does
-        not."""
+        """Why the reference model's score at the frozen step lies outside the range; '' if it
+        does not."""
         if self.frozen is None or in_range(self.steps[self.frozen - 1].score):
             return ""
         return missed([step.score for step in self.steps], self.frozen - 1)
@@ -226,8 +226,8 @@ class DialObserver(RunObserver):
         """A step was measured."""
 
     def unmeasured(self, missing: int) -> None:
-        """A step was not measured whole, which ends the family. missing: prompts; 0 where nothing
-        of it was asked, or a limit ended it."""
+        """A step was not measured whole, which ends the family. missing: prompts; 0 where
+        nothing of it was asked, or a limit ended it."""
 
 
 class StepsOfDials(Strategy[list[Tuned]]):

@@ -1,8 +1,8 @@
 """The model that is meant where none is named: the one that a server at a given address lists.
 
-The address is the command's (`--base-url`) or the environment's, $OPENAI_BASE_URL; of a file only
-where the file is going to be asked anyway. A preset, a suite or a file that names a model is left
-alone, and so is a command without a model and an address.
+The address is the command's (`--base-url`) or the environment's, $OPENAI_BASE_URL; of a file
+only where the file is going to be asked anyway. A preset, a suite or a file that names a model
+is left alone, and so is a command without a model and an address.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from needlemap.text import tell
 def listed_model(
     named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
 ) -> dict[str, Any]:
-    """The settings `model` and `base_url` of the model that the server lists, if nobody names one;
-    else {}.
+    """The settings `model` and `base_url` of the model that the server lists, if nobody names
+    one; else {}.
 
     named: a preset, a file or a suite. asks: whether the command asks the model, so that the
-    address of a file may be asked too. command: one that is of no use without a server. Says which
-    model is taken. Raises NeedlemapError where no server is there, and where it lists none or
-    several.
+    address of a file may be asked too. command: one that is of no use without a server. Says
+    which model is taken. Raises NeedlemapError where no server is there, and where it lists
+    none or several.
     """
     if flags.get("model") or (is_demo(named, flags) and not command):
         return {}
@@ -55,8 +55,9 @@ def listed_model(
 
 
 def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
-    """The name of the only model that a server lists, and its address, with the /v1 that may have
-    lacked. Says so. flags: `wait`, `quiet` and the key's variable. Raises NeedlemapError."""
+    """The name of the only model that a server lists, and its address, with the /v1 that may
+    have lacked. Says so. flags: `wait`, `quiet` and the key's variable. Raises
+    NeedlemapError."""
     listed = list_models(
         address,
         sent_with(flags),
@@ -77,8 +78,8 @@ def sent_with(flags: Mapping[str, Any]) -> Sent:
 
 
 class Reached(NamedTuple):
-    """A server of a compatible API that is there. context: the longest prompt with its answer, in
-    tokens, as far as it says that."""
+    """A server of a compatible API that is there. context: the longest prompt with its answer,
+    in tokens, as far as it says that."""
 
     address: str
     sent: Sent
@@ -86,8 +87,8 @@ class Reached(NamedTuple):
 
 
 def reach_server(flags: Mapping[str, Any]) -> Reached | None:
-    """The server that a command's flags name, once it is there; None for another back end. Raises
-    NeedlemapError where `wait` does not bring it."""
+    """The server that a command's flags name, once it is there; None for another back end.
+    Raises NeedlemapError where `wait` does not bring it."""
     backend, _, name = str(flags.get("model", "")).partition("/")
     address = str(flags.get("base_url") or os.environ.get(ADDRESS, ""))
     if backend != BACKEND or not address:

@@ -1,11 +1,11 @@
-"""When requests may go out: one pacer for all lanes of a run, so that a server is asked at its own
-pace.
+"""When requests may go out: one pacer for all lanes of a run, so that a server is asked at its
+own pace.
 
 What it knows of the server's limits are the user's figures, the headers of every reply, and
-refusals (429). It spreads requests over both kinds of limit, lets nobody send while a refusal's
-wait lasts, and adapts how many requests are open: fewer at a refusal, slowly more while all goes
-well (additive increase, multiplicative decrease: Chiu and Jain 1989, Computer Networks 17:1). It
-sends nothing itself, and counts no retries.
+refusals (429). It spreads requests over both kinds of limit, lets nobody send while a
+refusal's wait lasts, and adapts how many requests are open: fewer at a refusal, slowly more
+while all goes well (additive increase, multiplicative decrease: Chiu and Jain 1989, Computer
+Networks 17:1). It sends nothing itself, and counts no retries.
 
 One limit is a bucket: it holds so much, refills steadily, and each request takes its share. A
 server that counts by windows is followed too: it says when it will be full again.
@@ -34,11 +34,11 @@ _WEIGHT = 0.5  # of a newly seen rate
 
 @dataclass(slots=True)
 class Bucket:
-    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large request
-    went out.
+    """rate: what comes in per second. level: what is in it at `at_s`, below 0 when a large
+    request went out.
 
-    full_at_s: when the server says that it is full again. heard: whether a server said what comes
-    in.
+    full_at_s: when the server says that it is full again. heard: whether a server said what
+    comes in.
     """
 
     rate: float
@@ -62,8 +62,8 @@ class Bucket:
         return cls(quota.limit / _MINUTE_S, quota.limit, quota.limit, now_s)
 
     def wait_s(self, cost: float, now_s: float) -> float:
-        """Until a request of that cost may go out; one larger than all it holds waits until it is
-        full."""
+        """Until a request of that cost may go out; one larger than all it holds waits until it
+        is full."""
         self._refill(now_s)
         missing = min(cost, self.capacity) - self.level
         return min(missing / self.rate, max(0.0, self.full_at_s - now_s)) if missing > 1e-9 else 0.0
@@ -80,11 +80,11 @@ class Bucket:
         self.level = min(max(self.capacity, _KEPT_S * self.rate), self.level + cost)
 
     def hear(self, quota: Quota, later: float, sent_s: float, now_s: float) -> None:
-        """What a reply says. later: what went out since its request did, at sent_s, and is not in
-        its count.
+        """What a reply says. later: what went out since its request did, at sent_s, and is not
+        in its count.
 
-        The server counted somewhen between then and now, so its word bounds the level from both
-        sides.
+        The server counted somewhen between then and now, so its word bounds the level from
+        both sides.
         """
         self._refill(now_s)
         self.capacity = quota.limit
@@ -124,8 +124,8 @@ _QUIET_S, _SAID_EVERY_S = 5.0, 30.0  # of waiting, before it is told, and betwee
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Leave to send one request. number: of all requests; tokens: what it may take; behind: what
-    was sent up to it, by kind of limit."""
+    """Leave to send one request. number: of all requests; tokens: what it may take; behind:
+    what was sent up to it, by kind of limit."""
 
     number: int
     tokens: float
@@ -146,8 +146,8 @@ class Pacer:
         say: Callable[[str], None] = lambda _: None,
         wait_s: float = 0.0,
     ) -> None:
-        """width: the most requests open at a time. left_s: how long the run may still go on. say:
-        is told of long waits. wait_s: for a server that was never there."""
+        """width: the most requests open at a time. left_s: how long the run may still go on.
+        say: is told of long waits. wait_s: for a server that was never there."""
         self._most, self._width, self._open = float(width), float(width), 0
         self._left_s, self._say, self._said_s = left_s, say, -inf
         self._first_wait_s, self._missed_since_s = wait_s, inf
@@ -175,8 +175,8 @@ class Pacer:
         return self._left_s() <= 0
 
     async def admit(self, tokens: float = 0.0) -> Ticket | None:
-        """Leave to send a request of so many tokens, first come, first served; None when time is
-        up.
+        """Leave to send a request of so many tokens, first come, first served; None when time
+        is up.
 
         Raises Unmeasured when a server's limit has no room for longer than is waited for.
         """
@@ -195,8 +195,8 @@ class Pacer:
             return None if self.is_over else self._ticket(tokens)
 
     def _held(self, tokens: float) -> float:
-        """For how long the server's own limits hold a request back; told where that adds up. Raises
-        Unmeasured where it is too long."""
+        """For how long the server's own limits hold a request back; told where that adds up.
+        Raises Unmeasured where it is too long."""
         now = monotonic()
         held_s = max(0.0, self._servers_wait_s(tokens, now))
         if held_s > LONGEST_WAIT_S:
@@ -234,8 +234,8 @@ class Pacer:
         self.ended()
 
     def refused(self, ticket: Ticket, failure: Unmeasured) -> bool:
-        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long as it
-        takes."""
+        """A request met a rate limit (429). Whether to ask again: `admit` then waits as long
+        as it takes."""
         now = monotonic()
         for bucket, cost in _costs((*self._given, *self._learned), ticket.tokens):
             bucket.give(cost, now)
@@ -255,9 +255,9 @@ class Pacer:
         return now - self._refused_since_s < self._patience_s
 
     def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
-        """Whether to go on asking a server that is not there, although retries are used up: for a
-        while, and as long as nobody is answered. failed_s: when the request before this one
-        failed."""
+        """Whether to go on asking a server that is not there, although retries are used up:
+        for a while, and as long as nobody is answered. failed_s: when the request before this
+        one failed."""
         now = monotonic()
         if not failure.outage or self._answered_s > failed_s:
             return False
@@ -327,8 +327,9 @@ class Pacer:
                 self._learned[kind] = bucket
 
     def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
-        """How long nobody sends: as the server says, else as long as lately was enough. A server
-        that says the same too short time again and again is asked less and less often."""
+        """How long nobody sends: as the server says, else as long as lately was enough. A
+        server that says the same too short time again and again is asked less and less
+        often."""
         doubts = self._refusals - _TRUSTED
         least_s = min(_LONGEST_PAUSE_S, _LEAST_PAUSE_S * _LONGER**doubts) if doubts > 0 else 0.0
         if failure.retry_after_s:
@@ -342,8 +343,8 @@ class Pacer:
 
 
 def _costs(buckets: Sequence[Bucket | None], tokens: float) -> list[tuple[Bucket, float]]:
-    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken of
-    each."""
+    """Limits of requests and of tokens, by turns, as far as they are known, and what is taken
+    of each."""
     costs = zip(buckets, cycle((1.0, tokens)), strict=False)
     return [(bucket, cost) for bucket, cost in costs if bucket is not None]
 

@@ -1,8 +1,8 @@
-"""Asking again after a passing failure: exponential backoff with jitter, or as long as the server
-asks.
+"""Asking again after a passing failure: exponential backoff with jitter, or as long as the
+server asks.
 
-A rate limit is no failure: it is waited for (see `pacer.py`), and counts as no retry. One answer's
-score is asked for again in the same way; what these requests cost counts too.
+A rate limit is no failure: it is waited for (see `pacer.py`), and counts as no retry. One
+answer's score is asked for again in the same way; what these requests cost counts too.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ class Attempts:
                 answer = await ...
                 attempt.hear(answer)
 
-    It ends with the first that raises nothing. Raises the last Unmeasured, with `attempts` noted on
-    it, or one that says SKIPPED where the run's time is up before the next attempt.
+    It ends with the first that raises nothing. Raises the last Unmeasured, with `attempts`
+    noted on it, or one that says SKIPPED where the run's time is up before the next attempt.
 
-    A server that is not there (`Unmeasured.outage`) may get more retries: see `Pacer.waits_out`.
-    One that was never there gets none, unless it is waited for: see `Pacer.awaits`.
-    pacer: says when to send, default at once. tokens: what the request may take of a limit.
-    verdicts: how many are asked for until one can be read. number: of the attempt, from 1 on.
+    A server that is not there (`Unmeasured.outage`) may get more retries: see
+    `Pacer.waits_out`. One that was never there gets none, unless it is waited for: see
+    `Pacer.awaits`. pacer: says when to send, default at once. tokens: what the request may
+    take of a limit. verdicts: how many are asked for until one can be read. number: of the
+    attempt, from 1 on.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class Attempts:
         """The request goes out."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Tell the pacer how it ended; it hears of a passing rate limit before the next attempt."""
+        """Tell the pacer how it ended; it hears of a passing rate limit before the next
+        attempt."""
         if error is None:
             assert self._ticket is not None  # it was admitted
             self._pacer.answered(self._ticket, *_used(self._answer))
@@ -119,8 +121,8 @@ class Attempts:
             raise _skipped(failure)
 
     async def _is_waited_for(self, failure: Unmeasured) -> bool:
-        """Whether to ask again after a rate limit, or a server that was never there: no failures of
-        this request, so that without it all are hopeless."""
+        """Whether to ask again after a rate limit, or a server that was never there: no
+        failures of this request, so that without it all are hopeless."""
         if not _passing(failure):
             return False
         assert self._ticket is not None  # it was sent
@@ -143,7 +145,8 @@ def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:
 
 
 def _skipped(last: Unmeasured | None) -> Unmeasured:
-    """That the run's time was up before there was an answer. last: what came instead of one."""
+    """That the run's time was up before there was an answer. last: what came instead of
+    one."""
     words = "not sent" if last is None else str(last)
     skipped = Unmeasured(Failure.SKIPPED, f"The time was up before an answer: {words}")
     skipped.attempts = 0 if last is None else last.attempts
@@ -155,8 +158,8 @@ def _passing(failure: Unmeasured) -> bool:
 
 
 def _wait_s(failure: Unmeasured, attempt: int) -> float:
-    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full jitter"),
-    up to 15 for one that is not there.
+    """As long as the server asks for, else anything up to 1, 2, 4, ... 60 seconds ("full
+    jitter"), up to 15 for one that is not there.
 
     https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
     """
@@ -185,8 +188,8 @@ class Scoring:
     paid: list[float | None] = field(default_factory=list)
 
     async def score(self, retries: int, pacer: Pacer | None = None) -> Score:
-        """The score, with what all attempts cost; of a scorer that asks, why counts them. Raises
-        the last Unmeasured, which says so too."""
+        """The score, with what all attempts cost; of a scorer that asks, why counts them.
+        Raises the last Unmeasured, which says so too."""
         most = JUDGED if self.scorer.asks else LONGEST
         said = bounded(self.said, max(most, _MUCH * len(self.reference.answer)))
         attempts = Attempts(retries, pacer, verdicts=self.scorer.attempts)
@@ -204,8 +207,8 @@ class Scoring:
 
     @contextmanager
     def _counting_paid(self) -> Iterator[None]:
-        """Inside, what a failure cost is counted; of a verdict that is cut off, what it may cost at
-        most."""
+        """Inside, what a failure cost is counted; of a verdict that is cut off, what it may
+        cost at most."""
         try:
             yield
         except Unmeasured as failure:
@@ -218,7 +221,8 @@ class Scoring:
 
 
 def bounded(said: str, most: int = LONGEST) -> str:
-    """An answer of bearable length, also as scorers compare it: one letter may stand for eighteen.
+    """An answer of bearable length, also as scorers compare it: one letter may stand for
+    eighteen.
 
     >>> len(bounded("x" * 1_000_000)) <= LONGEST, bounded("short")
     (True, 'short')

@@ -1,8 +1,8 @@
 """A run from start to end: one family after the other, with one model and one budget.
 
 A family's prompts are built when its turn comes and let go of when it is done, so that many
-families need no more memory, and their first request waits no longer, than few. What is wrong with
-any of several is looked for before the first is asked.
+families need no more memory, and their first request waits no longer, than few. What is wrong
+with any of several is looked for before the first is asked.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from needlemap.trials.resolve import Resolved, model_options, resolve
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """How many trials a family has, and how many of them are scored; None where only its prompts
-    tell."""
+    """How many trials a family has, and how many of them are scored; None where only its
+    prompts tell."""
 
     trials: int | None
     scored: int | None
@@ -51,8 +51,8 @@ class Ahead:
 class FamiliesToAsk:
     """What is to be asked of one model, when nothing is known to be wrong with any family.
 
-    ahead: of several families what is known of each. opened: of a run with one, what asks it, as
-    its turn comes at once.
+    ahead: of several families what is known of each. opened: of a run with one, what asks it,
+    as its turn comes at once.
     """
 
     families: Families
@@ -83,7 +83,8 @@ class FamiliesToAsk:
 
 
 def open_family(settings: Settings, path: Path) -> FullGrid:
-    """What asks a family as its settings want, and what it asks first. Raises NeedlemapError."""
+    """What asks a family as its settings want, and what it asks first. Raises
+    NeedlemapError."""
     if settings.seek is not None:
         return Seek(settings, path)
     if settings.until:
@@ -170,13 +171,13 @@ class ModelsObserver(RunObserver):
 
 
 class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
-    """The families of each model, one model after the other. Finds how the asking of each family
-    ended, by the models' names.
+    """The families of each model, one model after the other. Finds how the asking of each
+    family ended, by the models' names.
 
-    Of the limits each model gets an equal part of what is left. Those that their part stopped are
-    asked once more, as long as others leave some of it.
-    each: what is asked of each model, by the name of its folder in `path`, '' of the only one,
-    which is opened at once. Raises NeedlemapError for what is wrong with any.
+    Of the limits each model gets an equal part of what is left. Those that their part stopped
+    are asked once more, as long as others leave some of it. each: what is asked of each model,
+    by the name of its folder in `path`, '' of the only one, which is opened at once. Raises
+    NeedlemapError for what is wrong with any.
     """
 
     def __init__(self, each: Mapping[str, Chosen], path: Path, observer: ModelsObserver) -> None:
@@ -216,8 +217,8 @@ class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
 
 
 def campaign_of(models: ModelsInTurn, make: Mapping[str, MakeModel] | None = None) -> Campaign:
-    """The campaign of some models. The only one is made now, if it is to be asked: what it lacks is
-    said before anything is shown. Raises NeedlemapError."""
+    """The campaign of some models. The only one is made now, if it is to be asked: what it
+    lacks is said before anything is shown. Raises NeedlemapError."""
     campaign, only = Campaign(make or {}), models.only
     if only is not None and only.opened is not None:
         session = only.opened.session
@@ -230,8 +231,8 @@ def campaign_of(models: ModelsInTurn, make: Mapping[str, MakeModel] | None = Non
 def look_ahead(settings: Settings, path: Path) -> Ahead:
     """Find what is wrong by building one prompt of the shortest length and one of the longest.
 
-    That much finds a source that is missing or too short, a question that does not fit, a word that
-    the haystack holds, and a folder of another run. Raises NeedlemapError.
+    That much finds a source that is missing or too short, a question that does not fit, a word
+    that the haystack holds, and a folder of another run. Raises NeedlemapError.
     """
     resolved, folder = resolve(settings), RunFolder(path)
     if folder.exists and not is_unanswered(folder):
@@ -246,8 +247,8 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
 
 
 def _sampled(resolved: Resolved) -> Settings:
-    """Settings of a run's corners, at their places in the whole; prompts that exist already are all
-    read."""
+    """Settings of a run's corners, at their places in the whole; prompts that exist already
+    are all read."""
     settings, grid = resolved.settings, resolved.grid
     if resolved.ready:
         return settings

@@ -1,9 +1,9 @@
 """The loop of a run: asks the model, scores the answers, appends the records.
 
-Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so that a
-crash loses what is in flight and no more. A judge, which may be slow, works beside the lanes: up to
-`_UNSCORED` answers of each may wait for it. The loop knows nothing of terminals and files: it tells
-a `TrialObserver` what happens, and a `RecordSink` keeps the records.
+Requests run concurrently, in lanes. A lane asks on when its last answer is on the disk, so
+that a crash loses what is in flight and no more. A judge, which may be slow, works beside the
+lanes: up to `_UNSCORED` answers of each may wait for it. The loop knows nothing of terminals
+and files: it tells a `TrialObserver` what happens, and a `RecordSink` keeps the records.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ _FIRST = 3
 
 @dataclass(slots=True)
 class Outcome:
-    """How a run ended. stopped: why not all trials were asked, None if they were. refused_from: the
-    least length in tokens that the model refused as too long. canary: why the run ended after its
-    first trial. warnings: what the user should know of it. aside: prompts that lost too many
-    replicas, by name. decided:
-    whether it ended because its verdict is known."""
+    """How a run ended. stopped: why not all trials were asked, None if they were.
+    refused_from: the least length in tokens that the model refused as too long. canary: why
+    the run ended after its first trial. warnings: what the user should know of it. aside:
+    prompts that lost too many replicas, by name. decided: whether it ended because its verdict
+    is known."""
 
     scored: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -138,10 +138,11 @@ class Outcome:
 
 @dataclass
 class Runner:
-    """One run over a list of trials. model: None where `answers` has all. already: trials that were
-    scored before this start. answers: by `asked`, records of answers that are still to be scored:
-    their trials are not asked again. decides: whether nothing more need be asked after a record.
-    outcome: how it went so far. pacer: of several runners that share a server's limits."""
+    """One run over a list of trials. model: None where `answers` has all. already: trials that
+    were scored before this start. answers: by `asked`, records of answers that are still to be
+    scored: their trials are not asked again. decides: whether nothing more need be asked after
+    a record. outcome: how it went so far. pacer: of several runners that share a server's
+    limits."""
 
     model: Model | None
     scorer: Scorer
@@ -168,12 +169,12 @@ class Runner:
     async def run(
         self, *walks: tuple[Sequence[Trial], Lanes], most: int = 0, own_caches: bool = False
     ) -> Outcome:
-        """Ask all trials of one walk after the other, as many at a time as there are lanes; `most`
-        where a walk has fewer and others follow. Records are kept as they come. own_caches: whether
-        each lane has a cache of its own.
+        """Ask all trials of one walk after the other, as many at a time as there are lanes;
+        `most` where a walk has fewer and others follow. Records are kept as they come.
+        own_caches: whether each lane has a cache of its own.
 
-        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError when
-        records cannot be written.
+        Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError
+        when records cannot be written.
         """
         queue = LaneQueue(*walks, most=most, takeover=_costs if own_caches else lambda _: Halves())
         try:
@@ -209,8 +210,8 @@ class Runner:
         return Runner(*shared, sink, TrialObserver(), already, answers, pacer=self._pacer)
 
     async def first(self, trial: Trial) -> Record | None:
-        """Ask one trial before all others, and keep its record; None when a limit lets nothing be
-        asked.
+        """Ask one trial before all others, and keep its record; None when a limit lets nothing
+        be asked.
 
         Raises as `run` does.
         """
@@ -224,11 +225,13 @@ class Runner:
         return record
 
     def _stop(self) -> bool:
-        """Whether to ask nothing more. A limit in dollars or tokens lets pass what still fits."""
+        """Whether to ask nothing more. A limit in dollars or tokens lets pass what still
+        fits."""
         return self.budget.over or self.outcome.hopeless is not None or self.outcome.decided
 
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
-        """The model's answer, or why there is none, and the number of attempts (0: not sent)."""
+        """The model's answer, or why there is none, and the number of attempts (0: not
+        sent)."""
         if trial.asked in self.answers:
             record = self.answers[trial.asked]
             return answer_of(record), record.attempts
@@ -269,8 +272,8 @@ class Runner:
         return self._unread.get(trial.key, NONE_UNREAD).attempts
 
     async def _keep_sent(self, trial: Trial, skipped: Unmeasured, tried: int) -> None:
-        """Keep what a trial took that counts as not asked: a provider may bill it. Only limits read
-        such a record."""
+        """Keep what a trial took that counts as not asked: a provider may bill it. Only limits
+        read such a record."""
         if self._sent(trial):
             record, _ = self._record(trial, None, skipped, tried)
             self._unread.pop(trial.key, None)
@@ -286,7 +289,8 @@ class Runner:
 
     @contextmanager
     def _counting_lost(self, trial: Trial) -> Iterator[None]:
-        """Inside, a request that was sent and brought no answer that can be read is counted."""
+        """Inside, a request that was sent and brought no answer that can be read is
+        counted."""
         try:
             yield
         except Unmeasured as failure:
@@ -330,8 +334,8 @@ class Runner:
     def _record(
         self, trial: Trial, answer: Answer | None, score: Score | Unmeasured, tried: int
     ) -> tuple[Record, Score | Unmeasured]:
-        """The trial's record and what came of it: a score or an answer that fits into none is its
-        failure."""
+        """The trial's record and what came of it: a score or an answer that fits into none is
+        its failure."""
         try:
             unread = self._unread.get(trial.key, NONE_UNREAD)
             record = self._maker.make(trial, answer, score, tried, unread)
@@ -423,8 +427,8 @@ def decoding_of(settings: Settings) -> Decoding:
 
 
 def raised(error: Exception, failure: Failure) -> Unmeasured:
-    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends the
-    run."""
+    """A plug-in's own exception as a failure of one trial. Raises NeedlemapError, which ends
+    the run."""
     if isinstance(error, NeedlemapError):
         raise error
     return Unmeasured(failure, raised_by(error))

@@ -1,8 +1,8 @@
 """A run that seeks the effective length by asking where that matters: `run --seek 85`.
 
-An ask is a repeat of its own: its number fixes its documents, its needle and its depths, so that
-the same command goes on where another start ended. Records are ordinary ones. What is known follows
-from them alone.
+An ask is a repeat of its own: its number fixes its documents, its needle and its depths, so
+that the same command goes on where another start ended. Records are ordinary ones. What is
+known follows from them alone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _STEPS = 100  # of the depths
 
 
 class Seek(FullGrid):
-    """Haystacks where they matter, batch by batch, until the length is known. Raises SettingsError
-    where settings cannot be sought."""
+    """Haystacks where they matter, batch by batch, until the length is known. Raises
+    SettingsError where settings cannot be sought."""
 
     def __init__(self, settings: Settings, path: Path) -> None:
         self.settings, self._resolved = settings, resolve_sought(settings)
@@ -85,8 +85,8 @@ class Seek(FullGrid):
         return self._experiment({min(asks): asks[min(asks)]})
 
     def _grid(self, number: int, length: int) -> Grid:
-        """One depth in each part of the depths, whole hundredths of them: so cells come again, and
-        it is seen whether their hits and misses do."""
+        """One depth in each part of the depths, whole hundredths of them: so cells come again,
+        and it is seen whether their hits and misses do."""
         random, depths = Random(f"{self.settings.seed}:{number}"), self._resolved.grid.depths
         low, wide = depths[0], depths[-1] - depths[0]
         steps = [round((at + random.random()) * _STEPS / PLACES) for at in range(PLACES)]
@@ -99,7 +99,8 @@ class Seek(FullGrid):
 
 
 def resolve_sought(settings: Settings) -> Resolved:
-    """What the settings of a run that seeks come to. Raises SettingsError where they cannot."""
+    """What the settings of a run that seeks come to. Raises SettingsError where they
+    cannot."""
     if settings.mode not in ("exact", "single"):
         raise SettingsError(f"--seek asks haystacks one by one: leave --mode {settings.mode} out.")
     if settings.until:
@@ -135,8 +136,8 @@ def _cells(number: int, grid: Grid) -> set[Place]:
 
 
 def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
-    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind of
-    model."""
+    """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind
+    of model."""
     resolve_sought(settings)
     axis, threshold = axis_of(settings.lengths, settings.depths), float(settings.seek or 0) / 100
     return tokens_by_kind(axis, threshold, settings.within / 100)

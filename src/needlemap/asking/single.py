@@ -1,7 +1,8 @@
-"""Trials that are asked one by one, or all at a time, each of a family that stays open between.
+"""Trials that are asked one by one, or all at a time, each of a family that stays open
+between.
 
-For a strategy that goes back and forth between families, as a check does: what a family's folder
-holds is read once, and its run.json is written when it is opened and when it is closed.
+For a strategy that goes back and forth between families, as a check does: what a family's
+folder holds is read once, and its run.json is written when it is opened and when it is closed.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from needlemap.trials.resolve import Resolved
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One trial. family: the name of the one that keeps its record. model: as a batch names it.
-    after_s: how long it is held back. cancel_s: how long it is waited for until the client goes
-    away; None: to its end."""
+    """One trial. family: the name of the one that keeps its record. model: as a batch names
+    it. after_s: how long it is held back. cancel_s: how long it is waited for until the client
+    goes away; None: to its end."""
 
     family: str
     trial: Trial
@@ -66,8 +67,8 @@ class OpenFamily:
     def of(
         cls, step: Step, model: Model, budget: Budget, pacer: Pacer | None, scored: int
     ) -> OpenFamily:
-        """Opened for its first trial. pacer: of all families of one server. Raises NeedlemapError
-        where another run holds the folder."""
+        """Opened for its first trial. pacer: of all families of one server. Raises
+        NeedlemapError where another run holds the folder."""
         resolved, writer = step.resolved, Writer(step.folder)
         try:
             experiment = Experiment.of(resolved, [step.trial], ())

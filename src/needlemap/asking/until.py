@@ -1,8 +1,9 @@
 """A run that ends as soon as its verdict is known: `run --until no-worse-than REFERENCE:2`.
 
-It asks what the reference scored, haystack by haystack in a seeded order (`maps/sequential.py`),
-and judges after each in that very order, however answers come in. So what stopped the run is what
-`compare --sequential` finds in it. What failed is asked again three times before it ends.
+It asks what the reference scored, haystack by haystack in a seeded order
+(`maps/sequential.py`), and judges after each in that very order, however answers come in. So
+what stopped the run is what `compare --sequential` finds in it. What failed is asked again
+three times before it ends.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ MARGIN = 2.0  # points
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a run is to be no worse than: a run's folder, and a margin in points. scope: what the
-    verdict is to hold for."""
+    """What a run is to be no worse than: a run's folder, and a margin in points. scope: what
+    the verdict is to hold for."""
 
     path: str
     margin: float
@@ -83,8 +84,8 @@ AGAINS = 3  # times that a trial that failed is asked again
 
 class UntilDecided(FullGrid):
     """Ends with a verdict, which is looked for after each whole haystack, in the order of
-    `haystack_order`. reference: its records by their places. Raises NeedlemapError where there is
-    none."""
+    `haystack_order`. reference: its records by their places. Raises NeedlemapError where there
+    is none."""
 
     def __init__(self, experiment: Experiment, path: Path) -> None:
         session = Session.open(experiment, path)
@@ -115,7 +116,8 @@ class UntilDecided(FullGrid):
         return session.in_layers(layers, self.hear)
 
     def check(self, experiment: Experiment) -> None:
-        """Raises SettingsError where the reference asked something else, or scored it otherwise."""
+        """Raises SettingsError where the reference asked something else, or scored it
+        otherwise."""
         path, theirs = self.goal.path, RunFolder(self.goal.path).about().scorer.current
         ours, advice = (
             scorer_about(experiment.scorer),
@@ -139,8 +141,8 @@ class UntilDecided(FullGrid):
             )
 
     def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
-        """The trials that the reference scored, as they are asked: layer by layer, each where it
-        first comes."""
+        """The trials that the reference scored, as they are asked: layer by layer, each where
+        it first comes."""
         known = scored_places(self.reference)
         found = {place: trial for trial in trials for place in _places(trial) if place in known}
         made, seen = list[list[Trial]](), set[str]()
@@ -211,6 +213,6 @@ def scored_places(found: Mapping[Place, Record]) -> set[Place]:
 
 
 def _places(trial: Trial) -> tuple[Place, ...]:
-    """All that a trial stands for; nothing for one that is asked a second time, which no verdict
-    counts."""
+    """All that a trial stands for; nothing for one that is asked a second time, which no
+    verdict counts."""
     return () if trial.second else places_of(trial)

@@ -138,8 +138,9 @@ class Reply:
 
 
 def did_end(finish: str | None, written: int | None, budget: int) -> bool:
-    """Whether an answer ended by itself, or where the context did: a server's own template takes
-    room beside the prompts that we count. written: the answer's tokens. budget: those it may have.
+    """Whether an answer ended by itself, or where the context did: a server's own template
+    takes room beside the prompts that we count. written: the answer's tokens. budget: those it
+    may have.
 
     >>> did_end("stop", 3, 24), did_end("length", 24, 24), did_end("length", 12, 24)
     (True, False, True)
@@ -204,8 +205,8 @@ class Answers:
         ]
 
     def unanswered(self, size: int) -> Haystack:
-        """Asks at one size that were tried and brought no answer, all that were tried, and why most
-        of them did not."""
+        """Asks at one size that were tried and brought no answer, all that were tried, and why
+        most of them did not."""
         rows = [each for each in self.by_key.values() if each.ask.size == size and each.attempts]
         rows = [each for each in rows if each.failure != Failure.SKIPPED]
         why = Counter(each.failure for each in rows if each.failure).most_common(1)
@@ -227,7 +228,8 @@ class Answers:
 
 
 def framing_of(answers: Answers) -> int | None:
-    """Tokens that the server counts beside those of our own count; None if not always as many."""
+    """Tokens that the server counts beside those of our own count; None if not always as
+    many."""
     rows = [reply for reply in answers.every("cold", "crowded", "ask") if reply.own_tokens]
     found = {
         row.prompt_tokens - (row.own_tokens or 0) if row.prompt_tokens else None for row in rows

@@ -19,8 +19,9 @@ NEW_LOSS = 0.10  # upper end below which a row stayed as it was
 def judge_change(
     schedule: Schedule, verdict: Verdict, now: Answers, before: Answers, name: str, look: int = 1
 ) -> Verdict:
-    """The verdict of the change. A row that stayed as it was counts as passed, for the change only;
-    a row whose answers are lost beside the earlier check fails. name: the earlier check's."""
+    """The verdict of the change. A row that stayed as it was counts as passed, for the change
+    only; a row whose answers are lost beside the earlier check fails. name: the earlier
+    check's."""
     findings, same = [], 0
     for finding in verdict.findings:
         probe = schedule.probes[finding.probe]

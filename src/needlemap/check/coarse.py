@@ -43,8 +43,8 @@ class Moved:
 
 
 def judge_cache(asker: Asker, verdict: Verdict, answers: Answers) -> Verdict:
-    """The verdict, in which margins that a coarse cache moved are no fault, unless the cache was
-    said to be as fine as the weights."""
+    """The verdict, in which margins that a coarse cache moved are no fault, unless the cache
+    was said to be as fine as the weights."""
     found = next((each for each in verdict.findings if each.probe == "reference"), None)
     if found is None or found.state != "fail" or asker.reference != REFERENCE:
         return verdict
@@ -90,8 +90,8 @@ def cache_of(asker: Asker, answers: Answers) -> str:
 
 
 def explained(nats: Margins, made: Margins) -> float:
-    """How alike moves of margins are to those that a cache makes: their correlation, which heeds no
-    move that all tokens share; 0 where the cache leaves more than half of them.
+    """How alike moves of margins are to those that a cache makes: their correlation, which
+    heeds no move that all tokens share; 0 where the cache leaves more than half of them.
 
     >>> moves = np.array([0.5, -1.0, 0.2, -0.4])
     >>> round(explained(moves, 0.9 * moves), 2), explained(moves, -moves)
@@ -106,7 +106,8 @@ def explained(nats: Margins, made: Margins) -> float:
 
 
 def moved_prompts(asker: Asker, answers: Answers) -> list[Moved]:
-    """The first prompts of the shortest size, with the server's margins beside the reference's."""
+    """The first prompts of the shortest size, with the server's margins beside the
+    reference's."""
     size, found = asker.schedule.sizes[0], list[Moved]()
     for there, here in answers.same_prompt(size, FIRST_BESIDE, FIRST):
         if there.right and here.right and len(found) < PROMPTS:

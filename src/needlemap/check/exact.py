@@ -78,8 +78,8 @@ def net_loss(lost: float, gained: float, n: float) -> Effect | None:
 
 
 def middle(nats: Sequence[float]) -> Effect | None:
-    """The median with the order statistics that hold it in 95 % of samples, the ends where there
-    are few; None without any."""
+    """The median with the order statistics that hold it in 95 % of samples, the ends where
+    there are few; None without any."""
     found, n = sorted(nats), len(nats)
     cut = max((k for k in range(n // 2) if upper_tail(n - k, n, 0.5) <= 0.025), default=0)
     return Effect(median(found), found[cut], found[n - 1 - cut], "nats") if found else None
@@ -116,10 +116,12 @@ def more_often(found: int, n: int, others: int, of: int) -> float:
 
 
 def strata_tail(strata: Sequence[tuple[int, int, int, int]]) -> float:
-    """Chance that the marked answers of some strata miss so often, if marks say nothing. Exact.
+    """Chance that the marked answers of some strata miss so often, if marks say nothing.
+    Exact.
 
-    Each stratum: answers, of them marked, misses, of them marked. Within one, the marked misses
-    follow the hypergeometric distribution; their sum is its convolution (stratified Fisher test).
+    Each stratum: answers, of them marked, misses, of them marked. Within one, the marked
+    misses follow the hypergeometric distribution; their sum is its convolution (stratified
+    Fisher test).
 
     >>> round(strata_tail([(16, 4, 4, 4)]), 5), strata_tail([(16, 4, 0, 0)])
     (0.00055, 1.0)

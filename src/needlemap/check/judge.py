@@ -52,7 +52,8 @@ def judge(
 
 
 def unmeasured(answers: Answers) -> str:
-    """Prompts that the server did not answer, in words; '' without any. They point to a loss."""
+    """Prompts that the server did not answer, in words; '' without any. They point to a
+    loss."""
     kinds = Counter(
         reply.failure
         for reply in answers.by_key.values()
@@ -98,8 +99,8 @@ def up_to(finding: Finding, most: int) -> tuple[str, bool]:
 
 
 def required_of(schedule: Schedule) -> tuple[list[int], list[str]]:
-    """The sizes and the probes that exit 0 needs: all sizes, and all probes (none is named), unless
-    --require says less. Raises SettingsError for what is neither."""
+    """The sizes and the probes that exit 0 needs: all sizes, and all probes (none is named),
+    unless --require says less. Raises SettingsError for what is neither."""
     sizes, names = list[int](), list[str]()
     for word in schedule.options.require:
         if word in schedule.every:
@@ -184,7 +185,8 @@ def first_line(
     names: Sequence[str],
     not_asked: Sequence[str],
 ) -> str:
-    """Found by length; what was taken out by name; up to where it passes; what was not asked."""
+    """Found by length; what was taken out by name; up to where it passes; what was not
+    asked."""
     by_name = {each.probe: each for each in findings}
     parts = []
     if (length := by_name.get("length")) is not None:

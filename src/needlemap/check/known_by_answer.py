@@ -22,8 +22,8 @@ _LONGEST_S, _MOST_BYTES = 10.0, 1_000_000  # of a reply
 
 
 def answers_as_the_gauge(base_url: str, name: str, sent: Sent) -> bool:
-    """Whether a model is the gauge, by its name or by its answer. It is asked only at an address of
-    this machine or network; what does not answer is taken for another model."""
+    """Whether a model is the gauge, by its name or by its answer. It is asked only at an
+    address of this machine or network; what does not answer is taken for another model."""
     if named_gauge(name):
         return True
     if not is_own_host(urlsplit(base_url).hostname or "."):

@@ -43,7 +43,8 @@ class Owners(Generic[Owner]):
         return self.all_digits and (len(self.sizes) == 1 or self.least >= LONG_SECRET)
 
     def foreign(self, answer: str, own: Iterable[str]) -> str:
-        """A secret of another prompt that an answer holds; '' without one. own: of its prompt."""
+        """A secret of another prompt that an answer holds; '' without one. own: of its
+        prompt."""
         mine = set(own)
         if self.are_numbers:
             found = (number for number in self._numbers(answer) if number in self.of)
@@ -54,8 +55,8 @@ class Owners(Generic[Owner]):
         return next((secret for secret in found if secret not in mine), "")
 
     def _numbers(self, answer: str) -> Iterator[str]:
-        """The numbers in an answer; of long ones each part as long as a secret, as digits may be
-        grouped."""
+        """The numbers in an answer; of long ones each part as long as a secret, as digits may
+        be grouped."""
         if self.least < LONG_SECRET:
             yield from _NUMBER.findall(answer)
             return

@@ -57,9 +57,9 @@ class Same(Probe):
         return haystack.warm, *haystack.questions, *haystack.again
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
-        """Each size beside the shortest prompts. These excuse nothing where they, or all repeats,
-        change more often than a server that samples may: behind a balancer with a dead back end
-        the shortest change each time."""
+        """Each size beside the shortest prompts. These excuse nothing where they, or all
+        repeats, change more often than a server that samples may: behind a balancer with a
+        dead back end the shortest change each time."""
         tossed = answers.same_prompt(layout.short, *TOSS)
         level = self.level(look, len(layout.sizes) + bool(tossed))
         short = answers.same_prompt(layout.short, "short", "short-again")
@@ -110,8 +110,8 @@ class Same(Probe):
 
 
 def sampled(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
-    """A row with what became of the question that has several right answers: a fail where surely
-    more than one asking in five brings another answer."""
+    """A row with what became of the question that has several right answers: a fail where
+    surely more than one asking in five brings another answer."""
     other = sum(one.answer != again.answer for one, again in pairs)
     if not other:
         return row
@@ -217,8 +217,8 @@ class Mates(Probe):
 
 
 def _foreign(reply: Reply, owners: Owners[Hashable]) -> str:
-    """A secret of another haystack that an answer holds; '' without one. A short right answer in
-    words has no room for another secret."""
+    """A secret of another haystack that an answer holds; '' without one. A short right answer
+    in words has no room for another secret."""
     if not owners.are_numbers and reply.right and len(reply.answer) < 2 * len(reply.secret):
         return ""
     return owners.foreign(reply.answer, (reply.secret, *reply.beside))

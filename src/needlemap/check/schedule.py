@@ -99,13 +99,13 @@ class Schedule(Geometry):
 
     @cached_property
     def limit(self) -> int:
-        """Tokens that a whole check may have a server compute that caches prefixes: 10 million to
-        128k."""
+        """Tokens that a whole check may have a server compute that caches prefixes: 10 million
+        to 128k."""
         return round(LIMIT * self.whole.computed)
 
     def _lost(self, answers: Answers, purse: Purse, most: int) -> Iterator[AskBatch]:
-        """Lost pairs that were not asked again yet, as far as they fit; first those of sizes that
-        do not pass. most: tokens that a server may compute beside the first round."""
+        """Lost pairs that were not asked again yet, as far as they fit; first those of sizes
+        that do not pass. most: tokens that a server may compute beside the first round."""
         rows = [
             (row.state == "pass", probe, row.size)
             for probe in self.probes.values()
@@ -121,8 +121,8 @@ class Schedule(Geometry):
                     yield from left_of(batches, answers)
 
     def _undecided(self, answers: Answers) -> tuple[list[CheckHaystack], Iterator[CheckHaystack]]:
-        """Haystacks that are asked in another way, and further ones, of the sizes at which a row is
-        undecided and these would tell."""
+        """Haystacks that are asked in another way, and further ones, of the sizes at which a
+        row is undecided and these would tell."""
         before = Answers(each for each in answers.by_key.values() if each.ask.round == 1)
         wanted: dict[int, list[Probe]] = {}
         extra = list[CheckHaystack]()
@@ -148,13 +148,15 @@ class Schedule(Geometry):
         return probe.judge(self, answers, look)
 
     def cells(self) -> Iterator[Ask]:
-        """All asks that there may be, second round included, so that their families are known."""
+        """All asks that there may be, second round included, so that their families are
+        known."""
         for haystack in self.first:
             for batch in haystack.batches:
                 yield from batch.asks
 
     def cost(self, asks: Iterable[Ask]) -> Cost:
-        """What some asks take, by the tokens that they share with the first of their haystack."""
+        """What some asks take, by the tokens that they share with the first of their
+        haystack."""
         total, seen = Cost(0, 0, 0), set[object]()
         for ask in asks:
             if ask.way.startswith(BESIDE):

@@ -1,5 +1,5 @@
-"""Commands: each parses, calls and prints. Here: what a shell offers at Tab, for arguments and for
-settings.
+"""Commands: each parses, calls and prints. Here: what a shell offers at Tab, for arguments and
+for settings.
 
 Nothing is imported before it is asked for: a key press should not wait.
 """

@@ -69,8 +69,8 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
 
 
 def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, str]]:
-    """Both arms, and the commands that start some of them, which get their addresses then. Raises
-    SettingsError."""
+    """Both arms, and the commands that start some of them, which get their addresses then.
+    Raises SettingsError."""
     begun, arms = dict[str, str](), [Arm.of(each, model) for each in typed.arm or ()]
     for each in typed.arm_command or ():
         name, _, command = each.partition("=")
@@ -92,8 +92,8 @@ def typed_arms(typed: AbFlags, model: str) -> tuple[tuple[Arm, Arm], dict[str, s
 def ab_command(
     typed: AbFlags, flags: Mapping[str, Any], settle: Settle, plain: Settle | None = None
 ) -> int:
-    """Ask until the verdict, and tell it; the exit code. settle: what flags choose; plain: what
-    they choose without a preset, if none was typed."""
+    """Ask until the verdict, and tell it; the exit code. settle: what flags choose; plain:
+    what they choose without a preset, if none was typed."""
     arms, commands = typed_arms(typed, flags.get("model", ""))
     until = parse_until(typed.until)
     asked = AbOptions(arms, flags, settle, typed.margin, *until, typed.weigh, scope_of(typed.scope))

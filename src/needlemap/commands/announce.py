@@ -1,8 +1,8 @@
 """What is said of a run: before it asks, how much that is, what it costs at most, and what may
 surprise; when it ends, what stopped it and what failed, and with which exit code.
 
-A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's time
-limit, and nothing is lost.
+A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's
+time limit, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def tell_rules(chosen: Chosen) -> None:
 
 
 def families_line(suite: str, asking: FamiliesToAsk) -> str:
-    """What is known of several families before their prompts are built: how many trials, how many
-    scored."""
+    """What is known of several families before their prompts are built: how many trials, how
+    many scored."""
     trials, scored = (
         [getattr(each, name) for each in asking.ahead] for name in ("trials", "scored")
     )
@@ -165,8 +165,8 @@ def _surprises(session: Session) -> Iterator[str]:
 
 
 def _most(session: Session) -> list[str]:
-    """What asking will cost at most, and whether a limit may cut it short; nothing where neither a
-    server nor a limit is there."""
+    """What asking will cost at most, and whether a limit may cut it short; nothing where
+    neither a server nor a limit is there."""
     experiment, budget = session.experiment, session.spent()
     settings, most = experiment.settings, session.most(session.unanswered)
     judge = judged_usd(experiment, session.todo)
@@ -190,8 +190,8 @@ def _most(session: Session) -> list[str]:
 
 
 def _sure(session: Session, budget: Budget) -> int:
-    """How many of the trials fit into what is left, all answers using their whole budget; shortest
-    first."""
+    """How many of the trials fit into what is left, all answers using their whole budget;
+    shortest first."""
     judge = Reserved(0, judged_usd(session.experiment, session.todo[:1]) or 0.0)
     total, sure = Reserved(0, 0.0), 0
     for trial in chain.from_iterable(by_length(session.todo)):
@@ -226,7 +226,8 @@ class Ending:
             self._task = None
 
     def finish(self, coroutine: Coroutine[Any, Any, T], path: Path) -> T | None:
-        """Its result; None where it was interrupted, which is said, and how its folder goes on."""
+        """Its result; None where it was interrupted, which is said, and how its folder goes
+        on."""
         try:
             return self.run(coroutine)
         except KeyboardInterrupt:
@@ -238,8 +239,8 @@ class Ending:
         (self._task,) = asyncio.all_tasks()
 
     def terminate(self, number: int, frame: FrameType | None) -> None:
-        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what it
-        would do."""
+        """Do what Ctrl-C does here and now; where it is ignored, as behind an ampersand, what
+        it would do."""
         self.code = INTERRUPTED[1]
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
@@ -293,8 +294,8 @@ def show_finding(
     seen: bool = True,
     **more: Any,
 ) -> None:
-    """Print a report, as JSON where that was typed, and write it for CI. path: its folder, of which
-    there is a page. seen: whether people are shown it. more: what JSON has, too."""
+    """Print a report, as JSON where that was typed, and write it for CI. path: its folder, of
+    which there is a page. seen: whether people are shown it. more: what JSON has, too."""
     if typed.json:
         show_json(to_json(report) | more)
     elif seen:
@@ -307,8 +308,8 @@ def show_finding(
 
 
 def verdict(outcome: Outcome, session: Session, path: Path) -> int:
-    """What stopped a family's asking or failed in it, in one line each; the exit code. path: what
-    to type to go on."""
+    """What stopped a family's asking or failed in it, in one line each; the exit code. path:
+    what to type to go on."""
     for warning in outcome.warnings:
         tell(f"warning: {warning}")
     experiment, folder = session.experiment, RunFolder(session.folder.path)

@@ -66,11 +66,11 @@ def with_flags(
     settings: Sequence[str] = (),
     texts: Mapping[str, str] | None = None,
 ) -> Callable[..., None]:
-    """A command whose parameters of classes become their fields' flags; what it returns is the exit
-    code.
+    """A command whose parameters of classes become their fields' flags; what it returns is the
+    exit code.
 
-    settings: those that its **flags stand for. Each is a flag; the command receives those that were
-    given. texts: this command's own help of some.
+    settings: those that its **flags stand for. Each is a flag; the command receives those that
+    were given. texts: this command's own help of some.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     own = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
@@ -121,8 +121,8 @@ def _taken(kind: Any) -> str | None:
 
 
 def _named(flag: inspect.Parameter) -> inspect.Parameter:
-    """A parameter to be given by name. What is false without its flag has none that denies it. The
-    help names what a flag takes as those of the settings do."""
+    """A parameter to be given by name. What is false without its flag has none that denies it.
+    The help names what a flag takes as those of the settings do."""
     kind, said = get_args(flag.annotation)
     if isinstance(said, OptionInfo):
         said.metavar = said.metavar or _taken(kind)
@@ -268,8 +268,8 @@ class RunFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFlags:
-    """Of `run`: copies of the model, and where they are; None, False and () where nothing is said.
-    None changes an answer."""
+    """Of `run`: copies of the model, and where they are; None, False and () where nothing is
+    said. None changes an answer."""
 
     workers: int | None = _copies(
         None, "Copies on this machine, a GPU each if there are any.", min=1
@@ -495,8 +495,8 @@ class CompareFlags:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFlags:
-    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may name
-    any."""
+    """Of `replay`. model, key_env: the run's own, typed again, as a stranger's run.json may
+    name any."""
 
     length: str | None = flag(None, "The cell's length in tokens.")
     depth: float | None = flag(None, "The cell's depth in percent.")

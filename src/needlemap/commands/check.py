@@ -1,5 +1,5 @@
-"""`needlemap check`: is this server right at length? What is found by length, a table of probes, an
-exit code."""
+"""`needlemap check`: is this server right at length? What is found by length, a table of
+probes, an exit code."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ MINUTES = (
 
 
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, report what each probe found; the exit code: 0 all that applies passes, 1 one fails, 4
-    too little was asked, 5 undecided and something points to a loss."""
+    """Ask, report what each probe found; the exit code: 0 all that applies passes, 1 one
+    fails, 4 too little was asked, 5 undecided and something points to a loss."""
     server = None if typed.plan else reach_server(flags)
     asked = asked_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
     asked = asked if server is None else _with_context(asked, server)
@@ -74,7 +74,8 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
 def known_as_gauge(
     typed: bool | None, flags: Mapping[str, Any], server: Reached | None
 ) -> bool | None:
-    """Whether the model is the gauge: as typed, else by its answer; None where its name decides."""
+    """Whether the model is the gauge: as typed, else by its answer; None where its name
+    decides."""
     if typed is not None or server is None:
         return typed
     name = str(flags.get("model", "")).partition("/")[2]
@@ -84,8 +85,8 @@ def known_as_gauge(
 def asked_of(
     typed: CheckFlags, flags: Mapping[str, Any], gauge: bool | None = None
 ) -> CheckOptions:
-    """What is typed as what is asked. gauge: whether the model is the gauge, as far as its name
-    does not say it. Raises SettingsError."""
+    """What is typed as what is asked. gauge: whether the model is the gauge, as far as its
+    name does not say it. Raises SettingsError."""
     limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
     options = Options(
         max_length=int(tokens(typed.max_length or "128k")),

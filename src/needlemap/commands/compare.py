@@ -39,7 +39,8 @@ def points_of(typed: CompareFlags) -> float:
 
 
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
-    """Compare and print; 0, or of a verdict that was asked for its code, the worst of several."""
+    """Compare and print; 0, or of a verdict that was asked for its code, the worst of
+    several."""
     points = points_of(typed)
     both = families_of(first), families_of(second)
     read = load_any(*both, tuple(typed.label or ()), typed.metric)
@@ -65,8 +66,8 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
 
 
 def same_answers(comparison: Comparison, most: float) -> Claim:
-    """Whether at most so many percent of the answers differ. Raises SettingsError where there is
-    none."""
+    """Whether at most so many percent of the answers differ. Raises SettingsError where there
+    is none."""
     n = sum(each.n for each in comparison.answers)
     if not n:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")

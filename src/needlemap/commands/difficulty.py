@@ -44,7 +44,8 @@ from needlemap.text import tell
 
 
 def auto_command(named: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFlags) -> int:
-    """Find a difficulty for each family, freeze it, and measure the model at it; the exit code."""
+    """Find a difficulty for each family, freeze it, and measure the model at it; the exit
+    code."""
     chosen = only_model(named)
     settings = chosen.first
     shown = replace(typed, out=None, difficulty=None, trust_run=False, json=False)
@@ -83,7 +84,8 @@ def _ask_at_steps(chosen: Chosen, path: Path, typed: RunFlags, replicas: Replica
 
 
 class _Steps(Terminal, DialObserver):
-    """Tells of each step how it went, and shows the maps of the chosen steps alone, at the end."""
+    """Tells of each step how it went, and shows the maps of the chosen steps alone, at the
+    end."""
 
     def tried(self, family: Dialled, step: TriedStep) -> None:
         """Say what the step came to."""

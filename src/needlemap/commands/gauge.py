@@ -9,7 +9,8 @@ from needlemap.text import tell
 
 
 def gauge_command(out: Path, gguf: bool) -> None:
-    """Write the checkpoint, or llama.cpp's file of it, into a folder, and say what it is for."""
+    """Write the checkpoint, or llama.cpp's file of it, into a folder, and say what it is
+    for."""
     folder = write_checkpoint(out)
     served = folder
     if gguf:

@@ -1,4 +1,5 @@
-"""`needlemap list`: what is installed here, what one of it is and takes, and where runs lie."""
+"""`needlemap list`: what is installed here, what one of it is and takes, and where runs
+lie."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ _ANSWERS = ("asked", "sees", "cannot", "excludes")  # of a probe, in words
 
 
 def list_command(kind: str | None, name: str | None = None) -> None:
-    """Print the names of a kind, one a line, with a word on each where there is one; without a kind
-    the kinds.
+    """Print the names of a kind, one a line, with a word on each where there is one; without a
+    kind the kinds.
 
-    name: of an extension, which is then described; of runs the folder where they lie, `runs` if not
-    given.
+    name: of an extension, which is then described; of runs the folder where they lie, `runs`
+    if not given.
     """
     if kind is None:
         show("".join(f"needlemap list {each}\n" for each in KINDS), end="")
@@ -109,7 +110,8 @@ def _rows(kind: str) -> dict[str, str]:
 
 
 def _about(kind: str, point: EntryPoint) -> str:
-    """What an extension is, in the first line of its docstring; of others than ours whose it is."""
+    """What an extension is, in the first line of its docstring; of others than ours whose it
+    is."""
     package = point.dist.name if point.dist else ""
     try:
         refuse_two(kind, point.name)

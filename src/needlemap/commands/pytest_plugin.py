@@ -1,7 +1,7 @@
 """The pytest plug-in: a server as a fixture, and what a test may claim of it.
 
-Nothing of needlemap is imported before a test claims something: a collection that has no such test
-pays for this file alone.
+Nothing of needlemap is imported before a test claims something: a collection that has no such
+test pays for this file alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class _Started:
-    """Servers that commands of this session started, by their commands, and folders for runs."""
+    """Servers that commands of this session started, by their commands, and folders for
+    runs."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self._stack = folder, stack
@@ -64,7 +65,8 @@ class _Started:
         return self._urls[known]
 
     def _gauge(self, command: str) -> str:
-        """The folder of the gauge, quoted; with llama.cpp's file where the command names one."""
+        """The folder of the gauge, quoted; with llama.cpp's file where the command names
+        one."""
         from needlemap.models.gauge import write_checkpoint
 
         folder = write_checkpoint(self.folder / "gauge")
@@ -87,9 +89,8 @@ def needle_server(request: pytest.FixtureRequest, _needle_started: _Started) -> 
     """A server, model or command to make claims of: `needle_server.assert_no_worse("golden/m",
     margin=2)`.
 
-    By default that of --needle-model, --needle-base-url and --needle-command; called, it is another
-    one:
-    `needle_server("openai/m", command="my-server --port {port}")`.
+    By default that of --needle-model, --needle-base-url and --needle-command; called, it is
+    another one: `needle_server("openai/m", command="my-server --port {port}")`.
     """
     names = ("model", "base_url", "command")
     typed = {name: request.config.getoption(f"needle_{name}") for name in names}
@@ -131,8 +132,8 @@ class NeedleServer:
         *,
         on_undecided: Undecided = "fail",
     ) -> None:
-        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only these
-        of its lengths."""
+        """That it is no worse than a golden by `margin` points, on its prompts. lengths: only
+        these of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
         head = f"{compared.sentence} (beside {golden})"
         _settle(compared.code, on_undecided, lambda: _failure_text(head, run, compared))
@@ -140,7 +141,8 @@ class NeedleServer:
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
     ) -> None:
-        """That at most so many percent of its answers differ from a golden's, letter for letter."""
+        """That at most so many percent of its answers differ from a golden's, letter for
+        letter."""
         from needlemap.commands.compare import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
@@ -184,8 +186,8 @@ class NeedleServer:
         max_length: str | None = None,
         on_undecided: Undecided = "fail",
     ) -> None:
-        """That `needlemap storm` finds no fault of serving state, and fewer than `rate` percent of
-        families have one, as far as so many minutes go."""
+        """That `needlemap storm` finds no fault of serving state, and fewer than `rate`
+        percent of families have one, as far as so many minutes go."""
         from needlemap.commands.arguments import StormFlags
         from needlemap.commands.storm import asked_of
         from needlemap.deadline import limited_to
@@ -280,8 +282,8 @@ def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None
 
 
 def _failure_text(head: str, run: Run, compared: Compared) -> str:
-    """What a failed comparison shows: the verdict, all that is known, the map, and the first prompt
-    again."""
+    """What a failed comparison shows: the verdict, all that is known, the map, and the first
+    prompt again."""
     from needlemap.records.families import families_of
     from needlemap.reports.comparison import comparison_report
     from needlemap.reports.renderers.text import to_text
@@ -308,8 +310,8 @@ def _map(folder: Path) -> str:
 
 
 def _found(path: Path, verdict: Verdict, reference: str) -> str:
-    """What a check that did not pass shows: the probes that decide it, its report, and the maps of
-    what they missed."""
+    """What a check that did not pass shows: the probes that decide it, its report, and the
+    maps of what they missed."""
     from needlemap.reports.check_report import check_report
     from needlemap.reports.renderers.text import to_text
 

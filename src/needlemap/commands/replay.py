@@ -1,5 +1,5 @@
-"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask it
-again."""
+"""`needlemap replay`: rebuild one prompt of a run byte for byte, check it by its record, ask
+it again."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ _NEAR = 1e-3  # percent: what people leave out when they type a depth
 
 
 def replay_command(folder: Path, typed: ReplayFlags) -> None:
-    """Print the prompt's messages, whether its hash is the recorded one, and old and new answer.
+    """Print the prompt's messages, whether its hash is the recorded one, and old and new
+    answer.
 
-    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody typed or
-    trusted.
+    Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody
+    typed or trusted.
     """
     folder, length, depth, repeat = _find_place(folder, typed)
     check_origin(folder, typed.trust_run)
@@ -66,8 +67,8 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
 
 
 def _find_place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
-    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or the
-    worst of a check's probe or of an ab. Raises NeedlemapError."""
+    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or
+    the worst of a check's probe or of an ab. Raises NeedlemapError."""
     if typed.worst and (typed.arm is not None or AB.is_in(folder)):
         way, place = worst_of_ab(folder, typed.arm)
         return folder / way, *place
@@ -84,8 +85,8 @@ def _find_place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int
 
 
 def _askable(run: RunFolder, settings: Settings, typed: ReplayFlags) -> Settings:
-    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's must be
-    typed."""
+    """Settings whose model may be asked. Raises NeedlemapError where its name or its key's
+    must be typed."""
     if settings.backend == "python" and typed.model != settings.model:
         raise NeedlemapError(
             f"'{settings.model}' is code of this machine, which only what you type runs. To ask "
@@ -133,8 +134,8 @@ def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repe
 
 
 def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
-    """Settings of a run whose grid holds these of its cells, which may be of several starts. Where
-    the whole grid decides where needles go, they have all lengths and depths."""
+    """Settings of a run whose grid holds these of its cells, which may be of several starts.
+    Where the whole grid decides where needles go, they have all lengths and depths."""
     if ready_prompts(settings):
         return settings
     repeats = [repeat for _, _, row in cells for repeat in row]
@@ -154,8 +155,8 @@ def _listed(values: Iterable[float]) -> str:
 
 
 def _recorded(run: RunFolder, trial: Trial) -> Record | None:
-    """The record of what a trial's place in the grid came to, whatever its key: the last scored
-    one, else the last."""
+    """The record of what a trial's place in the grid came to, whatever its key: the last
+    scored one, else the last."""
     place = (trial.cell.length_tokens, percent(trial.cell.depth), trial.repeat)
     found = [
         record

@@ -1,7 +1,7 @@
 """`needlemap report`, `import`: runs drawn, other tools' results as runs.
 
-A report is a terminal map, a figure, a page, a table, or goes to a tracker. Results of other tools
-become runs on disk, or are read for one report.
+A report is a terminal map, a figure, a page, a table, or goes to a tracker. Results of other
+tools become runs on disk, or are read for one report.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def _freeze(runs: Sequence[Path], out: Path | None) -> None:
 
 
 def _inside(path: Path) -> list[Path]:
-    """The runs in a folder that is none itself, as several models' are; else the path as it was
-    typed."""
+    """The runs in a folder that is none itself, as several models' are; else the path as it
+    was typed."""
     if is_run_folder(path) or not path.is_dir():
         return [path]
     return list(runs_below(path)) or [path]
@@ -183,8 +183,8 @@ def _fields(path: Path, rules: tuple[str, ...] | None) -> dict[str, Any]:
 
 
 def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> None:
-    """Print the table of a run with several families, or what each of them sought, or what an ab or
-    a check came to."""
+    """Print the table of a run with several families, or what each of them sought, or what an
+    ab or a check came to."""
     read = read_families(families)
     show_report(kept_report(families, read) or suite_report(families, read, rules))
 
@@ -228,8 +228,8 @@ def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
 
 
 def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> Path:
-    """One file, in the format that its suffix names. given: read, but for runs with families in a
-    page."""
+    """One file, in the format that its suffix names. given: read, but for runs with families
+    in a page."""
     if typed.format != "cells" and not is_table(out):
         raise SettingsError(
             f"--format is a table's, and {out.name} is none. Give .csv or .parquet."
@@ -258,8 +258,8 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
 
 
 def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int:
-    """Write a run, or a folder of runs where there are several; say what was read. Returns the exit
-    code."""
+    """Write a run, or a folder of runs where there are several; say what was read. Returns the
+    exit code."""
     found = read(paths, said.metric)
     runs = imported(found.sources, said)
     places = places_of(runs, out)
@@ -292,8 +292,8 @@ def _tell(notes: Sequence[str]) -> None:
 
 
 def _summary(run: Imported, path: Path) -> str:
-    """Where a run is, how many results it holds, and its mean, also as the other tool would write
-    it."""
+    """Where a run is, how many results it holds, and its mean, also as the other tool would
+    write it."""
     map, named = load_run(path).map, run.about.named
     low, high = run.scale
     mean = "-"

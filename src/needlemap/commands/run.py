@@ -153,7 +153,8 @@ class _Command:
         return self._end_each(observer.codes)
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
-        """Show several models in one table, and where they are kept; the exit codes by folder."""
+        """Show several models in one table, and where they are kept; the exit codes by
+        folder."""
         codes = {self.path / name: code for name, code in by_name.items()}
         if "" in self.each:
             return codes
@@ -166,8 +167,8 @@ class _Command:
         return codes
 
     def finish(self, codes: Mapping[Path, int]) -> int:
-        """Print the document and the verdicts, where they are wanted; the exit code, the worst of
-        all runs'. A verdict outranks what was not measured and what a limit left out."""
+        """Print the document and the verdicts, where they are wanted; the exit code, the worst
+        of all runs'. A verdict outranks what was not measured and what a limit left out."""
         judged = {path: self._judged(path, code) for path, code in codes.items()}
         known = {path: found for path, found in judged.items() if found is not None}
         passing = self.typed.on_undecided
@@ -192,8 +193,8 @@ class _Command:
         return code
 
     def _judged(self, path: Path, code: int) -> Judged | UntilVerdict | None:
-        """The verdict that was asked for, if any; none where settings are wrong, and of what was
-        cut."""
+        """The verdict that was asked for, if any; none where settings are wrong, and of what
+        was cut."""
         if code in (2, *INTERRUPTED) or not is_run_folder(path):
             return None
         if self.settings.until:
@@ -203,7 +204,8 @@ class _Command:
 
 
 def model_of(replicas: ReplicaFlags, settings: Settings, run: Path) -> Model:
-    """The model that the settings name, here or as copies. run: where those keep their logs."""
+    """The model that the settings name, here or as copies. run: where those keep their
+    logs."""
     if not replicas.wanted:
         return make_model(settings)
     from needlemap.models.replicas.cluster import Cluster, dask_distributed
@@ -249,8 +251,8 @@ def _rehearsed(chosen: Chosen, path: Path) -> int:
 
 
 class Terminal(ShowingObserver):
-    """Tells on the terminal how the asking goes. model: the one that is asked. code: the worst exit
-    code of its families so far; codes: those of the models that were asked."""
+    """Tells on the terminal how the asking goes. model: the one that is asked. code: the worst
+    exit code of its families so far; codes: those of the models that were asked."""
 
     def __init__(self, each: Mapping[str, Chosen], home: Path, typed: RunFlags) -> None:
         """home: the folder that was typed."""
@@ -282,8 +284,8 @@ class Terminal(ShowingObserver):
         self.close()
 
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
-        """Say what is wrong with one of several, which does not keep the others from being asked.
-        Raises the error of the only one."""
+        """Say what is wrong with one of several, which does not keep the others from being
+        asked. Raises the error of the only one."""
         if not name:
             super().leaves_model(name, error)
         self.close()
@@ -348,7 +350,8 @@ class Terminal(ShowingObserver):
             show_families(self.families)
 
     def interrupted(self) -> None:
-        """Show what there is: of one family on a terminal, where the map that filled in is gone."""
+        """Show what there is: of one family on a terminal, where the map that filled in is
+        gone."""
         if not self.families.is_plain:
             self.end()
         elif self._maps and (folder := RunFolder(self.families.path)).exists:
@@ -366,8 +369,8 @@ class Terminal(ShowingObserver):
 
 
 def show_result(settings: Settings, run: Loaded, *, anywhere: bool = False) -> None:
-    """The map, or without a terminal its lines, or what a run that seeks knows; and where it is
-    kept. anywhere: the map in any case."""
+    """The map, or without a terminal its lines, or what a run that seeks knows; and where it
+    is kept. anywhere: the map in any case."""
     show_report(map_report(run, anywhere=anywhere))
     if settings.save and not settings.quiet and run.folder is not None:
         path = run.folder.path

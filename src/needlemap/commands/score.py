@@ -1,7 +1,7 @@
 """`needlemap score`: score answers made elsewhere, line by line, or a run's answers anew.
 
-Nothing is asked again. A run's prompts are rebuilt from run.json, for their references and to be
-sure that they are the ones that were asked.
+Nothing is asked again. A run's prompts are rebuilt from run.json, for their references and to
+be sure that they are the ones that were asked.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
-    """A line with score (0 to 100), native score and what decided it. Thinking is no part of its
-    answer."""
+    """A line with score (0 to 100), native score and what decided it. Thinking is no part of
+    its answer."""
     fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
     fields |= {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
     reference = Reference(_text(row, _REFERENCES), _keywords(row), **fields)
@@ -167,8 +167,8 @@ def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> Experiment:
-    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot be
-    rebuilt."""
+    """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot
+    be rebuilt."""
     about = folder.about()
     if about.imported:
         raise NeedlemapError(
@@ -185,11 +185,11 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
 
 
 async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[Record]:
-    """Score all answers that `out` (the same folder, or a new one) has no such score of; the new
-    records.
+    """Score all answers that `out` (the same folder, or a new one) has no such score of; the
+    new records.
 
-    Raises NeedlemapError when `out` holds another run, or somebody writes to it, TimeUp where time
-    ended before all were scored.
+    Raises NeedlemapError when `out` holds another run, or somebody writes to it, TimeUp where
+    time ended before all were scored.
     """
     target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
@@ -222,8 +222,9 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
 def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
-    """Each trial that was asked, with its last record that holds an answer, else its last. They are
-    told by their place and their prompt's hash: records of earlier versions have no `asked`."""
+    """Each trial that was asked, with its last record that holds an answer, else its last.
+    They are told by their place and their prompt's hash: records of earlier versions have no
+    `asked`."""
     by_place = {
         (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials
@@ -250,8 +251,8 @@ def latest_asked(
 async def _one(
     experiment: Experiment, trial: Trial, record: Record, writer: Writer, pacer: Pacer
 ) -> Record | None:
-    """Score one answer and keep its record; what has no answer keeps its failure. None where time
-    is up before."""
+    """Score one answer and keep its record; what has no answer keeps its failure. None where
+    time is up before."""
     settings, scorer = experiment.settings, experiment.scorer
     maker = RecordMaker(settings, scorer, Prices.of(settings))
     score: Score | Unmeasured = Unmeasured(Failure.MODEL, record.error or "")
@@ -277,7 +278,8 @@ async def _one(
 
 
 def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> RunFile:
-    """run.json of the run once it is scored so. The folder's earlier scores stay, and are named."""
+    """run.json of the run once it is scored so. The folder's earlier scores stay, and are
+    named."""
     before, settings = folder.about(), experiment.settings
     now = scorer_about(experiment.scorer)
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}

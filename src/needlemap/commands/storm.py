@@ -37,8 +37,8 @@ _EVERY = 10  # rounds between two lines of progress
 
 
 def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, report the rate and what was found; the exit code: 0 below the wanted rate, 1 a fault, 4
-    too little was asked, 5 undecided and something points to a fault."""
+    """Ask, report the rate and what was found; the exit code: 0 below the wanted rate, 1 a
+    fault, 4 too little was asked, 5 undecided and something points to a fault."""
     storm = Storm.of(asked_of(typed, flags), typed.out)
     settings = storm.resolved.settings
     if storm.resolved.tokenizer.name == ANY and settings.tokenizer == ANY:
@@ -61,7 +61,8 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
 
 
 def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
-    """What is typed as what is asked, with what the server says of itself. Raises SettingsError."""
+    """What is typed as what is asked, with what the server says of itself. Raises
+    SettingsError."""
     known, note, holds = gauge_flags(flags, typed.gauge)
     if note:
         tell(f"note: {note}")
@@ -93,7 +94,8 @@ def wanted_rate(until: str) -> float:
 
 
 def _with_server(options: StormOptions, *, promised: bool) -> StormOptions:
-    """The same within the context that the server tells, and with what it says that it caches."""
+    """The same within the context that the server tells, and with what it says that it
+    caches."""
     if (server := reach_server(options.flags)) is None:
         return options
     address, sent, context = server
@@ -140,8 +142,9 @@ def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) 
 
 
 def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
-    """Find the shortest sequence that shows a storm's fault, and write it as a script; the exit
-    code: 0 where it is written, 4 where no replay showed the fault. Raises NeedlemapError."""
+    """Find the shortest sequence that shows a storm's fault, and write it as a script; the
+    exit code: 0 where it is written, 4 where no replay showed the fault. Raises
+    NeedlemapError."""
     if folder is None or not typed.shrink:
         raise SettingsError("To shrink a storm's sequence, type: needlemap storm FOLDER --shrink")
     file = STORM.read(folder)

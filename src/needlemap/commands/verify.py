@@ -1,7 +1,8 @@
-"""`needlemap replay RUN --verify`: all prompts of a run built anew, and compared by their hashes.
+"""`needlemap replay RUN --verify`: all prompts of a run built anew, and compared by their
+hashes.
 
-Nothing is asked. Where prompts differ, the likeliest reason is what run.json has otherwise: the
-tokenizer, a haystack's text, needlemap's version or a package's.
+Nothing is asked. Where prompts differ, the likeliest reason is what run.json has otherwise:
+the tokenizer, a haystack's text, needlemap's version or a package's.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _SHOWN = 3
 
 
 def verify_command(path: Path, typed: ReplayFlags) -> int:
-    """Say of each run in a folder whether its prompts are those that were recorded; 0 if all are,
-    1 if one differs. Raises NeedlemapError for a run that cannot be built anew."""
+    """Say of each run in a folder whether its prompts are those that were recorded; 0 if all
+    are, 1 if one differs. Raises NeedlemapError for a run that cannot be built anew."""
     if typed != ReplayFlags(verify=True, trust_run=typed.trust_run):
         raise SettingsError("--verify is of all prompts: leave --length, --ask and alike out.")
     runs = list(runs_below(path))

@@ -70,8 +70,8 @@ class Folder(Source):
         return len(self._found.files)
 
     def part(self, number: int) -> list[Document]:
-        """A file's documents: each line's of JSON Lines, else one; none of a file that cannot be
-        read."""
+        """A file's documents: each line's of JSON Lines, else one; none of a file that cannot
+        be read."""
         file = self._found.files[number]
         try:
             documents = _documents(file)
@@ -126,7 +126,8 @@ class TextFiles(Source):
 
 
 def files_like(folder: Path, pattern: str) -> list[Path]:
-    """A folder's files by name, without hidden ones (some systems leave '._x.txt' beside x.txt).
+    """A folder's files by name, without hidden ones (some systems leave '._x.txt' beside
+    x.txt).
 
     Raises HaystackError for a folder that may not be read.
     """
@@ -138,10 +139,11 @@ def files_like(folder: Path, pattern: str) -> list[Path]:
 
 
 def source_of(path: str, before: str | None = None) -> str:
-    """The source that a path means where none is named. before: the one that was, which may stay.
+    """The source that a path means where none is named. before: the one that was, which may
+    stay.
 
-    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such file
-    does.
+    A folder of JSON Lines and of nothing else that could be read means 'jsonl', as one such
+    file does.
     """
     found = Path(path).expanduser()
     if before == "hub":  # a data set's name, or a copy of one

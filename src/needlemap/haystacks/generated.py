@@ -80,7 +80,8 @@ def rules_of(language: str) -> Mapping[str, Rule]:
 
 
 def document(language: str, seed: int, index: int) -> str:
-    """Document `index` of a seed: paragraphs separated by a blank line. Needs no other document."""
+    """Document `index` of a seed: paragraphs separated by a blank line. Needs no other
+    document."""
     rules = rules_of(language)
     scene = Scene(Random(f"needlemap/{language}/{seed}/{index}").random)
     rules["document"](scene)

@@ -63,14 +63,13 @@ def assemble(
 ) -> Haystack:
     """At least tokens_needed tokens of a source's documents; fewer where it may end.
 
-    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the one
-    before
-    (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text' (nothing between),
-    or
-    'tokens' (nothing between, each document tokenised alone, as OpenCompass does). unit: what a
-    needle may not split, a name in `tokens.UNITS`. bytes_a_token: a first guess of how much to
-    read. shuffle: 'sentences' puts those of each document in any order, by seed and repeat. Raises
-    HaystackError when the source is empty, or too short and neither repeat_allowed nor may_end.
+    order: 'listed'; 'shuffled' by seed and repeat; 'cumulative', each repeat reshuffling the
+    one before (OpenCompass). joined: 'paragraphs' (trimmed, a blank line between), 'text'
+    (nothing between), or 'tokens' (nothing between, each document tokenised alone, as
+    OpenCompass does). unit: what a needle may not split, a name in `tokens.UNITS`.
+    bytes_a_token: a first guess of how much to read. shuffle: 'sentences' puts those of each
+    document in any order, by seed and repeat. Raises HaystackError when the source is empty,
+    or too short and neither repeat_allowed nor may_end.
     """
     documents = _arranged(source, order, seed, repeat, shuffle)
     first_pass = _text(documents, tokenizer, tokens_needed, joined, bytes_a_token)
@@ -117,8 +116,8 @@ def _arranged(
 
 
 def shuffled_sentences(text: str, random: Random) -> str:
-    """A text with its sentences in any order. Breaks of lines and paragraphs stay where they were,
-    and so does a line without a stop, as a title is.
+    """A text with its sentences in any order. Breaks of lines and paragraphs stay where they
+    were, and so does a line without a stop, as a title is.
 
     >>> shuffled_sentences("A title\\n\\nAnn swims. Bob (7) runs.\\n\\nEve sings!", Random(1))
     'A title\\n\\nAnn swims. Eve sings!\\n\\nBob (7) runs.'
@@ -191,8 +190,8 @@ def _text(
 
 
 def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
-    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never be
-    enough."""
+    """Raises HaystackError for a vocabulary that drops nearly all of a text, which would never
+    be enough."""
     if size > _LONGEST_TOKEN * (tokens + 1):
         raise HaystackError(
             f"'{tokenizer.name}' makes {tokens:,} tokens of {size:,} bytes: it has none for most "

@@ -66,8 +66,8 @@ def read_bytes(file: Path) -> bytes:
 
 
 def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
-    """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError for
-    another."""
+    """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError
+    for another."""
     mark = next((mark for mark in marks if raw.startswith(mark)), b"")
     encoding = marks.get(mark, "utf-8")
     try:
@@ -83,8 +83,8 @@ def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
 
 
 def read_text(file: Path, *, marks: bool = True) -> str:
-    """A text file's text. marks: whether a first mark says how it is written; else it is a part of
-    the text.
+    """A text file's text. marks: whether a first mark says how it is written; else it is a
+    part of the text.
 
     Raises HaystackError with what is wrong with it.
     """
@@ -177,8 +177,8 @@ class Process:
 
 
 def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | str:
-    """The text, or what is wrong with the document. Raises OSError or ValueError where the process
-    ended."""
+    """The text, or what is wrong with the document. Raises OSError or ValueError where the
+    process ended."""
     source, sink = process.stdout, process.stdin
     if source is None or sink is None:
         raise ValueError("no pipes")
@@ -194,8 +194,8 @@ def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | st
 
 
 def pdf_text(data: bytes) -> str:
-    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError with
-    what that passed over where no text is left."""
+    """The pages of a PDF, a blank line between. Raises whatever pypdf does, and ValueError
+    with what that passed over where no text is left."""
     from pypdf import PdfReader
 
     passed_over = _heard("pypdf")
@@ -250,8 +250,8 @@ KINDS: dict[str, Callable[[bytes], str]] = {"pdf": pdf_text, "html": html_text}
 
 
 def limit_memory() -> None:
-    """No more memory than `MEMORY`, no files and no dumps of memory, where the system can hold to
-    it."""
+    """No more memory than `MEMORY`, no files and no dumps of memory, where the system can hold
+    to it."""
     with suppress(ImportError):
         import resource
 
@@ -271,7 +271,8 @@ def limit_time() -> None:
 
 
 def read(kind: str, data: bytes) -> bytes:
-    """A document's text as UTF-8. Raises ValueError with what is wrong with it, MemoryError."""
+    """A document's text as UTF-8. Raises ValueError with what is wrong with it,
+    MemoryError."""
     try:
         text = KINDS[kind](data)
     except MemoryError:

@@ -27,7 +27,8 @@ class Source:
     endless: bool = False
 
     def documents(self, first: int = 0) -> Iterator[Document]:
-        """The documents in listed order, from number `first` on, afresh each time it is called."""
+        """The documents in listed order, from number `first` on, afresh each time it is
+        called."""
         raise NotImplementedError
 
     @property

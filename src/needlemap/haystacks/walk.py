@@ -82,8 +82,8 @@ class FoundFiles:
 
 
 def find_files(path: Path) -> FoundFiles:
-    """What may be read at a path. Raises HaystackError where nothing is, or it may not be looked
-    at."""
+    """What may be read at a path. Raises HaystackError where nothing is, or it may not be
+    looked at."""
     found = FoundFiles()
     try:
         stat = path.stat()
@@ -105,8 +105,8 @@ def find_files(path: Path) -> FoundFiles:
 
 
 def _walk(root: Path, found: FoundFiles) -> None:
-    """All files of a folder and its subfolders. Raises HaystackError when there are too many of
-    them."""
+    """All files of a folder and its subfolders. Raises HaystackError when there are too many
+    of them."""
     real, waiting, seen = root.resolve(), [(root, "")], 0
     while waiting:
         folder, prefix = waiting.pop()

@@ -1,9 +1,10 @@
 """Servers: their base URLs, keys and headers; one request and its reply, read within bounds.
 
-For code that waits and code that does not. Redirects are not followed, a body is read by pieces up
-to `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes back before
-anybody sees it. Nothing is asked again here, but for an address that lacks its /v1. Replies are
-read as plain JSON, so that every provider's own fields survive. Secrets come from the environment.
+For code that waits and code that does not. Redirects are not followed, a body is read by
+pieces up to `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes
+back before anybody sees it. Nothing is asked again here, but for an address that lacks its
+/v1. Replies are read as plain JSON, so that every provider's own fields survive. Secrets come
+from the environment.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 
 
 def check_address(url: str, variable: str = KEY) -> None:
-    """Raises SettingsError for what is no address, and for one that holds a key: run.json and error
-    messages would keep it."""
+    """Raises SettingsError for what is no address, and for one that holds a key: run.json and
+    error messages would keep it."""
     shown = hidden(url)
     try:
         parts = urlsplit(url.encode().decode())  # not what a terminal gave that is no text
@@ -93,8 +94,8 @@ def check_address(url: str, variable: str = KEY) -> None:
 
 
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
-    """The key in the environment; '' for a server elsewhere than at the provider's own host without
-    one."""
+    """The key in the environment; '' for a server elsewhere than at the provider's own host
+    without one."""
     key = from_environment(variable)
     if not key and (required or at_home(base_url, host)):
         raise SettingsError(
@@ -104,8 +105,8 @@ def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -
 
 
 def from_environment(variable: str) -> str:
-    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no header
-    holds."""
+    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no
+    header holds."""
     value = os.environ.get(variable, "").strip()
     if not value.isascii() or not value.isprintable():
         raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
@@ -150,9 +151,9 @@ def custom_headers(variable: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The secrets that a server gets when it is asked what it serves: the environment's variables
-    of a key and of further headers. They are those of the model that is asked there, never another
-    provider's."""
+    """The secrets that a server gets when it is asked what it serves: the environment's
+    variables of a key and of further headers. They are those of the model that is asked there,
+    never another provider's."""
 
     key_env: str = KEY
     headers_env: str = HEADERS
@@ -181,11 +182,12 @@ class HttpReply:
 
 
 class _JsonClient:
-    """What both ways to ask have: headers that go with each request, and what is made of a reply.
+    """What both ways to ask have: headers that go with each request, and what is made of a
+    reply.
 
-    headers: beside our own; plain: names of those that hold no secret. key_env: the variable that
-    the key among them came from. Raises SettingsError when no connection can be made at all, as
-    with an unusable proxy.
+    headers: beside our own; plain: names of those that hold no secret. key_env: the variable
+    that the key among them came from. Raises SettingsError when no connection can be made at
+    all, as with an unusable proxy.
     """
 
     def __init__(
@@ -260,7 +262,8 @@ class _JsonClient:
 
 
 class JsonClient(_JsonClient):
-    """Asks without waiting, many requests at a time, a server that takes JSON and answers in JSON.
+    """Asks without waiting, many requests at a time, a server that takes JSON and answers in
+    JSON.
 
     version: what base_url may lack ('/v1'), tried once where a server knows no such address.
     limits: the headers by which it says what it still takes.
@@ -343,8 +346,8 @@ class JsonClient(_JsonClient):
     async def _reply(
         self, url: str, body: bytes | None, timeout_s: float, server: str
     ) -> HttpReply:
-        """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says whether
-        the request may be billed."""
+        """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says
+        whether the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
 
         method = "GET" if body is None else "POST"
@@ -373,17 +376,17 @@ class SyncJsonClient(_JsonClient):
     def ask(
         self, method: str, path: str, body: bytes, timeout_s: float, most: int, do: str = ""
     ) -> HttpReply:
-        """A reply of at most so many bytes; no longer than timeout_s is waited, however it comes
-        in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what else a user
-        may do then."""
+        """A reply of at most so many bytes; no longer than timeout_s is waited, however it
+        comes in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what
+        else a user may do then."""
         import httpx  # 0.1 s: only for those who ask
 
         self._client = client = self._client or self._opened(httpx.Client)
         url = self.base_url + path
 
         def stream_reply() -> HttpReply:
-            """In a thread of its own: a client that waits does not look at a clock while a head
-            drips."""
+            """In a thread of its own: a client that waits does not look at a clock while a
+            head drips."""
             with client.stream(method, url, content=body, timeout=limits) as response:
                 read = _Body(response, most)
                 if not response.is_redirect:

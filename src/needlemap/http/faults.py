@@ -1,8 +1,8 @@
 """What a refusal means: servers' words become values.
 
-A status, headers and words become one `Unmeasured`, which says whether asking again is worth it,
-and for how long the server asked us to wait (`allowance.py`). Nothing is waited for here: see
-`asking/pacer.py`.
+A status, headers and words become one `Unmeasured`, which says whether asking again is worth
+it, and for how long the server asked us to wait (`allowance.py`). Nothing is waited for here:
+see `asking/pacer.py`.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def message_of(body: str) -> str:
-    """The words in an error's body, wherever a server puts them; of a page its title, of other text
-    all.
+    """The words in an error's body, wherever a server puts them; of a page its title, of other
+    text all.
 
     >>> (
     ...     message_of('{"error": {"message": "no"}}'),

@@ -1,8 +1,8 @@
 """What a server says that it serves: its models and how long their contexts are.
 
-One GET of `/models`, bounded in size and time, before anything is asked of a model. vLLM, SGLang,
-LMDeploy, llama.cpp, `transformers serve` and the providers list their models there; llama.cpp tells
-its context at `/props`.
+One GET of `/models`, bounded in size and time, before anything is asked of a model. vLLM,
+SGLang, LMDeploy, llama.cpp, `transformers serve` and the providers list their models there;
+llama.cpp tells its context at `/props`.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def list_models(
 ) -> ServedModels:
     """What a server lists; no names where it lists none that can be read.
 
-    wait_s: for a server that is not there yet, or that says 503; say: hears of that once. Raises
-    NeedlemapError where no connection can be made, and for a key that is refused.
+    wait_s: for a server that is not there yet, or that says 503; say: hears of that once.
+    Raises NeedlemapError where no connection can be made, and for a key that is refused.
     """
     check_address(base_url)
     until_s, said = monotonic() + wait_s, False
@@ -112,8 +112,8 @@ def _listed(base_url: str, sent: Sent) -> ServedModels:
 
 
 def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
-    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured where
-    nobody answers, for 401, 403 and 503."""
+    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured
+    where nobody answers, for 401, 403 and 503."""
     door = SyncJsonClient(base_url, sent.headers(), sent.key_env)
     try:
         reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
@@ -133,8 +133,8 @@ def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
 def context_of(
     base_url: str, model: str, sent: Sent, listed: ServedModels | None = None
 ) -> int | None:
-    """Tokens of prompt and answer that a server says a model takes: in its list (vLLM, SGLang, most
-    providers), or of itself (llama.cpp); None where it says nothing."""
+    """Tokens of prompt and answer that a server says a model takes: in its list (vLLM, SGLang,
+    most providers), or of itself (llama.cpp); None where it says nothing."""
     try:
         listed = listed or _listed(base_url.rstrip("/"), sent)
         if found := listed.contexts.get(model):
@@ -171,8 +171,8 @@ def _size(value: object) -> int | None:
 
 
 def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
-    """Return when a server answers anything. Raises NeedlemapError where no connection can be made
-    for so long, and for what is no address."""
+    """Return when a server answers anything. Raises NeedlemapError where no connection can be
+    made for so long, and for what is no address."""
     check_address(base_url)
     until_s = monotonic() + wait_s
     while True:
@@ -189,8 +189,8 @@ def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
 
 
 def cache_tokens(base_url: str, sent: Sent) -> int | None:
-    """Tokens of prompts that a server says it caches: SGLang, vLLM's metrics, llama.cpp; None where
-    it says nothing."""
+    """Tokens of prompts that a server says it caches: SGLang, vLLM's metrics, llama.cpp; None
+    where it says nothing."""
     root = VERSIONED.sub("", base_url.rstrip("/"))
     try:
         told = _size(get(root, "/get_server_info", sent)[1].get("max_total_num_tokens"))

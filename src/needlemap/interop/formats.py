@@ -1,18 +1,19 @@
-"""Results of other tools as rows: needlehaystack, versions 2 (`niah`) and 1; OpenCompass's summary.
+"""Results of other tools as rows: needlehaystack, versions 2 (`niah`) and 1; OpenCompass's
+summary.
 
-needlehaystack 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base
-for every model, needle and question not counted; its depth as realised is in the row's recipe.
-Seeds make repeats. Rows with status "error" were not measured.
+needlehaystack 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of
+cl100k_base for every model, needle and question not counted; its depth as realised is in the
+row's recipe. Seeds make repeats. Rows with status "error" were not measured.
 
-needlehaystack 1: a JSON object a test, with model, context_length, depth_percent, version, needle,
-model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a list of
-{token_limit, depth_percent, score}. A table has the same names as its columns. None of them says
-how answers were scored.
+needlehaystack 1: a JSON object a test, with model, context_length, depth_percent, version,
+needle, model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set
+is a list of {token_limit, depth_percent, score}. A table has the same names as its columns.
+None of them says how answers were scored.
 
-OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A score
-is the mean of however many answers that cell had; the summary does not say how many, so each is
-marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own summary is read
-by `opencompass/summary.py`.
+OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A
+score is the mean of however many answers that cell had; the summary does not say how many, so
+each is marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own
+summary is read by `opencompass/summary.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _EXAMPLE = "CDME_Length1000Depth50"
 
 
 def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
-    """Rows of a file. A torn last line (an interrupted run) is left out. Raises NeedlemapError."""
+    """Rows of a file. A torn last line (an interrupted run) is left out. Raises
+    NeedlemapError."""
     lines = data.split(b"\n")
     found = []
     for number, line in enumerate(lines, 1):
@@ -154,7 +156,8 @@ def is_result(value: object) -> bool:
 
 
 def from_json(data: bytes, name: str) -> list[ResultRow]:
-    """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything else."""
+    """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything
+    else."""
     try:
         value = read_json(data)
     except (ValueError, RecursionError) as error:
@@ -178,7 +181,8 @@ def from_json(data: bytes, name: str) -> list[ResultRow]:
 
 
 def from_csv(text: str, name: str) -> list[ResultRow]:
-    """Rows of a table with columns context_length (or token_limit), depth_percent and score."""
+    """Rows of a table with columns context_length (or token_limit), depth_percent and
+    score."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         return list(_table(reader, name))
@@ -309,8 +313,8 @@ def _rows(
 
 
 def _series(found: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]) -> list[str]:
-    """Data set, metric and mode: what a map must not mix. A row that was not measured is a cell of
-    each test that others of its data set belong to."""
+    """Data set, metric and mode: what a map must not mix. A row that was not measured is a
+    cell of each test that others of its data set belong to."""
     dataset = _dataset(found)
     known = tests.get(dataset, []) if list(line[2:4]) == _UNKNOWN else []
     return [f"{dataset} {test}" for test in known or [" ".join(line[2:4])]]

@@ -1,9 +1,9 @@
 """Imported runs: rows of other tools' results as records like our own.
 
-Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports and
-compares, and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps the score
-that was published, on its own scale. A run is written records first, then run.json, so it is whole
-or not there.
+Prompts, settings and hashes that the other tool did not write stay unknown; such a run reports
+and compares, and cannot be resumed or replayed. Nothing is asked or scored again: a row keeps
+the score that was published, on its own scale. A run is written records first, then run.json,
+so it is whole or not there.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ RECORDS = "records-imported.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user says that files may not: a model's name, scale, tokenizer, the title's size,
-    and which metric of a log counts."""
+    """What the user says that files may not: a model's name, scale, tokenizer, the title's
+    size, and which metric of a log counts."""
 
     model: str = ""
     scale: Scale | None = None
@@ -59,8 +59,8 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One run. about: its run.json. moved: rows of one cell and version that others took before.
-    suite: of which suite it is a family, under the name `family`."""
+    """One run. about: its run.json. moved: rows of one cell and version that others took
+    before. suite: of which suite it is a family, under the name `family`."""
 
     name: str
     about: RunFile
@@ -76,7 +76,8 @@ class Imported:
 
 
 def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Imported]:
-    """A run for each model, and for each test where a model has several. Raises NeedlemapError."""
+    """A run for each model, and for each test where a model has several. Raises
+    NeedlemapError."""
     rows = [(source, row) for source in sources for row in source.rows]
     models = {row.model for _, row in rows if row.model}
     if said.model and len(models) > 1:
@@ -91,7 +92,8 @@ def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Import
 
 
 def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
-    """Folder names: the model; where it has several tests, the test too. No two are the same."""
+    """Folder names: the model; where it has several tests, the test too. No two are the
+    same."""
     names: dict[tuple[str, str, str], str] = {}
     for key in keys:
         several = sum(other[0] == key[0] for other in keys) > 1
@@ -199,8 +201,8 @@ def _about(
     sources: Sequence[tuple[str, str, str]],
     said: ImportOptions,
 ) -> RunFile:
-    """run.json. settings: only what is known; everything else was not written down by the other
-    tool."""
+    """run.json. settings: only what is known; everything else was not written down by the
+    other tool."""
     cells: dict[tuple[int, float], set[int]] = defaultdict(set)
     for record in records:
         cells[record.length_tokens, record.depth].add(record.repeat)
@@ -261,10 +263,12 @@ def load_results(path: Path, said: ImportOptions) -> list[Loaded]:
 def load_any(
     first: Families, second: Families, labels: Sequence[str] = (), metric: str = ""
 ) -> Both:
-    """What two runs, or two logs of other tools or folders of these, have in common; of logs each
-    task is a family, '' the only one. labels: other names of the two. metric: of logs with several.
+    """What two runs, or two logs of other tools or folders of these, have in common; of logs
+    each task is a family, '' the only one. labels: other names of the two. metric: of logs
+    with several.
 
-    Raises NeedlemapError where they have nothing in common, SettingsError for what means nothing.
+    Raises NeedlemapError where they have nothing in common, SettingsError for what means
+    nothing.
     """
     if is_other_tools(first.path) or is_other_tools(second.path):
         return labelled(_tasks_of_both(first.path, second.path, metric), labels)
@@ -292,8 +296,8 @@ def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
 
 
 def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
-    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing could
-    pair them."""
+    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing
+    could pair them."""
     runs = (
         load_results(path, ImportOptions(metric=metric))
         if is_other_tools(path)
@@ -315,9 +319,9 @@ def refuse_taken(path: Path) -> None:
 
 
 def places_of(runs: Sequence[Imported], out: Path) -> dict[str, Path]:
-    """Where each run goes, by its name: into the folder, or where there are several into folders of
-    their own; families of a suite into their model's, or where there is one model into the
-    folder."""
+    """Where each run goes, by its name: into the folder, or where there are several into
+    folders of their own; families of a suite into their model's, or where there is one model
+    into the folder."""
     models = {str(run.about.named.model) for run in runs}
     found = {}
     for run in runs:
@@ -330,8 +334,8 @@ def places_of(runs: Sequence[Imported], out: Path) -> dict[str, Path]:
 
 
 def begin_suites(runs: Sequence[Imported], places: Mapping[str, Path]) -> None:
-    """Write suite.json for the families that were imported, with those of the suite's scores whose
-    families are all there. Raises NeedlemapError for a folder that holds others."""
+    """Write suite.json for the families that were imported, with those of the suite's scores
+    whose families are all there. Raises NeedlemapError for a folder that holds others."""
     families: dict[tuple[Path, str], list[str]] = defaultdict(list)
     for run in runs:
         if run.suite:

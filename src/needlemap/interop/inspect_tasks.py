@@ -1,8 +1,8 @@
 """Our families as tasks of Inspect: `inspect eval needlemap/multikey -T lengths=32k,128k`.
 
-A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and the
-event of the model's call is logged without its input. Nothing but Inspect imports this module
-(entry point group `inspect_ai`); it needs the packages of the extra `inspect`.
+A log holds a sample's recipe and answer and no context: the prompt is built in the solver, and
+the event of the model's call is logged without its input. Nothing but Inspect imports this
+module (entry point group `inspect_ai`); it needs the packages of the extra `inspect`.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class InspectFamily:
         self.__name__ = name
 
     def __call__(self, **given: Any) -> Task:
-        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the user can
-        mend."""
+        """The task. given: any setting of a run. Raises PrerequisiteError for whatever the
+        user can mend."""
         typed = {name: value for name, value in given.items() if name not in _THEIRS}
         try:
             family = hosted(self._name, typed)

@@ -1,9 +1,10 @@
 """Our families as tasks of lm-evaluation-harness.
 
-`lm_eval run --include_path "$(python -m needlemap.interop.hosted tasks)" --tasks needlemap_multikey
---metadata '{"needlemap": {"lengths": "32k,128k"}}'`. A chat model (`--apply_chat_template`) gets
-messages, any other one our plain text. Nothing but that harness imports this module, by the task
-files that `hosted` writes; it needs the packages of the extra `lm-eval`.
+`lm_eval run --include_path "$(python -m needlemap.interop.hosted tasks)" --tasks
+needlemap_multikey --metadata '{"needlemap": {"lengths": "32k,128k"}}'`. A chat model
+(`--apply_chat_template`) gets messages, any other one our plain text. Nothing but that harness
+imports this module, by the task files that `hosted` writes; it needs the packages of the extra
+`lm-eval`.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Family(Task):
         return str(doc["reference"])
 
     def build_all_requests(self, *, apply_chat_template: bool = False, **more: Any) -> None:
-        """All requests. Raises SettingsError for what would change our prompts, or cut them."""
+        """All requests. Raises SettingsError for what would change our prompts, or cut
+        them."""
         if more.get("system_instruction") or self.config.num_fewshot:
             raise SettingsError(
                 "needlemap's prompts take no examples and no system instruction of others."

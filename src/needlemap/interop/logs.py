@@ -1,13 +1,13 @@
-"""Logs of Inspect (`.eval`, `.json`) and sample files of lm-evaluation-harness (`samples_*.jsonl`)
-as rows.
+"""Logs of Inspect (`.eval`, `.json`) and sample files of lm-evaluation-harness
+(`samples_*.jsonl`) as rows.
 
-They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text, so two
-logs pair by it; an epoch is the same prompt asked again. What was asked is told by a hash of id,
-input and target
-(of lm-evaluation-harness: of the document, since chat templates word one document in several ways).
-Of several scores one is read: the first, or the one that `--metric` names. Samples of needlemap's
-own tasks know their length, depth and repeat; others have length 0. An `.eval` file is a zip; what
-it holds is read sample by sample, and no more than so much.
+They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text,
+so two logs pair by it; an epoch is the same prompt asked again. What was asked is told by a
+hash of id, input and target (of lm-evaluation-harness: of the document, since chat templates
+word one document in several ways). Of several scores one is read: the first, or the one that
+`--metric` names. Samples of needlemap's own tasks know their length, depth and repeat; others
+have length 0. An `.eval` file is a zip; what it holds is read sample by sample, and no more
+than so much.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _NO_METRIC = (
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One file. model, task: as it names them. samples: rows without the score that counts. notes:
-    what a reader should know of it. lower: metrics of which less is better."""
+    """One file. model, task: as it names them. samples: rows without the score that counts.
+    notes: what a reader should know of it. lower: metrics of which less is better."""
 
     tool: str
     model: str
@@ -65,8 +65,8 @@ class Log:
     lower: tuple[str, ...] = ()
 
     def rows(self, metric: str = "") -> tuple[list[ResultRow], list[str]]:
-        """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for a
-        metric that the log has not, or of which less is better."""
+        """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for
+        a metric that the log has not, or of which less is better."""
         names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
         if not names and any(not sample.error for sample in self.samples):
             raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
@@ -164,8 +164,8 @@ def _beside(file: Path) -> dict[str, Any]:
 
 
 def _joined(samples: Iterable[ResultRow]) -> list[ResultRow]:
-    """One sample a document and time it was asked: each filter writes it anew, with metrics of its
-    own."""
+    """One sample a document and time it was asked: each filter writes it anew, with metrics of
+    its own."""
     found: dict[tuple[str, int], ResultRow] = {}
     times: dict[tuple[str, str], int] = {}
     for sample in samples:
@@ -239,8 +239,8 @@ def _head(packed: zipfile.ZipFile, name: str) -> dict[str, Any]:
 
 
 def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> dict[str, Any]:
-    """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the zip
-    says."""
+    """A file of a zip as JSON. Raises NeedlemapError for one that is too large, whatever the
+    zip says."""
     data = bytearray()
     with packed.open(info) as opened:
         while len(data) <= MOST_BYTES and (piece := opened.read(_PIECE)):

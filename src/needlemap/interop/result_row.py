@@ -1,9 +1,9 @@
 """A row of another tool's results, its score, and the scale of that.
 
-Its score keeps its scale; as a share it is (native - lowest) / (highest - lowest), as our judge
-counts it: the worst verdict is 0. That is linear, so a mean of native scores is lowest + (highest -
-lowest) x mean share, exactly. Pictures that were published as "score times 10 percent" show a
-judge's lowest verdict, 1, as 10 %.
+Its score keeps its scale; as a share it is (native - lowest) / (highest - lowest), as our
+judge counts it: the worst verdict is 0. That is linear, so a mean of native scores is lowest +
+(highest - lowest) x mean share, exactly. Pictures that were published as "score times 10
+percent" show a judge's lowest verdict, 1, as 10 %.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ FACTS = "Fact Retrieval Across Context Lengths "
 
 
 def context_title(model: str, dataset_length: str) -> str:
-    """The title that OpenCompass's plotting script gives, whose --dataset_length changes nothing
-    else."""
+    """The title that OpenCompass's plotting script gives, whose --dataset_length changes
+    nothing else."""
     return f'{model} {dataset_length} Context Performance\n{FACTS}("Needle In A Haystack")'
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result. place: where it was read ("FILE, line 3"). native: its score there, None if it
-    has none.
+    """One result. place: where it was read ("FILE, line 3"). native: its score there, None if
+    it has none.
 
-    length: in the tokens of its tool. version: which repeat, from 1. series: what else tells tests
-    apart (a run's name, a data set). scale: lowest and highest native score, None if the file does
-    not say. realised:
-    depth in percent where the needle really was. error: why there is no score. mean: whether the
-    score is a mean of an unknown number of answers. repeat: which one, from 0, where the row is a
-    sample of a log: its versions are then the same prompt asked again. asked: a hash of what was
-    asked, '' where unknown. scores: of a sample of a log all that it has, by metric; None
-    where it has no number. suite: of which suite of ours its task is a family; such a row is about
-    the whole text.
+    length: in the tokens of its tool. version: which repeat, from 1. series: what else tells
+    tests apart (a run's name, a data set). scale: lowest and highest native score, None if the
+    file does not say. realised: depth in percent where the needle really was. error: why there
+    is no score. mean: whether the score is a mean of an unknown number of answers. repeat:
+    which one, from 0, where the row is a sample of a log: its versions are then the same
+    prompt asked again. asked: a hash of what was asked, '' where unknown. scores: of a sample
+    of a log all that it has, by metric; None where it has no number. suite: of which suite of
+    ours its task is a family; such a row is about the whole text.
     """
 
     place: str
@@ -74,8 +73,8 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of one row in a file, read with words for what is wrong. CSV gives texts, JSON
-    anything."""
+    """The fields of one row in a file, read with words for what is wrong. CSV gives texts,
+    JSON anything."""
 
     values: Mapping[str, Any]
     place: str
@@ -150,8 +149,8 @@ def parsed_scale(text: str) -> Scale:
 
 
 def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
-    """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError if
-    unclear."""
+    """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError
+    if unclear."""
     scored = [row for row in rows if row.native is not None]
     told = {row.scale for row in scored if row.scale is not None}
     if given is None and len(told) > 1:

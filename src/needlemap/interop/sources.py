@@ -1,8 +1,8 @@
-"""The files that hold results of other tools: which of a folder's, of which tool each is, and their
-rows.
+"""The files that hold results of other tools: which of a folder's, of which tool each is, and
+their rows.
 
-A file's kind is told by its ending and its first bytes. A file that was named must hold results;
-what merely lies in a folder beside them is left out with a reason.
+A file's kind is told by its ending and its first bytes. A file that was named must hold
+results; what merely lies in a folder beside them is left out with a reason.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class ResultsFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundResults:
-    """All that was read. left_out: files of a folder that hold no result, each with a reason."""
+    """All that was read. left_out: files of a folder that hold no result, each with a
+    reason."""
 
     sources: tuple[ResultsFile, ...]
     left_out: tuple[str, ...] = ()
@@ -68,8 +69,8 @@ class FoundResults:
 
 def read(paths: Sequence[Path], metric: str = "") -> FoundResults:
     """Everything in these files and folders. metric: of logs with several; their first if not
-    given. Raises NeedlemapError: a file that was named must hold results; one that merely lies in a
-    folder is left out with a reason.
+    given. Raises NeedlemapError: a file that was named must hold results; one that merely lies
+    in a folder is left out with a reason.
     """
     sources: list[ResultsFile] = []
     left_out: list[str] = []
@@ -96,8 +97,8 @@ def is_other_tools(path: Path) -> bool:
 
 
 def _folder(path: Path, metric: str) -> FoundResults:
-    """Results in a folder, or in its folder `results`, by name; of several logs of one task the
-    latest."""
+    """Results in a folder, or in its folder `results`, by name; of several logs of one task
+    the latest."""
     sources, left_out = list[ResultsFile](), list[str]()
     for file in _within(path):
         try:
@@ -120,8 +121,8 @@ def _folder(path: Path, metric: str) -> FoundResults:
 
 
 def _within(path: Path) -> list[Path]:
-    """The files of a folder that may be results, by name: lm-evaluation-harness keeps some beside
-    these."""
+    """The files of a folder that may be results, by name: lm-evaluation-harness keeps some
+    beside these."""
     samples = sorted(path.glob(_SAMPLES)) or sorted(path.glob(f"*/{_SAMPLES}"))
     return samples or _listed(path) or _listed(path / "results")
 

@@ -1,8 +1,8 @@
-"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities moved,
-the worst.
+"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities
+moved, the worst.
 
-The verdict is that of `judging.py`: one look at what was asked, or where a verdict ends the asking,
-looks after each haystack. Log-probabilities are a tripwire: they say where to look.
+The verdict is that of `judging.py`: one look at what was asked, or where a verdict ends the
+asking, looks after each haystack. Log-probabilities are a tripwire: they say where to look.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ BLOCKS = (16, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class ArmTrial:
-    """One prompt: the reference's record, the other arm's, and the reference's second one; None
-    where it was not asked. weighed: in the same order what each thinks of the reference's answer,
-    where it was
-    given."""
+    """One prompt: the reference's record, the other arm's, and the reference's second one;
+    None where it was not asked. weighed: in the same order what each thinks of the reference's
+    answer, where it was given."""
 
     family: str
     place: Place
@@ -58,8 +57,8 @@ class ArmTrial:
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
-        """The scores of the reference and of the other arm. An answer that does not stop where the
-        other's does is wrong."""
+        """The scores of the reference and of the other arm. An answer that does not stop where
+        the other's does is wrong."""
         return scores_of(self.first, self.second)
 
     @property
@@ -115,12 +114,12 @@ class ArmTrial:
 
 
 def moved(first: Record | None, second: Record | None) -> float | None:
-    """How much likelier a second arm finds a first one's answer, in nats a token, as far as both
-    say.
+    """How much likelier a second arm finds a first one's answer, in nats a token, as far as
+    both say.
 
-    That is to the first other token, and of that one the second's word for it: its runner-up, or,
-    where it is none of the two best, what is at most as likely as that. The token that ends both is
-    the same, though a server may spell it as ''.
+    That is to the first other token, and of that one the second's word for it: its runner-up,
+    or, where it is none of the two best, what is at most as likely as that. The token that
+    ends both is the same, though a server may spell it as ''.
     """
     one, other = first and first.logprobs, second and second.logprobs
     if not one or not other:
@@ -139,9 +138,9 @@ def moved(first: Record | None, second: Record | None) -> float | None:
 
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
-    """All prompts in the order of the haystacks. families: by name the records of the reference, of
-    the other arm, and of the reference's second asking, and then the same of weighed answers, if
-    any."""
+    """All prompts in the order of the haystacks. families: by name the records of the
+    reference, of the other arm, and of the reference's second asking, and then the same of
+    weighed answers, if any."""
     made = []
     for rank, (name, arms) in enumerate(families.items()):
         found = [{place_of(each): each for each in latest_records(records)} for records in arms]
@@ -154,8 +153,8 @@ def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
 
 @dataclass(frozen=True, slots=True)
 class FamilyChange:
-    """One family's pairs: means of both arms as shares, pairs lost and gained, exact McNemar's p of
-    these."""
+    """One family's pairs: means of both arms as shares, pairs lost and gained, exact McNemar's
+    p of these."""
 
     n: int
     first: float
@@ -174,8 +173,8 @@ class FamilyChange:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The mean losses of the first and the last third of the haystacks, shares, where these differ
-    by more than chance."""
+    """The mean losses of the first and the last third of the haystacks, shares, where these
+    differ by more than chance."""
 
     first: float
     last: float
@@ -183,8 +182,8 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class ArmsVerdict:
-    """What two arms' answers come to. failed: pairs that the other arm failed to answer, and that
-    the reference did. prompts: asked of both, also those that both failed."""
+    """What two arms' answers come to. failed: pairs that the other arm failed to answer, and
+    that the reference did. prompts: asked of both, also those that both failed."""
 
     judged: Judgement
     failed: tuple[int, int]
@@ -227,8 +226,8 @@ def judge_arms(
 
 
 def _drift(rows: Rows) -> Drift | None:
-    """A change of the loss between the first and the last third of the haystacks, in the order in
-    which they were asked: Welch's test of their means, two-sided."""
+    """A change of the loss between the first and the last third of the haystacks, in the order
+    in which they were asked: Welch's test of their means, two-sided."""
     known = rows.where(~np.isnan(rows.losses))
     numbers, at, n = np.unique(known.haystack, return_inverse=True, return_counts=True)
     size = len(numbers) // 3
@@ -245,12 +244,12 @@ def _drift(rows: Rows) -> Drift | None:
 
 @dataclass(frozen=True, slots=True)
 class LogprobShift:
-    """What log-probabilities say. n, again_n: prompts that show how far the other arm moved the
-    reference's answer, and how far its own second asking did. usual: nats a token that the
-    reference's own differences rarely exceed. beyond, again_beyond: how many moved farther. median,
-    again_median:
-    of the differences either way; mean: of the other arm's. p_share, p_median: that equal arms
-    differ so often by more than is usual, and by more than the median."""
+    """What log-probabilities say. n, again_n: prompts that show how far the other arm moved
+    the reference's answer, and how far its own second asking did. usual: nats a token that the
+    reference's own differences rarely exceed. beyond, again_beyond: how many moved farther.
+    median, again_median: of the differences either way; mean: of the other arm's. p_share,
+    p_median: that equal arms differ so often by more than is usual, and by more than the
+    median."""
 
     n: int
     again_n: int
@@ -290,8 +289,8 @@ class LogprobShift:
 
 
 def _tail(above: tuple[int, int], sizes: tuple[int, int]) -> float:
-    """Chance that the first of two equal groups has so many of all that are above: exact, one-sided
-    (Fisher).
+    """Chance that the first of two equal groups has so many of all that are above: exact,
+    one-sided (Fisher).
 
     >>> round(_tail((5, 0), (10, 10)), 4)
     0.0163
@@ -321,7 +320,8 @@ def worst_of(found: Iterable[ArmTrial]) -> list[ArmTrial]:
 def changes_by_cell(
     found: Iterable[ArmTrial],
 ) -> dict[tuple[str, int, float], tuple[FamilyChange, float | None]]:
-    """By family, length and depth: the change of its pairs, and the mean change in nats a token."""
+    """By family, length and depth: the change of its pairs, and the mean change in nats a
+    token."""
     cells = defaultdict[tuple[str, int, float], list[ArmTrial]](list)
     for each in found:
         if each.is_pair:

@@ -1,5 +1,5 @@
-"""The prompts of a run as scores count them: of each trial the last answer that was scored, and
-answers to one prompt together."""
+"""The prompts of a run as scores count them: of each trial the last answer that was scored,
+and answers to one prompt together."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def places_of(trial: Trial) -> tuple[Place, ...]:
 
 
 def asks_same(one: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -> bool:
-    """Whether two prompts are of the same bytes, or both models see the same token ids; None is
-    unknown."""
+    """Whether two prompts are of the same bytes, or both models see the same token ids; None
+    is unknown."""
     if other is None:
         return False
     return one.sha256 == other.sha256 or (
@@ -53,8 +53,8 @@ def asks_same(one: Prompt | PromptRecord, other: Prompt | PromptRecord | None) -
 
 
 def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
-    """The record of each place of a run: of a prompt that was asked twice the first one that was
-    scored."""
+    """The record of each place of a run: of a prompt that was asked twice the first one that
+    was scored."""
     asked = ((prompt, prompt.record) for prompt in prompts)
     return {
         place: record for prompt, record in asked if record is not None for place in prompt.places
@@ -62,8 +62,8 @@ def by_place(prompts: Iterable[AskedPrompt]) -> dict[Place, Record]:
 
 
 def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
-    """The first of ascending places in each cell: repeats that come to the very same prompt are no
-    further evidence there.
+    """The first of ascending places in each cell: repeats that come to the very same prompt
+    are no further evidence there.
 
     >>> one_a_cell([(0, 10, 0.0), (0, 10, 0.5), (1, 10, 0.0)])
     {(10, 0.0): (0, 10, 0.0), (10, 0.5): (0, 10, 0.5)}
@@ -76,9 +76,9 @@ def one_a_cell(places: Sequence[Place]) -> dict[Cell, Place]:
 
 @dataclass(frozen=True, slots=True)
 class AskedPrompt:
-    """One prompt of a run. places: all that it stands for, ascending: the cells that come to it.
-    records: its trials', one, or more where it was asked again; none where it is still to be
-    asked."""
+    """One prompt of a run. places: all that it stands for, ascending: the cells that come to
+    it. records: its trials', one, or more where it was asked again; none where it is still to
+    be asked."""
 
     places: tuple[Place, ...]
     records: tuple[Record, ...] = ()
@@ -115,11 +115,11 @@ class AskedPrompt:
 def prompts_of(
     records: Iterable[Record], cells: Rows = (), shared: Shared | None = None
 ) -> list[AskedPrompt]:
-    """The prompts of a run, asked or still to be asked, by their first places. cells, shared: as in
-    run.json.
+    """The prompts of a run, asked or still to be asked, by their first places. cells, shared:
+    as in run.json.
 
-    Imported results hold no prompt. Their tools build the same one for the same cell, question and
-    answer, so another version of a result is that prompt asked again.
+    Imported results hold no prompt. Their tools build the same one for the same cell, question
+    and answer, so another version of a result is that prompt asked again.
     """
     left = {(repeat, length, depth) for length, depth, repeats in cells for repeat in repeats}
     alike = {

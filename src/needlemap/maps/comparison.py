@@ -1,9 +1,9 @@
 """The comparison of two runs' paired trials: each family by length and cell, their mean, and a
 verdict.
 
-The mean counts every family the same, however many pairs it has, and takes what the families asked
-in one repeat together, since those of one number share a haystack wherever families use the same
-one. Of a run with one family it is that family's own difference.
+The mean counts every family the same, however many pairs it has, and takes what the families
+asked in one repeat together, since those of one number share a haystack wherever families use
+the same one. Of a run with one family it is that family's own difference.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedScores:
-    """overall: second - first in shares; its n counts pairs, each of which counts the same. margin:
-    a share. bounds: of the overall difference if missing scores were anything; None when none is
-    missing. verdict: at the margin. counted: False where scores are means of an unknown number of
-    answers; then intervals hold everything and tests tell nothing.
+    """overall: second - first in shares; its n counts pairs, each of which counts the same.
+    margin: a share. bounds: of the overall difference if missing scores were anything; None
+    when none is missing. verdict: at the margin. counted: False where scores are means of an
+    unknown number of answers; then intervals hold everything and tests tell nothing.
     """
 
     overall: Difference
@@ -74,8 +74,8 @@ class ComparedScores:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Pairs at which, with 80 % power, a loss of the margin is sure to be a loss, and one of twice
-    the margin is worse by more than it; None where that is over 100 points."""
+    """Pairs at which, with 80 % power, a loss of the margin is sure to be a loss, and one of
+    twice the margin is worse by more than it; None where that is over 100 points."""
 
     sure: int
     worse: int | None
@@ -83,9 +83,9 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(ComparedScores):
-    """Of pairs that both runs scored. noise: when both runs are the same experiment. power: pairs
-    that it takes to see a loss. answers: which of them differ, where somebody looked. ran_on: as
-    `Pairs` has it."""
+    """Of pairs that both runs scored. noise: when both runs are the same experiment. power:
+    pairs that it takes to see a loss. answers: which of them differ, where somebody looked.
+    ran_on: as `Pairs` has it."""
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
@@ -100,8 +100,8 @@ class FamilyComparison(ComparedScores):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(ComparedScores):
-    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each, its
-    p after Holm's correction over all."""
+    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each,
+    its p after Holm's correction over all."""
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
@@ -120,9 +120,9 @@ class Comparison(ComparedScores):
 def compare_families(
     pairs: Mapping[str, Pairs], margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> Comparison:
-    """Compare families, each of which has a pair with both scores. margin: a share that does not
-    matter. wanted: the scope that the verdict is to hold for. sequential: whether it was looked at
-    after each haystack."""
+    """Compare families, each of which has a pair with both scores. margin: a share that does
+    not matter. wanted: the scope that the verdict is to hold for. sequential: whether it was
+    looked at after each haystack."""
     each = {
         name: compare_pairs(found, margin, wanted=wanted, sequential=sequential)
         for name, found in pairs.items()
@@ -165,9 +165,11 @@ def _judged(
 def compare_pairs(
     pairs: Pairs, margin: float, *, wanted: Scope = "these", sequential: bool = False
 ) -> FamilyComparison | None:
-    """Compare; None when no pair has both scores, and second left none out that first answered.
+    """Compare; None when no pair has both scores, and second left none out that first
+    answered.
 
-    margin: the loss, a share, that does not matter. A second that answered none has lost them all.
+    margin: the loss, a share, that does not matter. A second that answered none has lost them
+    all.
     """
     overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
     if overall is None and pairs.unanswered:
@@ -257,7 +259,8 @@ def _power(pairs: Pairs, overall: Difference, margin: float) -> Power:
 
 
 def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
-    """The difference of the mean over families. seconds: the scores to judge, of each family."""
+    """The difference of the mean over families. seconds: the scores to judge, of each
+    family."""
     repeats = sorted({repeat for found in pairs for repeat in _rows(found.first)})
     first = [_placed(found.first, repeats) for found in pairs]
     second = [_placed(cube, repeats) for cube in seconds]
@@ -288,7 +291,8 @@ def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
 
 
 def _mean_bounds(compared: Sequence[FamilyComparison]) -> tuple[float, float] | None:
-    """Of the mean, from those of its families: a family that misses nothing has its difference."""
+    """Of the mean, from those of its families: a family that misses nothing has its
+    difference."""
     if all(each.bounds is None for each in compared):
         return None
     ends = [each.bounds or (each.overall.value, each.overall.value) for each in compared]

@@ -1,10 +1,10 @@
-"""A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors work
-on it.
+"""A run's scores as one array: repeat by length by depth. The bootstraps and clustered errors
+work on it.
 
 Of each trial the last answer that was scored counts, and answers to one prompt count together.
-Trials that share a haystack are a cluster. Every repeat has a haystack of its own, unless documents
-are taken as they are listed; results of other tools, whose prompts are not known, count as of one
-haystack.
+Trials that share a haystack are a cluster. Every repeat has a haystack of its own, unless
+documents are taken as they are listed; results of other tools, whose prompts are not known,
+count as of one haystack.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cube:
-    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a prompt's
-    answers.
+    """scores: (repeats, lengths, depths) in [0, 1], NaN where not measured; the mean of a
+    prompt's answers.
 
-    spread: same shape, where a prompt that several depths or repeats share has its score at each of
-    their places: what is said of one depth or cell is taken of it, as there no prompt counts twice
-    that matters. asked: same shape, whether it was to be asked. lengths, depths and repeats'
-    numbers ascend. one_haystack:
-    whether all repeats have the same. again: the first two scores of each prompt that was asked
-    more than once; again_at: their lengths. short: lengths with a prompt that is shorter, since the
-    haystack ended. counted: False where a score is a mean of an unknown
-    number of answers.
+    spread: same shape, where a prompt that several depths or repeats share has its score at
+    each of their places: what is said of one depth or cell is taken of it, as there no prompt
+    counts twice that matters. asked: same shape, whether it was to be asked. lengths, depths
+    and repeats' numbers ascend. one_haystack: whether all repeats have the same. again: the
+    first two scores of each prompt that was asked more than once; again_at: their lengths.
+    short: lengths with a prompt that is shorter, since the haystack ended. counted: False
+    where a score is a mean of an unknown number of answers.
     """
 
     repeats: tuple[int, ...]
@@ -93,17 +92,17 @@ class Cube:
 
 
 def is_ragged(cells: int, lengths: int, depths: int) -> bool:
-    """Whether lengths have depths of their own, as imported maps may, so that lengths x depths is
-    mostly holes."""
+    """Whether lengths have depths of their own, as imported maps may, so that lengths x depths
+    is mostly holes."""
     return cells < RAGGED_BELOW * lengths * depths
 
 
 def make_cube(
     prompts: Sequence[AskedPrompt], *, one_haystack: bool = False, at: Iterable[Place] = ()
 ) -> Cube:
-    """From a run's prompts. One that several depths or repeats share has the place of the first, so
-    that it counts once, with the mean of its answers. at: places that it has, whatever was
-    measured."""
+    """From a run's prompts. One that several depths or repeats share has the place of the
+    first, so that it counts once, with the mean of its answers. at: places that it has,
+    whatever was measured."""
     scored = [(prompt, score) for prompt in prompts if (score := prompt.score) is not None]
     scores = {prompt.places[0]: score for prompt, score in scored}
     copies = {place: score for prompt, score in scored for place in prompt.cells.values()}

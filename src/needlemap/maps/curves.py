@@ -1,7 +1,8 @@
-"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold, its
-area.
+"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold,
+its area.
 
-Rows are draws, columns lengths. Between tested lengths a curve is straight over log2 of the length.
+Rows are draws, columns lengths. Between tested lengths a curve is straight over log2 of the
+length.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def column(
     """The score at one length for each draw of clusters: (clusters, depths), NaN missing, to
     (draws,).
 
-    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the worst
-    depth: a cell) at which all clusters agree gets the spread of `agreed`, as the bootstrap would
-    see no doubt there however few the trials.
+    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the
+    worst depth: a cell) at which all clusters agree gets the spread of `agreed`, as the
+    bootstrap would see no doubt there however few the trials.
     """
     if not worst:
         return _doubted(_means(cells, drawn), cells, order)
@@ -48,14 +49,16 @@ def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) 
 def agreed(total: float, n: int, draws: int) -> Array:
     """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
 
-    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science 16:101.
-    Ascending, so that one order for all lengths makes them doubtful together and not one by one.
+    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science
+    16:101. Ascending, so that one order for all lengths makes them doubtful together and not
+    one by one.
     """
     return np.sort(np.random.default_rng(_SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
 
 
 def _means(cells: Array, drawn: Array) -> Array:
-    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds none."""
+    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds
+    none."""
     counts = drawn @ (~np.isnan(cells)).sum(axis=1).astype(np.float64)
     sums = drawn @ np.nansum(cells, axis=1)
     return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
@@ -65,10 +68,10 @@ def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
     """Curves (draws, lengths) fitted as never rising, by least squares with so many trials a
     length.
 
-    The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew, Bremner
-    and Brunk 1972, Statistical Inference under Order Restrictions, theorem 1.4). doubt: of each
-    length. A curve that is below 0 by more has clearly fallen: what comes behind may rise again,
-    and does not lift it.
+    The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew,
+    Bremner and Brunk 1972, Statistical Inference under Order Restrictions, theorem 1.4).
+    doubt: of each length. A curve that is below 0 by more has clearly fallen: what comes
+    behind may rise again, and does not lift it.
     """
     count = above.shape[1]
     clear = above + doubt < 0

@@ -1,7 +1,7 @@
 """The paired difference of two runs on the same trials: its interval and its tests.
 
-No other module computes a p-value. What is missing gives bounds: all of it wrong, and all of it
-right. The verdict on a difference is in `judging.py`.
+No other module computes a p-value. What is missing gives bounds: all of it wrong, and all of
+it right. The verdict on a difference is in `judging.py`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def mcnemar(lost: int, gained: int) -> float:
 
 
 def lost_by_chance(lost: int, gained: int) -> float:
-    """Exact one-sided p that so many of all pairs or haystacks that changed are lost, where each is
-    lost or gained with one half.
+    """Exact one-sided p that so many of all pairs or haystacks that changed are lost, where
+    each is lost or gained with one half.
 
     >>> lost_by_chance(6, 0), lost_by_chance(0, 6), lost_by_chance(0, 0)
     (0.015625, 1.0, 1.0)
@@ -67,9 +67,10 @@ def sign_flip(totals: Array) -> float:
     """Two-sided p that clusters' summed differences come from no difference, by flipping their
     signs.
 
-    Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted (Fisher
-    1935, The Design of Experiments, section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol.
-    Biol. 9:39). Whole clusters flip, so trials that share a haystack need not be independent.
+    Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted
+    (Fisher 1935, The Design of Experiments, section 21; Phipson and Smyth 2010, Stat. Appl.
+    Genet. Mol. Biol. 9:39). Whole clusters flip, so trials that share a haystack need not be
+    independent.
     """
     totals = totals[totals != 0]
     if not len(totals):
@@ -83,7 +84,8 @@ def sign_flip(totals: Array) -> float:
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:
-    """p-values adjusted for their number, step down (Holm 1979, Scandinavian J. Statistics 6:65).
+    """p-values adjusted for their number, step down (Holm 1979, Scandinavian J. Statistics
+    6:65).
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)
@@ -96,10 +98,11 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | None:
-    """Lowest and highest mean of n scores that sum to total, and of so many unknown ones in [0, 1].
+    """Lowest and highest mean of n scores that sum to total, and of so many unknown ones in
+    [0, 1].
 
-    The worst-case bounds of Manski 1990, American Economic Review 80:319. None when there is no
-    trial at all.
+    The worst-case bounds of Manski 1990, American Economic Review 80:319. None when there is
+    no trial at all.
 
     >>> missing_bounds(9.0, 10, 2)
     (0.75, 0.9166666666666666)
@@ -125,14 +128,12 @@ Flipped = Literal["", "prompts", "haystacks"]
 class Difference:
     """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
 
-    first, second: their means over these pairs. lost, gained: pairs in which second scored less or
-    more. p:
-    exact McNemar for pass and fail that all count the same, else sign flips of whole clusters, or
-    of pairs where clusters are too few for that. flipped: what was flipped; least_p: the least p
-    that could be. size:
-    how many pairs alike tell as much. design_effect: how much more the clusters vary than
-    independent pairs would; 1 where there are fewer than FEWEST, and then the interval is of these
-    alone.
+    first, second: their means over these pairs. lost, gained: pairs in which second scored
+    less or more. p: exact McNemar for pass and fail that all count the same, else sign flips
+    of whole clusters, or of pairs where clusters are too few for that. flipped: what was
+    flipped; least_p: the least p that could be. size: how many pairs alike tell as much.
+    design_effect: how much more the clusters vary than independent pairs would; 1 where there
+    are fewer than FEWEST, and then the interval is of these alone.
     """
 
     value: float
@@ -152,7 +153,8 @@ class Difference:
 
     @property
     def of_these(self) -> bool:
-        """Whether it is about these haystacks only: others were not seen, or too few of them."""
+        """Whether it is about these haystacks only: others were not seen, or too few of
+        them."""
         return self.clusters < FEWEST
 
 
@@ -168,14 +170,13 @@ def paired_difference(
     weights: Array | None = None,
     tails: Tails = TAILS,
 ) -> Difference | None:
-    """Difference of scores (clusters, trials), NaN where missing; pairs with one score are left
-    out.
+    """Difference of scores (clusters, trials), NaN where missing; pairs with one score are
+    left out.
 
     None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST
-    clusters on that of whole clusters where it is wider: skewness-adjusted t, or of graded scores a
-    bootstrap. weights:
-    of each pair, same shape; all the same if not given. The counts take no heed of them. tails: of
-    the interval.
+    clusters on that of whole clusters where it is wider: skewness-adjusted t, or of graded
+    scores a bootstrap. weights: of each pair, same shape; all the same if not given. The
+    counts take no heed of them. tails: of the interval.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -209,8 +210,8 @@ def paired_difference(
 def _test(
     pairs: Array, sums: Array, counts: tuple[int, int] | None
 ) -> tuple[float, float, Flipped]:
-    """p, the least that it could be, and what was flipped. counts: lost and gained, where pairs are
-    alike and pass or fail."""
+    """p, the least that it could be, and what was flipped. counts: lost and gained, where
+    pairs are alike and pass or fail."""
     if counts is not None:
         return mcnemar(*counts), mcnemar(sum(counts), 0), ""
     whole = len(sums) >= FLIPPED
@@ -228,12 +229,11 @@ def pair_interval(
     """Interval of a mean difference of pairs, and how many pairs alike and independent tell as
     much.
 
-    Pass and fail: `tango`. With weights as of
-    so many pairs as the heaviest would make the whole: all that is lost may be lost there. Graded:
-    adjusted Wald. Half a pair is added to each of the four outcomes, n + 2 pairs, sum d, sum d^2 +
-    1
-    (Agresti and Min 2005, Biometrics 61:515), so that a few equal answers do not make a certainty;
-    n is Kish's effective size (1965, Survey Sampling), and what is added has the largest weight.
+    Pass and fail: `tango`. With weights as of so many pairs as the heaviest would make the
+    whole: all that is lost may be lost there. Graded: adjusted Wald. Half a pair is added to
+    each of the four outcomes, n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
+    Biometrics 61:515), so that a few equal answers do not make a certainty; n is Kish's
+    effective size (1965, Survey Sampling), and what is added has the largest weight.
     """
     shares = weights / weights.sum()
     parts, size = shares * apart, 1 / float(shares.max())
@@ -258,13 +258,13 @@ def _design_effect(apart: Array, weights: Array, error: float) -> float:
 
 
 def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
-    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness / (6
-    sqrt(G)).
+    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness /
+    (6 sqrt(G)).
 
-    Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The American
-    Statistician 69:371: a few haystacks that turn most answers make the sums skewed. The plain t
-    ends are kept if wider. t has the degrees of freedom of haystacks with a difference, FEWEST at
-    least: others tell little of how they spread.
+    Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The
+    American Statistician 69:371: a few haystacks that turn most answers make the sums skewed.
+    The plain t ends are kept if wider. t has the degrees of freedom of haystacks with a
+    difference, FEWEST at least: others tell little of how they spread.
     """
     value, clusters = float(sums.sum() / counts.sum()), len(sums)
     telling = max(FEWEST, int((sums != 0).sum()))

@@ -4,8 +4,8 @@ interval.
 The curve is fitted as falling up to the first length that is clearly below the threshold
 (`curves.falling`), so that noise on a plateau is no fall and a clear dip is one. The interval
 reaches to tested lengths, as nobody looked between them. Of several families it is their mean:
-every family counts the same, and repeats are drawn for all of them together, since those of one
-number share a haystack where families use the same.
+every family counts the same, and repeats are drawn for all of them together, since those of
+one number share a haystack where families use the same.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too few
-    haystacks.
+    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too
+    few haystacks.
 
-    low and high are tested lengths. All three are infinite where the score never falls below the
-    threshold up to the longest, and 0 where it is below it at the shortest. value: None where it
-    has none: of a relative rule, for a score at the shortest length below LEAST_BASE, as a model
-    that knows little there holds it as far as it likes; of worst-depth, with fewer than POINT_FROM
-    haystacks, where it is noise. shortest, longest: lengths tested, in tokens. crawls: whether the
-    curve is so flat near the threshold that only the interval tells. cells: whether the interval is
-    as if cells were independent, there being one haystack.
+    low and high are tested lengths. All three are infinite where the score never falls below
+    the threshold up to the longest, and 0 where it is below it at the shortest. value: None
+    where it has none: of a relative rule, for a score at the shortest length below LEAST_BASE,
+    as a model that knows little there holds it as far as it likes; of worst-depth, with fewer
+    than POINT_FROM haystacks, where it is noise. shortest, longest: lengths tested, in tokens.
+    crawls: whether the curve is so flat near the threshold that only the interval tells.
+    cells: whether the interval is as if cells were independent, there being one haystack.
     """
 
     rule: Rule
@@ -115,8 +115,8 @@ _MEAN = parse_rule("auc")  # any rule that takes plain means of each length
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few repeats, or
-    where a family's scores are means of an unknown number of answers."""
+    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few
+    repeats, or where a family's scores are means of an unknown number of answers."""
 
     score: float
     low: float | None
@@ -139,8 +139,8 @@ def _family(cube: Cube, draws: int, seed: int) -> FamilyScores:
 class FamilyScores:
     """The scores of one family or several, at the lengths at which each of them has one.
 
-    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws. weights: of
-    the families in their means, positive; None: each counts the same.
+    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws. weights:
+    of the families in their means, positive; None: each counts the same.
     """
 
     def __init__(
@@ -187,16 +187,16 @@ class FamilyScores:
         return Mean(point, *around(point, *(interval or (None, None))))
 
     def effective(self, rule: Rule) -> Effective | None:
-        """A rule's value, with an interval, of the lengths whose prompts are as long as that; None
-        without scores there, and of trials of unknown length.
+        """A rule's value, with an interval, of the lengths whose prompts are as long as that;
+        None without scores there, and of trials of unknown length.
 
         absolute: the length at which the score first falls below the threshold (RULER,
-        arXiv:2404.06654, takes the longest tested length above one). relative: the threshold is a
-        share of the score at the shortest length (NoLiMa, arXiv:2502.05167), if that is LEAST_BASE
-        at least. worst-depth: the score is that of each family's worst depth; the least of few
-        noisy cells lies below the least true one, so it errs on the short side, and the bootstrap
-        with it: the interval's upper end is that of `_longest_worst`. auc: mean score over log2 of
-        the length.
+        arXiv:2404.06654, takes the longest tested length above one). relative: the threshold
+        is a share of the score at the shortest length (NoLiMa, arXiv:2502.05167), if that is
+        LEAST_BASE at least. worst-depth: the score is that of each family's worst depth; the
+        least of few noisy cells lies below the least true one, so it errs on the short side,
+        and the bootstrap with it: the interval's upper end is that of `_longest_worst`. auc:
+        mean score over log2 of the length.
         """
         if not self.lengths or not self.lengths[0]:
             return None
@@ -254,8 +254,8 @@ class FamilyScores:
         return low, max(high, _longest_worst(self._scores(rule), lengths, rule, self._weights))
 
     def _again(self, rule: Rule) -> Array | None:
-        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of unknown
-        means."""
+        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of
+        unknown means."""
         worst = rule.kind == "worst-depth"
         if worst not in self._drawn:
             self._drawn[worst] = self._draw(rule)
@@ -322,8 +322,8 @@ class FamilyScores:
 def published_length(means: dict[int, Mean]) -> float | None:
     """The largest length, in tokens, whose mean over families exceeds 85.6 %: RULER's rule.
 
-    Infinite where it is the longest tested, 0 where there is none; None without means. It has no
-    interval, and one lucky length decides it: `effective` has ours.
+    Infinite where it is the longest tested, 0 where there is none; None without means. It has
+    no interval, and one lucky length decides it: `effective` has ours.
     """
     if not means:
         return None
@@ -342,18 +342,20 @@ def _measured(cube: Cube) -> set[int]:
 
 
 def baseless(rule: Rule, curve: Array) -> bool:
-    """Whether a rule takes a share of a score that is too low for that. curve: (1, lengths)."""
+    """Whether a rule takes a share of a score that is too low for that. curve: (1,
+    lengths)."""
     return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
 
 def _longest_worst(
     families: Sequence[Array], lengths: Array, rule: Rule, weights: Sequence[float] | None = None
 ) -> float:
-    """How far the worst depth may hold: where the least upper end of a length's cells falls below.
+    """How far the worst depth may hold: where the least upper end of a length's cells falls
+    below.
 
-    Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn 1961, J.
-    American Statistical Association 56:52), the worst depth's among them: the trials of a cell have
-    a haystack each. Of several families it is the mean of theirs.
+    Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn
+    1961, J. American Statistical Association 56:52), the worst depth's among them: the trials
+    of a cell have a haystack each. Of several families it is the mean of theirs.
     """
     ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
     whole = np.average(ends, axis=0, weights=weights)[np.newaxis]
@@ -379,8 +381,8 @@ class Fit:
 
 
 def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = None) -> Array:
-    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says, or
-    scores."""
+    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says,
+    or scores."""
     if rule.kind == "auc":
         return area(by_length, lengths)
     base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))

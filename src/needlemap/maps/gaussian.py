@@ -1,7 +1,7 @@
 """Curves of a Gaussian process on the logit, and whether a score is too rough for them.
 
-Matern 3/2 kernel and Laplace's approximation (Rasmussen and Williams 2006, sections 3.4 and 4.2.1).
-`seek` fits the score over the logarithm of the length with these.
+Matern 3/2 kernel and Laplace's approximation (Rasmussen and Williams 2006, sections 3.4 and
+4.2.1). `seek` fits the score over the logarithm of the length with these.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ENOUGH = 20.0  # pairs in one cell, each weighed by the variance of an answer
 def is_rough(hits: Array, trials: Array) -> NDArray[np.bool_]:
     """Whether hits and misses repeat cell by cell, so that no smooth curve tells them: (...).
 
-    hits, trials: (..., lengths, DEPTH_CELLS) of fresh haystacks. By the correlation of answers in
-    one cell over that of answers in cells next to it, which a fall over depth, and haystacks that
-    differ, move alike.
+    hits, trials: (..., lengths, DEPTH_CELLS) of fresh haystacks. By the correlation of answers
+    in one cell over that of answers in cells next to it, which a fall over depth, and
+    haystacks that differ, move alike.
     """
     pad = [(0, 0)] * (hits.ndim - 1) + [(_NEAR, _NEAR)]
     wide, many, cells = np.pad(hits, pad), np.pad(trials, pad), hits.shape[-1]
@@ -47,8 +47,8 @@ def is_rough(hits: Array, trials: Array) -> NDArray[np.bool_]:
 
 
 def matern_curves(places: Array, scale: float, spread: float, rank: int) -> Array:
-    """(places, rank): curves of which a Gaussian process is the sum with standard normal weights:
-    the largest eigenvectors of a Matern 3/2 kernel."""
+    """(places, rank): curves of which a Gaussian process is the sum with standard normal
+    weights: the largest eigenvectors of a Matern 3/2 kernel."""
     apart = np.sqrt(3) * np.abs(places[:, None] - places) / scale
     values, vectors = np.linalg.eigh(spread**2 * (1 + apart) * np.exp(-apart))
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0)))[:, ::-1][:, :rank])

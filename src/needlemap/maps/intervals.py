@@ -1,11 +1,11 @@
-"""Intervals of rates and of means, and how many trials show a drop; trials of one haystack stay
-together.
+"""Intervals of rates and of means, and how many trials show a drop; trials of one haystack
+stay together.
 
 Means have a cluster-robust standard error, a design effect and an interval; few haystacks take
-Student's t. The bootstrap draws whole repeats again. The noise floor is how much answers to the
-same prompt differ (A/A), which no comparison can go below: seen where a run was made twice, and
-where one run asked a prompt more than once (`Cube.again`). No other module computes an interval of
-a rate.
+Student's t. The bootstrap draws whole repeats again. The noise floor is how much answers to
+the same prompt differ (A/A), which no comparison can go below: seen where a run was made
+twice, and where one run asked a prompt more than once (`Cube.again`). No other module computes
+an interval of a rate.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Z = 1.959963984540054
 def wilson(hits: float, n: float, z: float = Z) -> tuple[float, float] | None:
     """Interval of the rate hits/n, or None when n is 0 (Wilson 1927, JASA 22:209).
 
-    Graded scores may be summed into hits: their variance is at most that of pass or fail, so the
-    interval is then on the safe side. n may be an effective number of trials, which need not be
-    whole.
+    Graded scores may be summed into hits: their variance is at most that of pass or fail, so
+    the interval is then on the safe side. n may be an effective number of trials, which need
+    not be whole.
 
     >>> [round(x, 2) for x in wilson(17, 20)]
     [0.64, 0.95]
@@ -54,8 +54,8 @@ MANY = (
 
 
 def t_cdf(t: float, dof: int) -> float:
-    """P(T <= t), in closed form for whole degrees of freedom (Abramowitz and Stegun 1964, 26.7.3,
-    26.7.4).
+    """P(T <= t), in closed form for whole degrees of freedom (Abramowitz and Stegun 1964,
+    26.7.3, 26.7.4).
 
     >>> round(t_cdf(2.262157, 9), 6)
     0.975
@@ -72,8 +72,8 @@ def t_cdf(t: float, dof: int) -> float:
 
 @lru_cache(maxsize=1_000)
 def t_quantile(share: float, dof: int) -> float:
-    """The t below which a share of the distribution lies, by bisection; infinite without degrees of
-    freedom.
+    """The t below which a share of the distribution lies, by bisection; infinite without
+    degrees of freedom.
 
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
@@ -101,9 +101,9 @@ def tango(lost: float, gained: float, n: float, tails: Tails = TAILS) -> tuple[f
     """Score interval of (gained - lost) / n over n pairs (Tango 1998, Statistics in Medicine
     17:891).
 
-    Each end is the difference whose score test has |z|, so a claim that less than the margin is
-    lost is wrong in at most 2.5 % of runs however few pairs differ, which Wald intervals do not
-    hold there. Counts may be weighted, and need not be whole.
+    Each end is the difference whose score test has |z|, so a claim that less than the margin
+    is lost is wrong in at most 2.5 % of runs however few pairs differ, which Wald intervals do
+    not hold there. Counts may be weighted, and need not be whole.
 
     >>> [round(x, 4) for x in tango(0, 0, 189)]
     [-0.0199, 0.0199]
@@ -122,8 +122,8 @@ def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
 
 
 def _score(lost: float, gained: float, n: float, loss: float) -> float:
-    """Tango's statistic for a net loss, the variance being that of the likeliest shares with this
-    loss."""
+    """Tango's statistic for a net loss, the variance being that of the likeliest shares with
+    this loss."""
     b = (2 * n - lost + gained) * loss - lost - gained
     share = (sqrt(max(0.0, b * b + 8 * n * gained * loss * (1 - loss))) - b) / (4 * n)
     variance = n * (2 * share + loss * (1 - loss))
@@ -131,8 +131,8 @@ def _score(lost: float, gained: float, n: float, loss: float) -> float:
 
 
 def least_pairs(margin: float, *, graded: bool = False) -> int:
-    """Pairs below which no answers whatever are `no worse` at the margin, a share: not even equal
-    ones.
+    """Pairs below which no answers whatever are `no worse` at the margin, a share: not even
+    equal ones.
 
     >>> least_pairs(0.02), least_pairs(0.05)
     (189, 73)
@@ -151,15 +151,15 @@ def trials_needed(
     clusters: int | None = None,
     beyond: float = 0.0,
 ) -> int:
-    """Paired trials at which a drop (a share) is surely a loss of more than `beyond`, with so much
-    POWER, at the one-sided 1 % level of a verdict.
+    """Paired trials at which a drop (a share) is surely a loss of more than `beyond`, with so
+    much POWER, at the one-sided 1 % level of a verdict.
 
     n = deff (t_a sqrt(D - beyond^2) + t_b sqrt(D - drop^2))^2 / (drop - beyond)^2, D being the
-    share of pairs that differ (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen 1968). D
-    is at least the drop; not given, six answers are lost for each one gained. clusters: haystacks
-    that the interval of the verdict is of, whence Student's t, and 1.5 / clusters more since the
-    wider of two intervals decides (by simulation); None where it is of pairs. design_effect: of
-    differences.
+    share of pairs that differ (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen
+    1968). D is at least the drop; not given, six answers are lost for each one gained.
+    clusters: haystacks that the interval of the verdict is of, whence Student's t, and 1.5 /
+    clusters more since the wider of two intervals decides (by simulation); None where it is of
+    pairs. design_effect: of differences.
 
     >>> trials_needed(0.05), trials_needed(0.05, clusters=5), trials_needed(0.1, beyond=0.05)
     (279, 795, 544)
@@ -186,8 +186,8 @@ ASSUMED = (
 def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
     """How often each cluster is drawn: (draws, clusters), each row summing to clusters.
 
-    Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh 2007,
-    JRSS B 69:369, for whole clusters. The same seed gives the same draws.
+    Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh
+    2007, JRSS B 69:369, for whole clusters. The same seed gives the same draws.
     """
     share = np.full(clusters, 1 / clusters)
     return np.random.default_rng(seed).multinomial(clusters, share, size=draws).astype(np.float64)
@@ -200,9 +200,9 @@ def expanded_interval(
     than FEWEST.
 
     The tails are cut at Phi(-sqrt(G/(G-1)) t), t being Student's quantile with G-1 degrees of
-    freedom: the plain percentile interval is too narrow for small G (Hesterberg 2015, The American
-    Statistician 69:371). values may hold infinities; NaN (a draw that measured nothing) is left
-    out.
+    freedom: the plain percentile interval is too narrow for small G (Hesterberg 2015, The
+    American Statistician 69:371). values may hold infinities; NaN (a draw that measured
+    nothing) is left out.
     """
     values = values[~np.isnan(values)]
     if clusters < FEWEST or not len(values):
@@ -218,8 +218,8 @@ class ClusterMean:
     """A mean in [0, 1] over n trials in so many clusters (haystacks).
 
     standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how
-    haystacks differ. low, high: 95 %, then with a correlation of ASSUMED within a haystack; None
-    where the number of answers that n stands for is unknown.
+    haystacks differ. low, high: 95 %, then with a correlation of ASSUMED within a haystack;
+    None where the number of answers that n stands for is unknown.
     """
 
     score: float
@@ -234,9 +234,9 @@ class ClusterMean:
 def robust_error(sums: Array, counts: Array) -> float:
     """Standard error of sum(sums) / sum(counts), sums and counts being per cluster.
 
-    sqrt(G/(G-1) sum_g (S_g - p N_g)^2) / N: the linearised ratio estimator (Cochran 1977, Sampling
-    Techniques, section 9A), the same as CR1 of an intercept-only regression (Cameron and Miller
-    2015, J. Human Resources 50:317); for evaluations Miller 2024, arXiv:2411.00640.
+    sqrt(G/(G-1) sum_g (S_g - p N_g)^2) / N: the linearised ratio estimator (Cochran 1977,
+    Sampling Techniques, section 9A), the same as CR1 of an intercept-only regression (Cameron
+    and Miller 2015, J. Human Resources 50:317); for evaluations Miller 2024, arXiv:2411.00640.
     """
     clusters, n = len(sums), counts.sum()
     left = sums - sums.sum() / n * counts
@@ -246,10 +246,10 @@ def robust_error(sums: Array, counts: Array) -> float:
 def cluster_mean(scores: Array) -> ClusterMean | None:
     """Mean and interval of scores (clusters, trials), NaN where missing; None when all are.
 
-    The Wilson interval with the effective sample size n / deff, scaled by (z/t)^2 for G-1 degrees
-    of freedom
-    (Korn and Graubard 1998, Survey Methodology 24:193; Franco et al. 2019, J. Survey Statistics and
-    Methodology 7:334, for Wilson). deff is taken to be at least 1, and 1 where all trials agree.
+    The Wilson interval with the effective sample size n / deff, scaled by (z/t)^2 for G-1
+    degrees of freedom (Korn and Graubard 1998, Survey Methodology 24:193; Franco et al. 2019,
+    J. Survey Statistics and Methodology 7:334, for Wilson). deff is taken to be at least 1,
+    and 1 where all trials agree.
     """
     scores = scores[~np.isnan(scores).all(axis=1)]
     counts = (~np.isnan(scores)).sum(axis=1).astype(np.float64)
@@ -279,7 +279,8 @@ def rate_of(scored: Iterable[tuple[int, float]]) -> ClusterMean | None:
 
 
 def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
-    """1 + (m - 1) correlation, m being the number of trials of a haystack, in the mean over trials.
+    """1 + (m - 1) correlation, m being the number of trials of a haystack, in the mean over
+    trials.
 
     Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
 
@@ -295,9 +296,8 @@ def effective_wilson(
     """Wilson interval as of n / design_effect independent trials; clusters give t's degrees of
     freedom.
 
-    A design effect of 1 shows no clustering, and that of fewer than FEWEST clusters is assumed and
-    not seen:
-    then it is Wilson's with 1.96.
+    A design effect of 1 shows no clustering, and that of fewer than FEWEST clusters is assumed
+    and not seen: then it is Wilson's with 1.96.
     """
     z = t_quantile(0.975, clusters - 1) if design_effect > 1 and clusters >= FEWEST else Z
     effective = n / design_effect
@@ -320,16 +320,16 @@ class NoiseFloor:
     mean_square: float
 
     def smallest(self, prompts: int) -> float:
-        """The least difference of two runs' means over so many prompts that is more than noise, a
-        share."""
+        """The least difference of two runs' means over so many prompts that is more than
+        noise, a share."""
         return Z * sqrt(self.mean_square / prompts)
 
 
 def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
     """From scores of the same prompts asked twice; None without pairs.
 
-    The spread of a difference of zero mean is the root of its mean square (Bland and Altman 1986,
-    Lancet 327:307, repeatability).
+    The spread of a difference of zero mean is the root of its mean square (Bland and Altman
+    1986, Lancet 327:307, repeatability).
     """
     apart = [second - first for first, second in pairs]
     n, differing = len(apart), sum(abs(change) > 1e-12 for change in apart)

@@ -1,15 +1,15 @@
 """The verdict on two runs or two arms: is B no worse than A by a margin?
 
-One function, `judge`, for `compare`, `compare --sequential`, `run --until`, `ab`, suites and the
-pytest fixture. It takes pairs prompt by prompt and looks at the mean over families, at each length,
-at what is missing, and at whole haystacks.
+One function, `judge`, for `compare`, `compare --sequential`, `run --until`, `ab`, suites and
+the pytest fixture. It takes pairs prompt by prompt and looks at the mean over families, at
+each length, at what is missing, and at whole haystacks.
 
-The mean: the ends of its loss come from pairs (Tango, or adjusted Wald of graded scores) and from
-whole haystacks where these are wider. Missing answers move the upper end up, as if B's were wrong
-and A's right, and the lower end down, as if it were the other way round. Lengths: one at which
-half or more is lost keeps the verdict from `no worse`, and makes it `worse` where it is sure
-(McNemar, one-sided; Holm over lengths). With several lengths the mean and the lengths take half of
-the level of `worse` each.
+The mean: the ends of its loss come from pairs (Tango, or adjusted Wald of graded scores) and
+from whole haystacks where these are wider. Missing answers move the upper end up, as if B's
+were wrong and A's right, and the lower end down, as if it were the other way round. Lengths:
+one at which half or more is lost keeps the verdict from `no worse`, and makes it `worse` where
+it is sure (McNemar, one-sided; Holm over lengths). With several lengths the mean and the
+lengths take half of the level of `worse` each.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Integers = NDArray[np.int64]
 
 
 class JudgedPrompt(NamedTuple):
-    """One prompt. haystack: whose it is. first, second: the scores of A and of B, None where it
-    failed to answer. tried: whether both were asked."""
+    """One prompt. haystack: whose it is. first, second: the scores of A and of B, None where
+    it failed to answer. tried: whether both were asked."""
 
     family: str
     place: Place
@@ -56,8 +56,8 @@ class JudgedPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Pairs of two runs as arrays (pairs,). family, haystack: numbers, of `names` and of one's own
-    choice. first, second: scores, NaN where missing. places: of each pair."""
+    """Pairs of two runs as arrays (pairs,). family, haystack: numbers, of `names` and of one's
+    own choice. first, second: scores, NaN where missing. places: of each pair."""
 
     names: tuple[str, ...]
     family: Integers
@@ -136,8 +136,8 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much less B scores than A, a share: its lower end at 99 % (99.5 % with several lengths)
-    and its upper end at 97.5 %, each one-sided."""
+    """How much less B scores than A, a share: its lower end at 99 % (99.5 % with several
+    lengths) and its upper end at 97.5 %, each one-sided."""
 
     value: float
     low: float
@@ -146,9 +146,9 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class LostLength:
-    """A length, or neighbouring ones, at which half or more is lost. family: '' where it is of all.
-    missing: answers that one side did not give, counted as lost. sure: whether chance is ruled
-    out."""
+    """A length, or neighbouring ones, at which half or more is lost. family: '' where it is of
+    all. missing: answers that one side did not give, counted as lost. sure: whether chance is
+    ruled out."""
 
     lengths: tuple[int, ...]
     family: str
@@ -161,9 +161,9 @@ class LostLength:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Answers that one side gave and the other did not: how many B and A did not give, at which
-    lengths, and where the first of them is. share: of all pairs, what they can add to the loss.
-    reaches: whether they can carry it past the margin."""
+    """Answers that one side gave and the other did not: how many B and A did not give, at
+    which lengths, and where the first of them is. share: of all pairs, what they can add to
+    the loss. reaches: whether they can carry it past the margin."""
 
     second: int
     first: int
@@ -184,11 +184,11 @@ class NewHaystacks:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict. word: for the scope. scope: the widest that the word holds for. wanted: the scope
-    that was asked for. loss: None where nothing was paired. suspect: whether something points to a
-    loss. after: haystacks at the look that decided; of one look, None. more: further pairs that
-    would decide if the loss stays as it is. counted: False where scores are means of an unknown
-    number of answers."""
+    """A verdict. word: for the scope. scope: the widest that the word holds for. wanted: the
+    scope that was asked for. loss: None where nothing was paired. suspect: whether something
+    points to a loss. after: haystacks at the look that decided; of one look, None. more:
+    further pairs that would decide if the loss stays as it is. counted: False where scores are
+    means of an unknown number of answers."""
 
     word: Word
     margin: float
@@ -219,7 +219,8 @@ class Judgement:
 
     @property
     def floored(self) -> bool:
-        """Whether A scores too little to lose the margin, so that nothing proves `no worse`."""
+        """Whether A scores too little to lose the margin, so that nothing proves `no
+        worse`."""
         return self.n > 0 and self.first <= max(self.margin, FLOOR)
 
     @property
@@ -230,8 +231,8 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Whole haystacks are judged one after the other, in this order. planned: how many there are,
-    None where there is no end to them."""
+    """Whole haystacks are judged one after the other, in this order. planned: how many there
+    are, None where there is no end to them."""
 
     order: Sequence[int]
     planned: int | None = None
@@ -259,8 +260,8 @@ def judge(
     looks: Looks | None = None,
     measured: tuple[str, str] = ("", ""),
 ) -> Judgement:
-    """The verdict. margin: a share. looks: in which order whole haystacks were looked at, None for
-    one look at all. measured: when the first and the last answer came.
+    """The verdict. margin: a share. looks: in which order whole haystacks were looked at, None
+    for one look at all. measured: when the first and the last answer came.
 
     In one look what was not tried is missing; in several it is still to be asked.
     """
@@ -319,8 +320,9 @@ def _decided(
 ) -> tuple[Word, int | None]:
     """The word of looks after each whole haystack, and after how many it was known.
 
-    A look decides where its bet has won and its own interval says the same. All that was planned,
-    once seen, is one look. What comes later may take a word back, and never turns it round.
+    A look decides where its bet has won and its own interval says the same. All that was
+    planned, once seen, is one look. What comes later may take a word back, and never turns it
+    round.
     """
     for at, word in Bets.of(losses, margin, looks.planned, alpha).looks:
         if at == looks.planned:
@@ -343,7 +345,8 @@ def _agree(one: Word, other: Word) -> bool:
 
 
 def _whole(rows: Rows, order: Sequence[int]) -> list[int]:
-    """The haystacks of which both tried everything, and one answered something, in their order."""
+    """The haystacks of which both tried everything, and one answered something, in their
+    order."""
     partly = set(rows.haystack[~rows.tried].tolist())
     answered = rows.haystack[~(np.isnan(rows.first) & np.isnan(rows.second))]
     found = set(answered.tolist()) - partly
@@ -351,8 +354,8 @@ def _whole(rows: Rows, order: Sequence[int]) -> list[int]:
 
 
 def _haystack_losses(rows: Rows, whole: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Mean losses of haystacks, each family counting the same, with what misses counted against B,
-    and for it."""
+    """Mean losses of haystacks, each family counting the same, with what misses counted
+    against B, and for it."""
     found = []
     for side in (rows.against(), rows.in_favour()):
         keys = side.haystack * len(rows.names) + side.family
@@ -430,8 +433,8 @@ def _mean(rows: Rows, values: Array) -> float:
 
 
 def _difference(rows: Rows, alpha: float) -> Difference | None:
-    """B - A over the pairs that both scored, each family counting the same; ends at the levels of a
-    verdict."""
+    """B - A over the pairs that both scored, each family counting the same; ends at the levels
+    of a verdict."""
     known = ~np.isnan(rows.losses)
     if not known.any():
         return None
@@ -452,8 +455,8 @@ def _difference(rows: Rows, alpha: float) -> Difference | None:
 
 
 def _loss(rows: Rows, found: Difference, alpha: float) -> Loss:
-    """A loss, of a difference B - A. Of two to four haystacks, too few to show how they spread, it
-    is sure only where it also is without those that lost most."""
+    """A loss, of a difference B - A. Of two to four haystacks, too few to show how they
+    spread, it is sure only where it also is without those that lost most."""
     low = -found.high
     if 1 < found.clusters < FEWEST and low > 0:
         left = _difference(_without_worst(rows, found.clusters // 2), alpha)
@@ -484,9 +487,9 @@ def _missing(rows: Rows, margin: float, plain: Loss, mean: Word) -> Missing:
 
 
 def _lost_lengths(rows: Rows, known: Rows) -> Iterator[LostLength]:
-    """The lengths of all families, and of each where there are several, at which half or more is
-    lost; none of samples of a log, which have no length. rows: with what misses counted against B;
-    known: as they are."""
+    """The lengths of all families, and of each where there are several, at which half or more
+    is lost; none of samples of a log, which have no length. rows: with what misses counted
+    against B; known: as they are."""
     if not rows.length.any():
         return
     groups = list(_length_groups(rows))
@@ -542,8 +545,8 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _lost_by_chance(rows: Rows, family: int | None, lengths: tuple[int, ...]) -> float:
-    """One-sided p of what a length lost: by haystacks where there are six or more, else by pairs,
-    without the haystack that lost most where there are several."""
+    """One-sided p of what a length lost: by haystacks where there are six or more, else by
+    pairs, without the haystack that lost most where there are several."""
     here = _at(rows, family, lengths) & ~np.isnan(rows.losses)
     losses = rows.losses[here]
     numbers, at = np.unique(rows.haystack[here], return_inverse=True)

@@ -1,10 +1,11 @@
-"""A map: per cell the mean score, how many trials it rests on, and its interval; and means over the
-map.
+"""A map: per cell the mean score, how many trials it rests on, and its interval; and means
+over the map.
 
-Means are of everything, by length, by depth, each with an interval over haystacks. In every mean
-each different prompt counts the same, once: so a mean is what its n says, right answers over
-prompts, and agrees with a paired comparison. Where all cells have as many prompts, which a finished
-run has unless neighbouring depths are one prompt, it equals the mean of the cells' means.
+Means are of everything, by length, by depth, each with an interval over haystacks. In every
+mean each different prompt counts the same, once: so a mean is what its n says, right answers
+over prompts, and agrees with a paired comparison. Where all cells have as many prompts, which
+a finished run has unless neighbouring depths are one prompt, it equals the mean of the cells'
+means.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ PARTS = 10  # of the haystack, where every length has depths of its own
 
 @dataclass(frozen=True, slots=True)
 class DepthScore:
-    """A depth, or the depths from `depth` to `end`, and the mean of their trials at all lengths.
+    """A depth, or the depths from `depth` to `end`, and the mean of their trials at all
+    lengths.
 
     Shares in [0, 1] as meant; end is depth for one depth alone.
     """
@@ -40,13 +42,13 @@ class DepthScore:
 
 
 def depth_scores(cube: Cube) -> tuple[DepthScore, ...]:
-    """Score by depth with clustered intervals (`intervals.py`); depths without a score are left
-    out.
+    """Score by depth with clustered intervals (`intervals.py`); depths without a score are
+    left out.
 
-    A prompt that depths share counts at each of them, once: else short lengths, which share most
-    and are the easiest, would count for the shallowest depths alone. Where lengths have depths of
-    their own, hardly two trials have the same: there by `PARTS` equal parts of the haystack, each
-    prompt counting once.
+    A prompt that depths share counts at each of them, once: else short lengths, which share
+    most and are the easiest, would count for the shallowest depths alone. Where lengths have
+    depths of their own, hardly two trials have the same: there by `PARTS` equal parts of the
+    haystack, each prompt counting once.
     """
     if cube.ragged:
         part = np.minimum((np.array(cube.depths) * PARTS + 1e-9).astype(int), PARTS - 1)
@@ -81,7 +83,8 @@ def position_gap(cube: Cube) -> tuple[DepthScore, DepthScore] | None:
 
 
 def _clustered(cube: Cube, scores: Array) -> ClusterMean | None:
-    """Of scores (repeats, ...) of a cube, without an interval where scores are means themselves."""
+    """Of scores (repeats, ...) of a cube, without an interval where scores are means
+    themselves."""
     found = cluster_mean(cube.clustered(scores)) if scores.size else None
     return found if found is None or cube.counted else replace(found, low=None, high=None)
 
@@ -91,12 +94,12 @@ class Map:
     """All cells of one run, lengths ascending, depths ascending within a length, and what they
     belong to.
 
-    total, margins: of everything and by length (without those that have no score), each different
-    prompt counting once, with intervals over haystacks (`depth_scores`). missing: prompts that
-    could not be measured or were not asked yet. counted: False where scores are means of nobody
-    knows how many answers. model, tokenizer, task as named in the run; mode: how prompts were
-    ordered and shared. depthless: whether the task asks about the whole text, so that depths of
-    cells mean nothing. by_depth: score by depth, as `depth_scores`.
+    total, margins: of everything and by length (without those that have no score), each
+    different prompt counting once, with intervals over haystacks (`depth_scores`). missing:
+    prompts that could not be measured or were not asked yet. counted: False where scores are
+    means of nobody knows how many answers. model, tokenizer, task as named in the run; mode:
+    how prompts were ordered and shared. depthless: whether the task asks about the whole text,
+    so that depths of cells mean nothing. by_depth: score by depth, as `depth_scores`.
     """
 
     cells: tuple[CellScore, ...]
@@ -158,7 +161,8 @@ class Map:
         return _mean([_mean(row) for row in rows])
 
     def to_pandas(self) -> Any:
-        """One row a cell, with the columns of the CSV. Raises NeedlemapError without pandas."""
+        """One row a cell, with the columns of the CSV. Raises NeedlemapError without
+        pandas."""
         return cell_frame(self.cells)
 
 
@@ -193,7 +197,8 @@ def make_map(
     cube: Cube | None = None,
     depthless: bool = False,
 ) -> Map:
-    """A map of a run's prompts. cube: of these, where it was made already. depthless: as Map's."""
+    """A map of a run's prompts. cube: of these, where it was made already. depthless: as
+    Map's."""
     cells: dict[Cell, list[AskedPrompt]] = defaultdict(list)
     results = [result for prompt in prompts for result in prompt.results]
     for result in results:
@@ -218,8 +223,8 @@ def with_skipped(map: Map) -> Map:
 
 
 def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
-    """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so that
-    they are not independent."""
+    """One cell of all prompts that stand in it. one: whether all repeats share a haystack, so
+    that they are not independent."""
     scores = [score for prompt in asked if (score := prompt.score) is not None]
     records = [record for prompt in asked for record in prompt.records]
     failed = [prompt.records[-1] for prompt in asked if not prompt.scores and prompt.records]

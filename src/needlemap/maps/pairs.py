@@ -1,11 +1,11 @@
-"""Two runs, paired prompt by prompt: their scores, which of their answers differ, and where these
-first do.
+"""Two runs, paired prompt by prompt: their scores, which of their answers differ, and where
+these first do.
 
-Not by key: a trial's key names the model, which is what two runs may differ in. The same prompt is
-one of the same bytes, or one that both models see as the same token ids. Scores say little of a
-model that is always wrong, and every fault of an engine shows in the answers of one with random
-weights. Text decides:
-tokens only say more of the place, where both runs kept them.
+Not by key: a trial's key names the model, which is what two runs may differ in. The same
+prompt is one of the same bytes, or one that both models see as the same token ids. Scores say
+little of a model that is always wrong, and every fault of an engine shows in the answers of
+one with random weights. Text decides: tokens only say more of the place, where both runs kept
+them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of an answer: its text, its log-probability in nats, and the likeliest other in its
-    place. None where nobody kept it."""
+    """One token of an answer: its text, its log-probability in nats, and the likeliest other
+    in its place. None where nobody kept it."""
 
     text: str
     nats: float | None = None
@@ -53,10 +53,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """Where two answers part. character: how many they share. before: the last of these; first,
-    second: how each goes on, '' where it ends. token: the number of the first other token, from 0;
-    first_token, second_token: those, None at an answer's end. Without tokens of both, token is
-    None."""
+    """Where two answers part. character: how many they share. before: the last of these;
+    first, second: how each goes on, '' where it ends. token: the number of the first other
+    token, from 0; first_token, second_token: those, None at an answer's end. Without tokens of
+    both, token is None."""
 
     character: int
     before: str
@@ -90,9 +90,10 @@ class NatsChange:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPairs:
-    """The answers of two runs to the same prompts: n pairs of which the first run has an answer.
-    changed: in the order in which the second run was asked. places: of all pairs. nats: of answers
-    that are the same, None where no two records keep log-probabilities of one."""
+    """The answers of two runs to the same prompts: n pairs of which the first run has an
+    answer. changed: in the order in which the second run was asked. places: of all pairs.
+    nats: of answers that are the same, None where no two records keep log-probabilities of
+    one."""
 
     n: int
     changed: tuple[ChangedAnswer, ...]
@@ -133,8 +134,8 @@ class AnswerPairs:
 def first_difference(
     first: str, second: str, tokens: tuple[Sequence[Token], Sequence[Token]] = ((), ())
 ) -> FirstDifference | None:
-    """Where two answers first differ; None where they are the same. tokens: of each, where both are
-    known.
+    """Where two answers first differ; None where they are the same. tokens: of each, where
+    both are known.
 
     >>> found = first_difference("It is 4711.", "It is 4171.")
     >>> found.character, found.before, found.first, found.second
@@ -179,8 +180,8 @@ def pair_answers(
     asked: Sequence[Record],
     cut: Callable[[str], Sequence[Token]] | None = None,
 ) -> AnswerPairs:
-    """The answers of two runs to the same prompts. asked: the second run's records, in the order
-    asked. cut: a text into tokens, for the first answers whose own were not kept.
+    """The answers of two runs to the same prompts. asked: the second run's records, in the
+    order asked. cut: a text into tokens, for the first answers whose own were not kept.
 
     A prompt that several cells share makes one pair, at its first place; of one that was asked
     again the first answer counts.
@@ -222,8 +223,8 @@ def _is_weighed(record: Record) -> bool:
 
 
 def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:
-    """How much likelier the same answers became, of places with both runs' records; None without
-    any."""
+    """How much likelier the same answers became, of places with both runs' records; None
+    without any."""
     found = [
         (change, place) for place, one, other in rows if (change := _nats(one, other)) is not None
     ]
@@ -234,8 +235,8 @@ def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | No
 
 
 def _nats(one: Record, other: Record) -> float | None:
-    """second - first of the mean log-probability of one answer's tokens; None where it is another
-    answer, or in other tokens, or nobody kept any."""
+    """second - first of the mean log-probability of one answer's tokens; None where it is
+    another answer, or in other tokens, or nobody kept any."""
     if one.logprobs and other.logprobs and one.logprobs.tokens == other.logprobs.tokens:
         return other.logprobs.mean - one.logprobs.mean
     if not (_is_weighed(one) and _is_weighed(other)):
@@ -260,16 +261,15 @@ def _tokens_weighed(record: Record) -> object:
 class Pairs:
     """Two cubes with the same axes, of the trials that both runs were to make.
 
-    A prompt that several cells share makes one pair, at the place of the first, of its mean scores.
-    only_first, only_second: prompts of one run alone. unlike: places where the two asked something
-    else. same: whether all paired records have the same key, so that one run is the other made
-    again. graded:
-    whether any answer scored between wrong and right. counted: False where scores are means of
-    an unknown number of answers. failed: prompts that first and second asked, of which no answer
-    could be measured. answers: which of them differ, where somebody looked. tried: (repeats,
-    lengths, depths), what second was asked; None for all. measured: when the first and the last
-    answer of both came. ran_on: answers of first and second that did not stop where the other's
-    did, and so count as wrong.
+    A prompt that several cells share makes one pair, at the place of the first, of its mean
+    scores. only_first, only_second: prompts of one run alone. unlike: places where the two
+    asked something else. same: whether all paired records have the same key, so that one run
+    is the other made again. graded: whether any answer scored between wrong and right.
+    counted: False where scores are means of an unknown number of answers. failed: prompts that
+    first and second asked, of which no answer could be measured. answers: which of them
+    differ, where somebody looked. tried: (repeats, lengths, depths), what second was asked;
+    None for all. measured: when the first and the last answer of both came. ran_on: answers of
+    first and second that did not stop where the other's did, and so count as wrong.
     """
 
     first: Cube
@@ -288,7 +288,8 @@ class Pairs:
 
     @property
     def unanswered(self) -> int:
-        """Pairs that first has a score of, and second has not: it failed, or was not asked yet."""
+        """Pairs that first has a score of, and second has not: it failed, or was not asked
+        yet."""
         return int((self.first.known & ~self.second.known).sum())
 
     @property
@@ -303,8 +304,8 @@ class Pairs:
 
     @property
     def spread(self) -> Array:
-        """The same with each pair in every cell of its prompt: what is said of cells is taken of
-        it."""
+        """The same with each pair in every cell of its prompt: what is said of cells is taken
+        of it."""
         return self.second.spread - self.first.spread
 
     @property
@@ -366,8 +367,8 @@ def stopped(
 
 
 def scores_of(first: Record | None, second: Record | None) -> tuple[float | None, float | None]:
-    """The scores of two answers to one prompt, None of one that is missing. An answer that does not
-    stop where the other does is wrong."""
+    """The scores of two answers to one prompt, None of one that is missing. An answer that
+    does not stop where the other does is wrong."""
     one, other = (None if each is None else each.score for each in (first, second))
     if one is None or other is None:
         return one, other
@@ -391,7 +392,8 @@ def _wrong(prompt: AskedPrompt) -> AskedPrompt:
 
 def rows_of(families: Mapping[str, Pairs]) -> Rows:
     """The pairs of several families as a verdict takes them: what first scored or second was
-    asked. Repeats of one number are one haystack in all families; samples of a log are one each."""
+    asked. Repeats of one number are one haystack in all families; samples of a log are one
+    each."""
     found = list[JudgedPrompt]()
     for name, pairs in families.items():
         for place, one, other, tried in _scores(pairs):
@@ -443,8 +445,8 @@ def _keys(prompt: AskedPrompt) -> set[str]:
 
 
 def is_same(first: Record, second: Record) -> bool:
-    """Whether two records asked the same and held the same for right, as far as both say what that
-    was.
+    """Whether two records asked the same and held the same for right, as far as both say what
+    that was.
 
     The same is asked by the same bytes, by what both models see as the same token ids, or, of
     imported results, whose prompts are not known, by the same question for the same answer.

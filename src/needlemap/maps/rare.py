@@ -1,7 +1,9 @@
-"""Rare faults: a bound of their rate, and bets on suspects, both valid however often one looks.
+"""Rare faults: a bound of their rate, and bets on suspects, both valid however often one
+looks.
 
-The unit of the bound is whatever shares nothing with others: a family of sessions. Its value is the
-share of its requests that were faulty, so faults inside a family may come in runs of any length.
+The unit of the bound is whatever shares nothing with others: a family of sessions. Its value
+is the share of its requests that were faulty, so faults inside a family may come in runs of
+any length.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ RATES = (0.6, 0.75, 0.9, 0.97)  # of discordant pairs that the storm lost
 def log_mixture(faulty: float, n: float, rate: float) -> float:
     """Log of the bet that the rate is none other than this: beta(1, 500) mixed over all rates.
 
-    faulty: the sum of n values in [0, 1]. For values that are no 0 or 1 the bet is a fair one too:
-    each factor is convex in its value, so it lies below the mean of its ends.
+    faulty: the sum of n values in [0, 1]. For values that are no 0 or 1 the bet is a fair one
+    too: each factor is convex in its value, so it lies below the mean of its ends.
     """
     ok = n - faulty
     mixed = _log_beta(FEW + faulty, MANY + ok) - _log_beta(FEW, MANY)
@@ -30,8 +32,8 @@ def log_mixture(faulty: float, n: float, rate: float) -> float:
 
 @lru_cache(maxsize=4_096)
 def highest_rate(faulty: float, n: int, alpha: float = ALPHA) -> float:
-    """The rate above which bets have won, at any time looked (Robbins 1970, Annals of Mathematical
-    Statistics 41:1397; Ville 1939).
+    """The rate above which bets have won, at any time looked (Robbins 1970, Annals of
+    Mathematical Statistics 41:1397; Ville 1939).
 
     >>> round(100 * highest_rate(0, 2_310), 3), highest_rate(0, 0)
     (0.204, 1.0)
@@ -111,9 +113,9 @@ Block = tuple[int, int, int]  # lost behind the sequence, lost without it, askin
 def log_blocks(blocks: Iterable[Block]) -> float:
     """Log of the bet that sequences lose more than the same prompts cold and salted.
 
-    Each block was asked so often in both ways. If the sequence matters nothing, any share-out of
-    its losses between the two is as likely as any other, given how many there are (Fisher 1935,
-    Journal of the Royal Statistical Society 98:39); the bet is on odds of 100 and of 8.
+    Each block was asked so often in both ways. If the sequence matters nothing, any share-out
+    of its losses between the two is as likely as any other, given how many there are (Fisher
+    1935, Journal of the Royal Statistical Society 98:39); the bet is on odds of 100 and of 8.
 
     >>> round(log_blocks([(2, 0, 2), (3, 0, 3)]), 1), log_blocks([(0, 0, 5)]), log_blocks([])
     (4.3, 0.0, 0.0)
@@ -135,8 +137,8 @@ def _log_block(block: Block, odds: float) -> float:
 
 
 def log_pairs(lost: int, gained: int) -> float:
-    """Log of the bet that of pairs of equal prompts the storm's are lost more often than the cold
-    ones, asked in the same minutes: a discordant pair is a fair coin if they are not.
+    """Log of the bet that of pairs of equal prompts the storm's are lost more often than the
+    cold ones, asked in the same minutes: a discordant pair is a fair coin if they are not.
 
     >>> round(log_pairs(12, 0), 1), round(log_pairs(6, 6), 1)
     (6.9, -1.4)
@@ -146,9 +148,10 @@ def log_pairs(lost: int, gained: int) -> float:
 
 
 def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
-    """Log of the bet that more is lost since an event than before it. before, since: how many were
-    lost, of how many. Two rates, each mixed over beta(1/2, 1/2), against the single rate that fits
-    all best: fair whatever that is (Wasserman, Ramdas and Balakrishnan 2020, PNAS 117:16880).
+    """Log of the bet that more is lost since an event than before it. before, since: how many
+    were lost, of how many. Two rates, each mixed over beta(1/2, 1/2), against the single rate
+    that fits all best: fair whatever that is (Wasserman, Ramdas and Balakrishnan 2020, PNAS
+    117:16880).
 
     >>> round(log_grown((0, 50), (30, 100)), 1), log_grown((5, 50), (10, 100)) < 0
     (8.9, True)
@@ -170,8 +173,9 @@ def _mean_of_logs(logs: Sequence[float]) -> float:
 
 
 def shown_rate(pairs: int, gained: int, goal: float) -> float:
-    """The least rate of losses, beside that of cold prompts, which so many pairs would have shown
-    in the mean; 1 where none would. gained: of the pairs, those lost cold alone: the noise."""
+    """The least rate of losses, beside that of cold prompts, which so many pairs would have
+    shown in the mean; 1 where none would. gained: of the pairs, those lost cold alone: the
+    noise."""
     noise = gained / pairs if pairs else 1.0
     low, high = 0.0, 1.0
     for _ in range(40):

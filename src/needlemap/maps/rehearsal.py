@@ -46,8 +46,8 @@ def tokens_by_kind(
 
 
 def _curves(axis: LengthAxis, threshold: float) -> dict[str, Array]:
-    """Chances by length: falls through the threshold at a place, by so many logits an octave, or
-    none."""
+    """Chances by length: falls through the threshold at a place, by so many logits an octave,
+    or none."""
     octaves, level = axis.logs - axis.logs[0], log(threshold / (1 - threshold))
     falls = {
         "fails at the shortest lengths": (-0.2, 2.0),
@@ -76,11 +76,11 @@ def rehearse(
     within: float,
     most_tokens: float,
 ) -> tuple[LengthAsks, Posterior]:
-    """Seek in made-up models, many at a time: all that was asked of each, and what was known in the
-    end.
+    """Seek in made-up models, many at a time: all that was asked of each, and what was known
+    in the end.
 
-    answer: hits of PLACES trials for each ask. Ends where the interval is close, or most_tokens
-    were asked.
+    answer: hits of PLACES trials for each ask. Ends where the interval is close, or
+    most_tokens were asked.
     """
     asked, live, best = LengthAsks.nothing(maps, len(axis.lengths)), np.arange(maps), None
     asks, mode = np.repeat(axis.first()[None], maps, axis=0), None

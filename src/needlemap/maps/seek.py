@@ -1,11 +1,11 @@
-"""Effective length from haystacks asked where it matters: what is known by now, and what to ask
-next.
+"""Effective length from haystacks asked where it matters: what is known by now, and what to
+ask next.
 
-An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part. A
-smooth curve of the score over the logarithm of the length is fitted to all asks (a Gaussian process
-on the logit, Laplace's approximation: Rasmussen and Williams 2006, section 3.4); no fall is
-assumed, so that a dip stays a dip. Curves drawn from it cross the threshold first somewhere: that
-is what is known. Pure; all arrays may have leading axes, one entry a map.
+An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part.
+A smooth curve of the score over the logarithm of the length is fitted to all asks (a Gaussian
+process on the logit, Laplace's approximation: Rasmussen and Williams 2006, section 3.4); no
+fall is assumed, so that a dip stays a dip. Curves drawn from it cross the threshold first
+somewhere: that is what is known. Pure; all arrays may have leading axes, one entry a map.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class LengthAxis:
 
     @cached_property
     def basis(self) -> Array:
-        """(lengths, rank): curves of which the process's are sums with standard normal weights."""
+        """(lengths, rank): curves of which the process's are sums with standard normal
+        weights."""
         return matern_curves(self.logs, _SCALE, _SPREAD, _RANK)
 
     def nearest(self, length: int) -> int:
@@ -77,8 +78,8 @@ class LengthAxis:
         return int(np.abs(self.logs - log2(length)).argmin())
 
     def first(self) -> NDArray[np.int64]:
-        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters of
-        the way."""
+        """Haystacks to begin with, by length: one at the shortest, the middle, three quarters
+        of the way."""
         last = len(self.lengths) - 1
         asks = np.zeros(len(self.lengths), dtype=np.int64)
         asks[[0, round(last / 2), round(0.75 * last)]] = 1
@@ -87,9 +88,9 @@ class LengthAxis:
 
 @dataclass(frozen=True)
 class LengthAsks:
-    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored prompts;
-    hits: their scores' sum. Sums over asks: squares, of their hits squared; sizes, of their trials
-    squared; crosses, of the product of both."""
+    """What was asked so far, by length: (..., lengths). asks: haystacks; trials: scored
+    prompts; hits: their scores' sum. Sums over asks: squares, of their hits squared; sizes, of
+    their trials squared; crosses, of the product of both."""
 
     asks: Array
     trials: Array
@@ -123,9 +124,10 @@ class LengthAsks:
         return LengthAsks(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     def design_effect(self) -> Array:
-        """By how much haystacks differ more than chance: the variance of asks of one length over
-        that of independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while little is
-        asked, at least LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2): (...)."""
+        """By how much haystacks differ more than chance: the variance of asks of one length
+        over that of independent trials, pooled over lengths, drawn to _PRIOR_EFFECT while
+        little is asked, at least LEAST_EFFECT (Kish 1965, Survey Sampling, section 8.2):
+        (...)."""
         trials = np.maximum(self.trials, 1)
         rates = self.hits / trials
         seen = np.maximum(self.squares - 2 * rates * self.crosses + rates**2 * self.sizes, 0)
@@ -167,11 +169,11 @@ def cells_in(records: Iterable[Record], axis: LengthAxis) -> tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known: (..., draws) crossings in octaves, of which those off the axis lie one spacing
-    beyond.
+    """What is known: (..., draws) crossings in octaves, of which those off the axis lie one
+    spacing beyond.
 
-    mode: (..., rank) weights of the likeliest curve; precision: (..., rank, rank) of the weights;
-    effect: the design effect; curves: (..., draws, rank) drawn weights.
+    mode: (..., rank) weights of the likeliest curve; precision: (..., rank, rank) of the
+    weights; effect: the design effect; curves: (..., draws, rank) drawn weights.
     """
 
     axis: LengthAxis
@@ -225,10 +227,9 @@ def _first_below(axis: LengthAxis, values: Array, threshold: float) -> Array:
 def next_asks(known: Posterior, count: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many haystacks to ask at each length, of so many in all: (..., lengths).
 
-    In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those before
-    it taken as answered: with P the weights' covariance and c theirs with the crossing, n asks of
-    length x bring
-    (x c)^2 / (x P x + 1 / (n w)), w being what one ask weighs.
+    In up to _CHUNKS parts, each where the crossing's variance shrinks most per token, those
+    before it taken as answered: with P the weights' covariance and c theirs with the crossing,
+    n asks of length x bring (x c)^2 / (x P x + 1 / (n w)), w being what one ask weighs.
     """
     basis, lengths = known.axis.basis, np.array(known.axis.lengths)
     spread = np.linalg.inv(known.precision)
@@ -258,16 +259,18 @@ def batch_size(asks: int, lanes: int = 1) -> int:
 
 
 def is_close(known: Posterior, within: float) -> NDArray[np.bool_]:
-    """Whether half of the interval, before its ends move, is no more than a share, as .3: (...)."""
+    """Whether half of the interval, before its ends move, is no more than a share, as .3:
+    (...)."""
     low, high = known.interval
     return np.asarray((high - low) / 2 <= log2(1 + within))
 
 
 def unseen_ends(known: Posterior, asked: LengthAsks) -> NDArray[np.int64]:
-    """One haystack at the lengths next outside the interval's ends, where none was asked: (...,
-    lengths).
+    """One haystack at the lengths next outside the interval's ends, where none was asked:
+    (..., lengths).
 
-    So an end has not far to move, and nothing is said of a longest length that nobody asked."""
+    So an end has not far to move, and nothing is said of a longest length that nobody
+    asked."""
     logs, (low, high) = known.axis.logs, known.interval
     below = np.maximum((logs <= low[..., None] + 1e-9).sum(axis=-1) - 1, 0)
     above = np.minimum((logs < high[..., None] - 1e-9).sum(axis=-1), len(logs) - 1)
@@ -283,7 +286,8 @@ def plain_grid(axis: LengthAxis) -> float:
 
 
 def is_spent(axis: LengthAxis, asked: LengthAsks) -> NDArray[np.bool_]:
-    """Whether what may be asked is, except for a last look between the asked lengths: (...)."""
+    """Whether what may be asked is, except for a last look between the asked lengths:
+    (...)."""
     return np.asarray(tokens_of(axis, asked) >= (GRIDS - _KEPT) * plain_grid(axis))
 
 
@@ -296,8 +300,8 @@ def next_batch(
     known: Posterior, asked: LengthAsks, within: float, counts: NDArray[np.int64], threshold: float
 ) -> NDArray[np.int64]:
     """Haystacks to ask next at each length, so many in all; where the interval is close, or no
-    more may be asked, its ends, between the asked lengths below it, and again where a length's own
-    score contradicts the curve; none where that is done: (..., lengths)."""
+    more may be asked, its ends, between the asked lengths below it, and again where a length's
+    own score contradicts the curve; none where that is done: (..., lengths)."""
     axis = known.axis
     over = (is_close(known, within) | is_spent(axis, asked))[..., None]
     last = np.maximum(unseen_ends(known, asked), _unseen(known, asked, threshold))
@@ -309,8 +313,8 @@ def next_batch(
 
 
 def holes(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np.bool_]:
-    """Lengths below the interval whose own score is surely below the threshold, in two haystacks
-    and more: the curve is too smooth for them: (..., lengths).
+    """Lengths below the interval whose own score is surely below the threshold, in two
+    haystacks and more: the curve is too smooth for them: (..., lengths).
 
     The score's upper end is Wilson's, trials divided by the design effect.
     """
@@ -323,8 +327,9 @@ def holes(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np.b
 
 
 def _unseen(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np.int64]:
-    """One haystack in each gap between asked lengths below the interval, or the first hole; one
-    more where a length's own score is below the threshold, and not surely so: (..., lengths)."""
+    """One haystack in each gap between asked lengths below the interval, or the first hole;
+    one more where a length's own score is below the threshold, and not surely so: (...,
+    lengths)."""
     logs, size = known.axis.logs, len(known.axis.lengths)
     found = holes(known, asked, threshold)
     first = np.where(found.any(axis=-1), found.argmax(axis=-1), size - 1)
@@ -344,11 +349,11 @@ def _unseen(known: Posterior, asked: LengthAsks, threshold: float) -> NDArray[np
 
 
 def ends(known: Posterior, asked: LengthAsks, threshold: float) -> tuple[Array, Array]:
-    """The interval's ends in octaves, -inf below the shortest length and inf beyond the longest:
-    (...).
+    """The interval's ends in octaves, -inf below the shortest length and inf beyond the
+    longest: (...).
 
-    Each is moved outward to the next asked length whose own score lies on that side: nothing was
-    asked between. A hole in what the curve holds ends it.
+    Each is moved outward to the next asked length whose own score lies on that side: nothing
+    was asked between. A hole in what the curve holds ends it.
     """
     logs, (low, high) = known.axis.logs, known.interval
     rates = np.where(asked.trials > 0, asked.hits / np.maximum(asked.trials, 1), np.nan)
@@ -366,12 +371,12 @@ class Sought:
     """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the
     longest.
 
-    point: None where the interval spans more than an octave, or it crawls. crawls: the likeliest
-    curve is near the threshold all along such an interval, or it is rough: hits and misses repeat
-    cell by cell. close:
-    whether the interval is as narrow as wished. effect: the design effect. curve: (3, lengths) the
-    fitted chances, and 95 % of those drawn. spent: plain grids whose tokens were asked, where these
-    are all that may be, and the interval is not close; 0 else.
+    point: None where the interval spans more than an octave, or it crawls. crawls: the
+    likeliest curve is near the threshold all along such an interval, or it is rough: hits and
+    misses repeat cell by cell. close: whether the interval is as narrow as wished. effect: the
+    design effect. curve: (3, lengths) the fitted chances, and 95 % of those drawn. spent:
+    plain grids whose tokens were asked, where these are all that may be, and the interval is
+    not close; 0 else.
     """
 
     axis: LengthAxis
@@ -396,7 +401,8 @@ class Sought:
 def sought(
     axis: LengthAxis, asked: LengthAsks, threshold: float, within: float, *, rough: bool = False
 ) -> Sought:
-    """What is known of one map by now. threshold, within: shares. rough: as `is_rough` finds."""
+    """What is known of one map by now. threshold, within: shares. rough: as `is_rough`
+    finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
     inside = np.clip([low, high], lengths[0], lengths[-1])

@@ -1,14 +1,14 @@
 """Bets on whole haystacks: a verdict that may be looked at after each of them.
 
-Each of two bets wins only where its claim is true, so that it ever comes above 1 / alpha with a
-chance of at most alpha where the claim is false (Ville 1939, Etude critique de la notion de
+Each of two bets wins only where its claim is true, so that it ever comes above 1 / alpha with
+a chance of at most alpha where the claim is false (Ville 1939, Etude critique de la notion de
 collectif, chapter V). A bet is on the mean difference of one haystack, so it holds however the
 prompts of a haystack hang together.
 
-On these prompts: the planned haystacks are drawn without replacement, in a seeded order, and the
-bets are on the mean over all of them (Waudby-Smith and Ramdas 2020, NeurIPS 33, section 3); when
-the last is seen, that mean is known. On new haystacks: they are drawn from all that the source
-could give.
+On these prompts: the planned haystacks are drawn without replacement, in a seeded order, and
+the bets are on the mean over all of them (Waudby-Smith and Ramdas 2020, NeurIPS 33, section
+3); when the last is seen, that mean is known. On new haystacks: they are drawn from all that
+the source could give.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ _CLAIMS: tuple[Word, Word] = ("no worse", "worse")
 
 
 def log_wealth(values: Array, bound: float, planned: int | None = None) -> Array:
-    """Log of the bet that the mean of haystacks' values lies above a bound, after each: (looks,).
+    """Log of the bet that the mean of haystacks' values lies above a bound, after each:
+    (looks,).
 
-    values: (looks,) in [0, 1]. planned: of how many haystacks these are drawn without replacement;
-    None for endlessly many. The mean of BETS, each 1 + g (x - c) / c, c being what the next value
-    would be in the mean if all of them had the bound for their mean. Infinite where no values left
-    could bring the mean down to the bound.
+    values: (looks,) in [0, 1]. planned: of how many haystacks these are drawn without
+    replacement; None for endlessly many. The mean of BETS, each 1 + g (x - c) / c, c being
+    what the next value would be in the mean if all of them had the bound for their mean.
+    Infinite where no values left could bring the mean down to the bound.
     """
     drawn = values.cumsum()
     if planned is None:
@@ -58,8 +59,8 @@ def log_wealth(values: Array, bound: float, planned: int | None = None) -> Array
 class Bets:
     """What whole haystacks say of a loss, each one bet on its mean loss.
 
-    no_worse, worse: logs of the bets after each haystack: that less than the margin is lost, and
-    more. alphas: how often each claim may be false.
+    no_worse, worse: logs of the bets after each haystack: that less than the margin is lost,
+    and more. alphas: how often each claim may be false.
     """
 
     no_worse: Array
@@ -99,8 +100,8 @@ class Bets:
 
 
 def further(losses: Sequence[float], margin: float) -> int | None:
-    """Further haystacks after which a bet without an end to them has won, if they go on as these;
-    None beyond FARTHEST. Without any: if all answers are equal.
+    """Further haystacks after which a bet without an end to them has won, if they go on as
+    these; None beyond FARTHEST. Without any: if all answers are equal.
 
     >>> further([], 0.02), further([], 0.1)
     (287, 55)
@@ -120,8 +121,8 @@ def further(losses: Sequence[float], margin: float) -> int | None:
 
 
 def haystack_order(haystacks: Iterable[int]) -> list[int]:
-    """Haystacks in the seeded random order in which they are asked and judged; it hangs on their
-    numbers alone.
+    """Haystacks in the seeded random order in which they are asked and judged; it hangs on
+    their numbers alone.
 
     >>> haystack_order([3, 1, 2, 0, 4]) == haystack_order(range(5))
     True
@@ -132,8 +133,8 @@ def haystack_order(haystacks: Iterable[int]) -> list[int]:
 
 
 def interleaved(places: Iterable[Place]) -> list[list[Place]]:
-    """Places in the order in which `run --until` asks them: haystack by haystack, and inside each
-    in layers that have each length once, at depths far apart first.
+    """Places in the order in which `run --until` asks them: haystack by haystack, and inside
+    each in layers that have each length once, at depths far apart first.
 
     >>> interleaved([(0, 10, 0.0), (0, 10, 0.5), (0, 10, 1.0), (0, 20, 0.0)])
     [[(0, 10, 0.0), (0, 20, 0.0)], [(0, 10, 1.0)], [(0, 10, 0.5)]]
@@ -150,6 +151,7 @@ def interleaved(places: Iterable[Place]) -> list[list[Place]]:
 
 
 def _spread(count: int) -> list[int]:
-    """0..count-1 with neighbours far apart: by their bits read backwards (van der Corput 1935)."""
+    """0..count-1 with neighbours far apart: by their bits read backwards (van der Corput
+    1935)."""
     bits = max(1, (count - 1).bit_length())
     return sorted(range(count), key=lambda at: int(f"{at:0{bits}b}"[::-1], 2))

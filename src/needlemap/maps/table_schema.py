@@ -1,8 +1,8 @@
-"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and the
-page.
+"""What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and
+the page.
 
-Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares in
-[0, 1].
+Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares
+in [0, 1].
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Value = str | int | float | None
 class DataColumn:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
-    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so. share:
-    told in percent.
+    of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so.
+    share: told in percent.
     """
 
     name: str
@@ -170,7 +170,8 @@ def trial_frame(records: Iterable[Record]) -> Any:
 
 
 def plain_frame(rows: list[dict[str, Any]]) -> Any:
-    """Rows as they are, a column a name. Raises NeedlemapError when pandas is not installed."""
+    """Rows as they are, a column a name. Raises NeedlemapError when pandas is not
+    installed."""
     try:
         import pandas
     except ImportError:

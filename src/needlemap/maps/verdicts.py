@@ -1,8 +1,8 @@
 """What a verdict is: four words, one rule, and the exit codes of all commands that give one.
 
-`compare`, `compare --sequential`, `run --until`, `ab`, suites, `check` and the pytest fixture judge
-by `decide` and end with one of these codes. How the ends of a loss are found is no matter of this
-file: see `difference.py` for one look, `sequential.py` for many.
+`compare`, `compare --sequential`, `run --until`, `ab`, suites, `check` and the pytest fixture
+judge by `decide` and end with one of these codes. How the ends of a loss are found is no
+matter of this file: see `difference.py` for one look, `sequential.py` for many.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def softened(code: int, on_undecided: str) -> int:
 
 
 def worst_code(codes: Iterable[int]) -> int:
-    """The exit code of several: 1 over 5 over 4 over 0, and a command's other codes over these.
+    """The exit code of several: 1 over 5 over 4 over 0, and a command's other codes over
+    these.
 
     >>> worst_code([0, 4, 5]), worst_code([5, 1, 0])
     (5, 1)

@@ -89,8 +89,8 @@ class AnthropicModel(ServedModel):
 
 
 def thinking(decoding: Decoding) -> dict[str, Any]:
-    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in clearer
-    words."""
+    """The field that asks for thinking. Raises Unmeasured where the API would refuse it, in
+    clearer words."""
     if not decoding.thinking_tokens or "thinking" in decoding.request:
         return {}
     if decoding.temperature not in (None, 1):
@@ -111,8 +111,8 @@ Blocks = list[dict[str, Any]]
 
 
 def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]:
-    """The prompt as (system blocks, messages); the context's message is split where a shared prefix
-    ends."""
+    """The prompt as (system blocks, messages); the context's message is split where a shared
+    prefix ends."""
     system: Blocks = []
     said: list[dict[str, Any]] = []
     for index, message in enumerate(prompt.messages):
@@ -128,8 +128,8 @@ def messages(prompt: Prompt, cache: bool) -> tuple[Blocks, list[dict[str, Any]]]
 
 
 def blocks(message: Message, breakpoints: tuple[int, ...]) -> Blocks:
-    """A message as text blocks that join to its text; all but the last end at a breakpoint and are
-    cached."""
+    """A message as text blocks that join to its text; all but the last end at a breakpoint and
+    are cached."""
     data = message.data
     ends = _ends(message, data, breakpoints)
     cuts = [0, *ends, len(data)]

@@ -71,7 +71,8 @@ class Baseline(Model):
         return Traits(tokenizer="cl100k_base")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """The chosen sentence. Raises Unmeasured for a prompt without a context or a question."""
+        """The chosen sentence. Raises Unmeasured for a prompt without a context or a
+        question."""
         if not prompt.context_spans or not prompt.question:
             raise Unmeasured(
                 Failure.MODEL, "A baseline needs a prompt with a context and a question."

@@ -81,8 +81,8 @@ class Chat:
         )
 
     def traits(self, **more: Any) -> Traits:
-        """What prompts its model takes: messages if it has a chat template; its own tokens, fed as
-        ids."""
+        """What prompts its model takes: messages if it has a chat template; its own tokens,
+        fed as ids."""
         folder = self.files.folder
         return Traits(
             self.template is not None,
@@ -94,8 +94,8 @@ class Chat:
         )
 
     def render(self, rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
-        """The tokens before and after MARK; of rows without one all, and none. Raises SettingsError
-        for a template that does not keep a message's text."""
+        """The tokens before and after MARK; of rows without one all, and none. Raises
+        SettingsError for a template that does not keep a message's text."""
         spelt: list[str] = []
         guarded = [(role, self._guarded(said, spelt)) for role, said in rows]
         text = self._text(guarded)
@@ -116,7 +116,8 @@ class Chat:
         return np.concatenate([head.ids, tail.ids])
 
     def ids(self, prompt: Prompt) -> NDArray[np.int32]:
-        """A prompt's own ids; those of texts that nobody tokenised (a judge's) are made here."""
+        """A prompt's own ids; those of texts that nobody tokenised (a judge's) are made
+        here."""
         ids = prompt.ids
         if len(ids) and int(ids.min()) >= 0:
             return ids
@@ -147,8 +148,8 @@ class Chat:
         return cut_open(text) if begun else text
 
     def _filled(self, rows: Sequence[Row], *, parts: bool) -> str:
-        """The template's text. parts: each message's content is a list of one text, as templates
-        of models that also take images want it."""
+        """The template's text. parts: each message's content is a list of one text, as
+        templates of models that also take images want it."""
         messages = [
             {"role": role, "content": [{"type": "text", "text": said}] if parts else said}
             for role, said in rows
@@ -196,8 +197,8 @@ class Chat:
         return said
 
     def _tokens(self, text: str, spelt: Sequence[str]) -> TokenText:
-        """The template's special tokens, and between them the plain text, each stretch of it as a
-        whole."""
+        """The template's special tokens, and between them the plain text, each stretch of it
+        as a whole."""
         first, *rest = _SPELT.split(text)
         if not rest:
             return self.special.index(first.encode())
@@ -272,7 +273,8 @@ def template_of(files: ModelFiles, config: Mapping[str, Any]) -> str | None:
 def special_tokens(
     files: ModelFiles, config: Mapping[str, Any], vocabulary: Vocabulary
 ) -> dict[str, str]:
-    """bos_token, eos_token, ... as templates know them; else by their numbers in config.json."""
+    """bos_token, eos_token, ... as templates know them; else by their numbers in
+    config.json."""
     kept = {**files.json("special_tokens_map.json"), **config}
     named = {name: _text_of(token) for name, token in kept.items() if name.endswith("_token")}
     for name in ("bos_token", "eos_token"):

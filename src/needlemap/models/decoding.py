@@ -53,8 +53,8 @@ class Stops:
         return any(string in text for string in self.strings)
 
     def text(self, answer: Sequence[int]) -> str:
-        """The answer up to the first stop string, without special tokens; all of it where there is
-        none."""
+        """The answer up to the first stop string, without special tokens; all of it where
+        there is none."""
         whole = self.vocabulary.decode(list(answer), skip_special_tokens=False)
         ends = [whole.find(string) for string in self.strings if string in whole]
         if not ends:
@@ -150,11 +150,11 @@ def opened_in(prompt: Prompt) -> bool:
 
 
 def split_thinking(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
-    """An answer without its thinking, which is kept beside it. opened: the prompt had begun the
-    thinking.
+    """An answer without its thinking, which is kept beside it. opened: the prompt had begun
+    the thinking.
 
-    A text that was cut off beyond the answer's own budget, with a thinking budget set and no mark
-    in it, can only be thinking that the template had opened.
+    A text that was cut off beyond the answer's own budget, with a thinking budget set and no
+    mark in it, can only be thinking that the template had opened.
     """
     if answer.thinking is not None:
         return answer

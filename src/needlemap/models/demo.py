@@ -113,8 +113,8 @@ class NumpyEngine(Engine):
 
     @property
     def cache(self) -> Array:
-        """Keys and values held: (layers, 2, shared heads, tokens, head width). A view, for those
-        who check it."""
+        """Keys and values held: (layers, 2, shared heads, tokens, head width). A view, for
+        those who check it."""
         return self._cache[:, :, :, : self._length]
 
     def extend(self, ids: Ids) -> Array:
@@ -143,8 +143,8 @@ class NumpyEngine(Engine):
         return length_tokens
 
     def _chunks(self, ids: Ids, *, last_only: bool = False) -> Iterator[Array]:
-        """Hidden states of ids, chunk by chunk, which are then in the cache; with last_only only
-        those of the last chunk are computed to the end."""
+        """Hidden states of ids, chunk by chunk, which are then in the cache; with last_only
+        only those of the last chunk are computed to the end."""
         try:
             self._make_room(self._length + len(ids))
             for start in range(0, len(ids), CHUNK):
@@ -189,7 +189,8 @@ class NumpyEngine(Engine):
         return hidden
 
     def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
-        """What the cache holds of new keys and values, each (shared heads, tokens, head width)."""
+        """What the cache holds of new keys and values, each (shared heads, tokens, head
+        width)."""
         return keys, values
 
     def _norm(self, hidden: Array, scale: Array) -> Array:
@@ -217,8 +218,9 @@ class NumpyEngine(Engine):
 
 
 def attention(queries: Array, keys: Array, values: Array) -> Array:
-    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values: (shared
-    heads, all tokens, width), each for as many heads. Returns (heads, tokens, width)."""
+    """Causal attention of the last tokens. queries: (heads, tokens, width); keys, values:
+    (shared heads, all tokens, width), each for as many heads. Returns (heads, tokens,
+    width)."""
     heads, tokens, width = queries.shape
     grouped = queries.reshape(len(keys), -1, width)
     scores = grouped @ keys.transpose(0, 2, 1)
@@ -233,14 +235,15 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
 
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:
-    """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its position's
-    angle."""
+    """Rotary positions (Su et al. 2021, arXiv:2104.09864): each pair is turned by its
+    position's angle."""
     left, right = halves(vectors)
     return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
 
 
 def gated(values: Array) -> Array:
-    """The first half's x * sigmoid(x), written so that nothing overflows, times the second half."""
+    """The first half's x * sigmoid(x), written so that nothing overflows, times the second
+    half."""
     gate, up = halves(values)
     half = np.float32(0.5)
     product: Array = gate * (half + half * np.tanh(half * gate)) * up
@@ -331,8 +334,8 @@ def stop_tokens(vocabulary: tokenizers.Tokenizer) -> tuple[int, ...]:
 
 
 def rendered(tokenizer: Tokenizer, rows: Sequence[tuple[str, str]]) -> tuple[TokenText, TokenText]:
-    """The tokens around a context, of one plain text and nothing more: the model has no special
-    token."""
+    """The tokens around a context, of one plain text and nothing more: the model has no
+    special token."""
     if rows[0][0] != TEXT:
         raise SettingsError("demo/retriever takes one plain text, no chat. Use --template text-en.")
     head, _, tail = "".join(text for _, text in rows).partition(MARK)

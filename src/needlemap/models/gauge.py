@@ -30,8 +30,8 @@ FILES = (CONFIG, "generation_config.json", TENSORS, TOKENIZER, "tokenizer_config
 
 
 def write_checkpoint(folder: Path) -> Path:
-    """Copy the checkpoint into a folder, which is made; the folder. Raises SettingsError where a
-    file of another kind lies there."""
+    """Copy the checkpoint into a folder, which is made; the folder. Raises SettingsError where
+    a file of another kind lies there."""
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"'{folder}' is a file. Name a folder for the gauge: -o FOLDER")
     folder.mkdir(parents=True, exist_ok=True)

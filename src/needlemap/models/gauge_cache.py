@@ -22,8 +22,8 @@ FP8_LEAST, FP8_BITS, FP8_MOST = -6, 3, 448.0  # exponent, bits behind the point,
 
 
 def in_signed_blocks(values: Array, steps: int) -> Array:
-    """llama.cpp's q4_0 (8 steps a side) and q5_0 (16): in each block the number that lies farthest
-    from 0 is the last step (ggml-quants.c)."""
+    """llama.cpp's q4_0 (8 steps a side) and q5_0 (16): in each block the number that lies
+    farthest from 0 is the last step (ggml-quants.c)."""
     blocks = values.reshape(*values.shape[:-1], -1, WIDE)
     far = np.abs(blocks).argmax(-1)[..., None]
     scale = np.take_along_axis(blocks, far, -1) / -steps
@@ -34,7 +34,8 @@ def in_signed_blocks(values: Array, steps: int) -> Array:
 
 
 def between_ends(values: Array, steps: int, size: int = WIDE) -> Array:
-    """llama.cpp's q4_1 (15 steps) and q5_1 (31); with blocks of a whole head, LMDeploy's int4."""
+    """llama.cpp's q4_1 (15 steps) and q5_1 (31); with blocks of a whole head, LMDeploy's
+    int4."""
     blocks = values.reshape(*values.shape[:-1], -1, size)
     least = blocks.min(-1, keepdims=True)
     scale = (blocks.max(-1, keepdims=True) - least) / steps
@@ -98,7 +99,8 @@ class CoarseEngine(NumpyEngine):
 
 
 def beside(keys: Array) -> Array:
-    """Keys in llama.cpp's order, in which numbers that turn together stand beside each other."""
+    """Keys in llama.cpp's order, in which numbers that turn together stand beside each
+    other."""
     half = keys.shape[-1] // 2
     return np.stack([keys[..., :half], keys[..., half:]], -1).reshape(keys.shape)
 

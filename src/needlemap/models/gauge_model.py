@@ -54,7 +54,8 @@ class GaugeModel(WalkingModel):
         return np.asarray(chat().plain.index(answer.encode()).ids, np.int32)
 
     def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
-        """Raises Unmeasured for request fields that it does not heed, and too long a prompt."""
+        """Raises Unmeasured for request fields that it does not heed, and too long a
+        prompt."""
         if unknown := sorted(set(decoding.request) - set(STOP_FIELDS)):
             said = f"gauge/{NAME} takes no request field but stop, got {', '.join(unknown)}."
             raise Unmeasured(Failure.REJECTED, said)

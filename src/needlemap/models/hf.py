@@ -227,8 +227,8 @@ def notes_of(model: ModelFiles) -> tuple[str, ...]:
 
 
 def rounds_together(model: ModelFiles, quantization: Mapping[str, Any] | None) -> bool:
-    """Whether weights of 8 bit (bitsandbytes) round by what all tokens of a pass are: a prompt that
-    goes on from a cache would come to other numbers."""
+    """Whether weights of 8 bit (bitsandbytes) round by what all tokens of a pass are: a prompt
+    that goes on from a cache would come to other numbers."""
     told = quantization or model.json("config.json").get("quantization_config")
     return isinstance(told, Mapping) and bool(told.get("load_in_8bit"))
 

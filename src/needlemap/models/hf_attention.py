@@ -61,8 +61,8 @@ def _mask(theirs: Callable[..., Any], *args: Any, **given: Any) -> Any:
 
 
 def _sees(given: dict[str, Any]) -> int | None:
-    """How many keys back, itself included, the queries of a causal mask see; 0 for all of them;
-    None where the mask is another."""
+    """How many keys back, itself included, the queries of a causal mask see; 0 for all of
+    them; None where the mask is another."""
     sizes = [given.get(name, 0) for name in ("q_length", "kv_length", "q_offset", "kv_offset")]
     queries, keys, start, offset = sizes
     padding, window = given.get("attention_mask"), given.get("local_size")
@@ -85,8 +85,8 @@ def _attention(
     *args: Any,
     **given: Any,
 ) -> Any:
-    """What transformers' `sdpa_attention_forward` returns, (batch, queries, heads, head_dim), and
-    None."""
+    """What transformers' `sdpa_attention_forward` returns, (batch, queries, heads, head_dim),
+    and None."""
     sees = getattr(attention_mask, _KIND, None)
     queries, keys = query.shape[2], key.shape[2]
     if sees is None or args or attention_mask.shape[-1] != keys:
@@ -116,8 +116,8 @@ def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
 
 @cache
 def _flash() -> Any:
-    """torch's attention on CPUs that tells the logarithms of its sums; None in a release without
-    it."""
+    """torch's attention on CPUs that tells the logarithms of its sums; None in a release
+    without it."""
     import torch
 
     return getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
@@ -127,7 +127,8 @@ def _in_two(query: Any, key: Any, value: Any, scale: float | None) -> Any:
     """Attention of queries that stand behind all but the last keys, (batch, heads, queries,
     head_dim).
 
-    Heads that share keys are asked of those before as more queries, so that these are not copied.
+    Heads that share keys are asked of those before as more queries, so that these are not
+    copied.
     """
     batch, heads, queries, size = query.shape
     shared = heads // key.shape[1]

@@ -32,15 +32,16 @@ def roomy_cache() -> Any:
 
 
 def _layer_class() -> Any:
-    """transformers' plain layer, made to write in place. A class made late, as its base is imported
-    late."""
+    """transformers' plain layer, made to write in place. A class made late, as its base is
+    imported late."""
     from transformers.cache_utils import DynamicLayer
 
     return type("RoomyLayer", (DynamicLayer,), {"update": _update})
 
 
 def _update(layer: Any, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-    """Add keys and values, (batch, kv_heads, tokens, head_dim); return all of them, as views."""
+    """Add keys and values, (batch, kv_heads, tokens, head_dim); return all of them, as
+    views."""
     if not layer.is_initialized:
         layer.lazy_initialization(key_states, value_states)
         layer.rooms = (key_states[..., :0, :], value_states[..., :0, :])
@@ -70,8 +71,8 @@ def _with_room(room: Any, held: Any, tokens: int) -> Any:
 
 
 def is_croppable(layer: Any) -> bool:
-    """Whether a layer keeps what it has of every token, and nothing else: then it can be cropped
-    exactly."""
+    """Whether a layer keeps what it has of every token, and nothing else: then it can be
+    cropped exactly."""
     return _grows(layer) and not hasattr(layer, "conv_states")
 
 
@@ -108,8 +109,8 @@ def free_bytes(device: Any) -> float:
 
 
 def _grows(layer: Any) -> bool:
-    """Whether a layer keeps every token's keys and values, beside whatever else. Layers that share
-    another's have none."""
+    """Whether a layer keeps every token's keys and values, beside whatever else. Layers that
+    share another's have none."""
     from transformers.cache_utils import DynamicLayer
 
     shares = type(layer).__name__ == "DummyLayer"
@@ -159,8 +160,8 @@ def _states(layer: Any) -> dict[str, Any]:
 
 
 def _crop(layer: Any, length_tokens: int) -> None:
-    """The one form of `crop` that means the same in every release: a negative number of tokens to
-    remove."""
+    """The one form of `crop` that means the same in every release: a negative number of tokens
+    to remove."""
     held = layer.get_seq_length() if hasattr(layer, "get_seq_length") else 0
     if held > length_tokens:
         layer.crop(length_tokens - held)
@@ -227,7 +228,8 @@ def switch_of(model: Any) -> Switch | None:
 
 
 def configured_switch(config: Mapping[str, Any]) -> Switch | None:
-    """The same by the words of a configuration alone; None where it names no such positions."""
+    """The same by the words of a configuration alone; None where it names no such
+    positions."""
     found = []
     for holder, rope in _ropes(config):
         kind = str(rope.get("rope_type", rope.get("type", "")))
@@ -242,7 +244,8 @@ def configured_switch(config: Mapping[str, Any]) -> Switch | None:
 
 
 def _ropes(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Everything in a configuration that names a kind of rotary positions, and what holds it."""
+    """Everything in a configuration that names a kind of rotary positions, and what holds
+    it."""
     for value in config.values():
         if isinstance(value, Mapping):
             if "rope_type" in value or "type" in value:
@@ -251,7 +254,8 @@ def _ropes(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mappi
 
 
 def _turns(model: Any) -> Iterator[Turn]:
-    """Rotary modules: they hold frequencies, some for each kind of layer, and take positions."""
+    """Rotary modules: they hold frequencies, some for each kind of layer, and take
+    positions."""
     for module in model.modules():
         takes = inspect.signature(module.forward).parameters
         if "position_ids" not in takes:
@@ -277,8 +281,8 @@ def _distinct(turns: list[Turn]) -> list[Turn]:
 
 
 def _probed(module: Any, fields: dict[str, Any]) -> tuple[int, bool] | None:
-    """(the longest text whose first positions are turned as a short one's, whether all beyond are
-    turned alike); None where the length does not matter."""
+    """(the longest text whose first positions are turned as a short one's, whether all beyond
+    are turned alike); None where the length does not matter."""
     short = _turned(module, fields, _FEW + 1)
     low = high = _FEW + 1
     while _alike(_turned(module, fields, high), short):

@@ -69,10 +69,9 @@ class CacheCheck:
 
 
 def settle(engine: HuggingFaceEngine, sample: Ids | None = None) -> tuple[str, ...]:
-    """Let an engine compute in the first way that gives what passes without a cache give; what a
-    user should know of that. sample: tokens of any text. Raises SettingsError for a model that has
-    no such
-    way."""
+    """Let an engine compute in the first way that gives what passes without a cache give; what
+    a user should know of that. sample: tokens of any text. Raises SettingsError for a model
+    that has no such way."""
     try:
         _settle(engine, sample)
     except Unmeasured as error:
@@ -126,9 +125,9 @@ def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
 
 
 def _short(engine: HuggingFaceEngine, other: Ids, rows: Logits, least: float) -> Text:
-    """The shorter text, on this side of a switch; as long as the other where no cache is walked.
-    Positions are left to a model that counts its own from elsewhere than 0, or takes none whatever
-    its signature says. rows: those of its first tokens in the long text."""
+    """The shorter text, on this side of a switch; as long as the other where no cache is
+    walked. Positions are left to a model that counts its own from elsewhere than 0, or takes
+    none whatever its signature says. rows: those of its first tokens in the long text."""
     size = len(other) // 2 + len(other) // 4 if engine.way.cached else len(other)
     ids = other[: size if engine.switch is None else min(size, engine.switch.at)]
     placed = _placed(engine, ids)
@@ -186,9 +185,9 @@ def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
 def _refuse_unless_generated(
     engine: HuggingFaceEngine, ids: Ids, rows: Logits, least: float
 ) -> None:
-    """Ask a model that looks ahead through its own `generate`, where its code prepares what that
-    computes. Raises SettingsError for others: encoders, and those that come out differently each
-    time."""
+    """Ask a model that looks ahead through its own `generate`, where its code prepares what
+    that computes. Raises SettingsError for others: encoders, and those that come out
+    differently each time."""
     if not difference(rows, engine.alone(ids, len(ids))) <= least:
         raise SettingsError(_MEMORY)
     if not engine.prepares_itself() or getattr(engine.model.config, "is_decoder", None) is False:
@@ -247,14 +246,16 @@ def _is_good(engine: HuggingFaceEngine, way: CacheMode, check: CacheCheck) -> bo
 def _explained(
     pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float
 ) -> bool:
-    """Whether rounding explains the differences of prompts and of single tokens behind them."""
+    """Whether rounding explains the differences of prompts and of single tokens behind
+    them."""
     steps = max(most, _TIMES * alone) if alone <= max(most, _UNLIKE * spread) else most
     return all(prompt <= most and step <= steps for prompt, step in pairs)
 
 
 def _shaken(engine: HuggingFaceEngine, check: CacheCheck) -> float:
-    """What rounding explains in a model that amplifies it, as do experts that are picked by a hair;
-    as before where it does so much that answers hang on it: what is shared would change them."""
+    """What rounding explains in a model that amplifies it, as do experts that are picked by a
+    hair; as before where it does so much that answers hang on it: what is shared would change
+    them."""
     texts = [text for text in (check.long, check.short, check.far) if text is not None]
     noise = [_shift(engine, text, bits, check.parting) for text in texts for bits in _SHAKES]
     return (
@@ -263,7 +264,8 @@ def _shaken(engine: HuggingFaceEngine, check: CacheCheck) -> float:
 
 
 def _shift(engine: HuggingFaceEngine, text: Text, bits: float, start: int) -> float:
-    """How far logits from a position on move when the embeddings' last bits do, without a cache."""
+    """How far logits from a position on move when the embeddings' last bits do, without a
+    cache."""
     with _shaking(engine.model, bits):
         rows = engine.alone(text.ids, len(text.ids))
     return difference(rows[start:], text.rows[start:])
@@ -287,7 +289,8 @@ def _off(made: Any, bits: float) -> Any:
 
 
 def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, float]]:
-    """For each text the differences of its prompt's logits, and of single tokens' behind it."""
+    """For each text the differences of its prompt's logits, and of single tokens' behind
+    it."""
     size, way = len(check.long.ids), engine.way
     engine.crop(0)
     engine.chunk = size
@@ -304,8 +307,8 @@ def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, flo
 def _logit_differences(
     engine: HuggingFaceEngine, check: CacheCheck, text: Text, shared: int, steps: int
 ) -> tuple[float, float]:
-    """The differences of a prompt's logits behind what it shares with the one before, and of so
-    many single tokens' behind it."""
+    """The differences of a prompt's logits behind what it shares with the one before, and of
+    so many single tokens' behind it."""
     stop = len(text.ids) - steps
     engine.prepare(stop, (check.parting,))
     kept = engine.crop(shared)

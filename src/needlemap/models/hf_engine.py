@@ -130,7 +130,8 @@ class HuggingFaceEngine(Engine):
         self._coming, self._partings = prompt_tokens, frozenset(partings)
 
     def extend(self, ids: Ids) -> Logits:
-        """Compute ids behind the cache; the last position's logits. Raises Unmeasured(MEMORY)."""
+        """Compute ids behind the cache; the last position's logits. Raises
+        Unmeasured(MEMORY)."""
         last: Logits = self._rows(ids, 1)[-1][-1]
         return last
 
@@ -139,16 +140,16 @@ class HuggingFaceEngine(Engine):
         return np.concatenate(self._rows(ids, len(ids)))
 
     def alone(self, ids: Ids, keep: int, *, placed: bool = False) -> Logits:
-        """Logits of the last `keep` positions of a text, from one pass without a cache. placed: the
-        model is told the positions, which it counts itself else."""
+        """Logits of the last `keep` positions of a text, from one pass without a cache.
+        placed: the model is told the positions, which it counts itself else."""
         if self.switch is not None:
             self.switch.reset()
         with self._torch.inference_mode():
             return self._logits(self._call(ids, 0, keep, {"use_cache": False}, placed), keep)
 
     def crop(self, length_tokens: int) -> int:
-        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly; how
-        many.
+        """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly;
+        how many.
 
         Raises RuntimeError when the cache did not do it.
         """
@@ -171,8 +172,8 @@ class HuggingFaceEngine(Engine):
         return kept
 
     def _has_room(self) -> bool:
-        """Whether the cache may go on as it is. Windows that kept all tokens keep the last ones
-        only from the first prompt on that leaves no room for more."""
+        """Whether the cache may go on as it is. Windows that kept all tokens keep the last
+        ones only from the first prompt on that leaves no room for more."""
         if not (self._roomy and self.sliding):
             return True
         more = _SPARE * (self._coming - len(self._ids))
@@ -292,8 +293,8 @@ class HuggingFaceEngine(Engine):
         return made is not None and not made.__module__.startswith("transformers.generation")
 
     def _generated(self, whole: Ids, keep: int) -> Logits:
-        """Logits of the last `keep` positions as the model's own `generate` meets them, which is
-        made to pick what follows the prompt."""
+        """Logits of the last `keep` positions as the model's own `generate` meets them, which
+        is made to pick what follows the prompt."""
         prompt, start = self._tokens(whole[: self._coming]), self._coming
         wanted = [*whole[start:].tolist(), 0]  # whatever is picked last does not count
         with self._undrawn(len(whole)):
@@ -326,8 +327,8 @@ class HuggingFaceEngine(Engine):
 
     @contextmanager
     def _undrawn(self, tokens: int) -> Iterator[None]:
-        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules made
-        only then."""
+        """Raises Unmeasured where random numbers were drawn. A first pass may, for modules
+        made only then."""
         before = self._dice()
         yield
         after = self._dice()
@@ -349,8 +350,8 @@ class HuggingFaceEngine(Engine):
 
 
 def finite(logits: Logits) -> Logits:
-    """Logits, (tokens, vocabulary), as they are; -inf rules a token out. Raises Unmeasured for NaN,
-    infinity, and a row that rules out all: no token could be read off them."""
+    """Logits, (tokens, vocabulary), as they are; -inf rules a token out. Raises Unmeasured for
+    NaN, infinity, and a row that rules out all: no token could be read off them."""
     if not np.isfinite(logits.max(axis=-1)).all():
         raise Unmeasured(
             Failure.MODEL,
@@ -361,8 +362,8 @@ def finite(logits: Logits) -> Logits:
 
 
 def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
-    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`) that end
-    at all cuts.
+    """Ends of pieces of at most `size` tokens (the first one may be longer, up to `least`)
+    that end at all cuts.
 
     >>> _ends(0, [5, 12], 4, 1), _ends(0, [12], 4, 7)
     ([4, 5, 9, 12], [7, 11, 12])
@@ -376,8 +377,8 @@ def _ends(start: int, cuts: Sequence[int], size: int, least: int) -> list[int]:
 
 
 def first_device(model: Any) -> Any:
-    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves them
-    knows."""
+    """Where a model wants its tokens. Offloaded weights say 'meta' of themselves; what moves
+    them knows."""
     embeddings = model.get_input_embeddings()
     mover = getattr(embeddings, "_hf_hook", None)
     found = getattr(mover, "execution_device", None)

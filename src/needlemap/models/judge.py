@@ -114,8 +114,8 @@ class Judge(Scorer):
         }
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """The verdict of one request. Raises Unmeasured when it cannot be read, or when the judge's
-        back end fails."""
+        """The verdict of one request. Raises Unmeasured when it cannot be read, or when the
+        judge's back end fails."""
         prompt = question(answer, reference)
         said = await self._ask(prompt)
         usd = self._usd(prompt, said.prompt_tokens, said.cached_tokens, said.completion_tokens)
@@ -180,8 +180,8 @@ def build(model: str, options: Mapping[str, Any]) -> Model:
 
 
 def question(answer: str, reference: Reference) -> Prompt:
-    """What the judge is asked. The fence holds the answer's own hash, so that no answer can close
-    it."""
+    """What the judge is asked. The fence holds the answer's own hash, so that no answer can
+    close it."""
     fence = f"=== {sha256(answer.encode('utf-8', 'replace')).hexdigest()[:16]} ==="
     asked = ASK.format(
         question=reference.question,
@@ -194,8 +194,8 @@ def question(answer: str, reference: Reference) -> Prompt:
 
 
 def verdict(text: str) -> int | None:
-    """The whole number 1..10 that a judge gave; None for no number, two that differ, a fraction, 0
-    or 11.
+    """The whole number 1..10 that a judge gave; None for no number, two that differ, a
+    fraction, 0 or 11.
 
     >>> (
     ...     verdict("Score: 7"),

@@ -65,8 +65,8 @@ class Weighing:
         return await self._weighed(self._way, prompt, wanted, timeout_s)
 
     async def _found(self, timeout_s: float) -> Literal["echo", "steps"]:
-        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is busy
-        now."""
+        """The way that this server offers. Raises SettingsError if none, Unmeasured if it is
+        busy now."""
         reasons = []
         ways: tuple[Literal["echo", "steps"], ...] = ("echo", "steps")
         for way in ways:
@@ -173,11 +173,11 @@ class Weighing:
         return await self._ids(b'"prompt":%b' % to_json(text), timeout_s, special=False)
 
     async def _ids(self, asked: bytes, timeout_s: float, *, special: bool) -> list[int]:
-        """The server's token ids. special: with its first token, and special tokens where they are
-        spelt.
+        """The server's token ids. special: with its first token, and special tokens where they
+        are spelt.
 
-        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives no
-        token.
+        vLLM and SGLang read `prompt` or `messages`, llama.cpp `content`: without that it gives
+        no token.
         """
         for field in (asked, asked.replace(b'"prompt":', b'"content":', 1)):
             flags = {"model": self._name, "add_special_tokens": special}

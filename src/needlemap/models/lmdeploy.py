@@ -161,10 +161,10 @@ class LMDeployModel(Model):
     ) -> tuple[list[int], str, int | None]:
         """An answer's tokens, why it ended, and the prompt tokens that the engine had cached.
 
-        Runs on the engine's own loop. The pipeline's plainer interface is not used since it calls
-        every failure of the engine the same: here its last state says whether memory ran out. The
-        engine knows stop words of one token only, so with stop strings the answer is read as it
-        comes, and then cancelled.
+        Runs on the engine's own loop. The pipeline's plainer interface is not used since it
+        calls every failure of the engine the same: here its last state says whether memory ran
+        out. The engine knows stop words of one token only, so with stop strings the answer is
+        read as it comes, and then cancelled.
         """
         engine, session = self._engine, self._engine.session_mgr.get()
         tokens: list[int] = []
@@ -214,7 +214,8 @@ class LMDeployModel(Model):
         return tokens[:-1] if stopped else tokens, "stop" if stopped else "length", cached
 
     def _check_room(self, prompt_tokens: int, answer_tokens: int) -> None:
-        """Raises Unmeasured for a prompt that the session has no room for, its answer included."""
+        """Raises Unmeasured for a prompt that the session has no room for, its answer
+        included."""
         room, wanted = self._engine.session_len, prompt_tokens + answer_tokens
         if wanted > room:
             raise Unmeasured(
@@ -262,7 +263,8 @@ def open_pipeline(
 
 
 def engine_config(package: Any, engine: str, options: Mapping[str, Any]) -> Any:
-    """The engine's own configuration. Raises SettingsError for what it does not know or take."""
+    """The engine's own configuration. Raises SettingsError for what it does not know or
+    take."""
     kind = getattr(package, CONFIGS[engine])
     known = {field.name for field in fields(kind)}
     for name in options:

@@ -102,8 +102,8 @@ class Logprobs:
 
     @classmethod
     def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """What is sound of the first 4,096 of some rows; None where there is none, or one lacks a
-        number."""
+        """What is sound of the first 4,096 of some rows; None where there is none, or one
+        lacks a number."""
         kept = [
             (named(text) or "", nats(own), *_pair(other, rest))
             for text, own, other, rest in rows[:MOST_ROWS]
@@ -204,8 +204,8 @@ class Answer:
 
 
 def touch(before: str, answer: str) -> bool:
-    """Whether an answer would run into the text before it, in a script that keeps words apart by
-    blanks.
+    """Whether an answer would run into the text before it, in a script that keeps words apart
+    by blanks.
 
     >>> (
     ...     touch("Answer:", "Jack"),
@@ -362,14 +362,15 @@ class Model(metaclass=Checked):
         return Traits()
 
     async def prepare(self, lanes: int) -> bool:
-        """Get ready for so many lanes at a time, each with prompts that share their beginnings with
-        the one before (`LANE` is the number of the lane that asks). True where each of them then
-        has a cache of its own."""
+        """Get ready for so many lanes at a time, each with prompts that share their beginnings
+        with the one before (`LANE` is the number of the lane that asks). True where each of
+        them then has a cache of its own."""
         return False
 
     @classmethod
     def address(cls, name: str, options: Mapping[str, Any]) -> str:
-        """Where the model is asked when no address is typed; '' at home, or without an address.
+        """Where the model is asked when no address is typed; '' at home, or without an
+        address.
 
         It is part of what was asked, so that another server's answers have other keys. A class
         that names no variable is built, and its `base_url` read.
@@ -390,8 +391,8 @@ class Model(metaclass=Checked):
         raise NotImplementedError
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits say
-        teacher=True.
+        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits
+        say teacher=True.
 
         Raises Unmeasured.
         """
@@ -407,7 +408,8 @@ def find_backend(name: str) -> type[Model]:
 
 
 def backend_or_default(name: str) -> type[Model]:
-    """A back end by its registered name; `Model` with its defaults where there is none to load."""
+    """A back end by its registered name; `Model` with its defaults where there is none to
+    load."""
     with suppress(SettingsError):
         return find_backend(name)
     return Model

@@ -42,7 +42,8 @@ class ModelFiles:
 
     @property
     def folder(self) -> Path | None:
-        """The folder, None for a hub name. Raises SettingsError for a path that is not there."""
+        """The folder, None for a hub name. Raises SettingsError for a path that is not
+        there."""
         path = Path(self.name).expanduser()
         if path.is_dir():
             return path
@@ -86,8 +87,8 @@ class ModelFiles:
             ) from None
 
     def text(self, file: str) -> str | None:
-        """A file's text, None if the model has none. Raises SettingsError for one that is no such
-        text."""
+        """A file's text, None if the model has none. Raises SettingsError for one that is no
+        such text."""
         path = self.find(file)
         if path is None:
             return None
@@ -160,11 +161,11 @@ class ModelFiles:
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64 kB
-    of each.
+    """Hash of a folder's weight, configuration and code files: names, sizes, first and last 64
+    kB of each.
 
-    Raises SettingsError. Whole files would take minutes; trained weights that differ at all differ
-    there.
+    Raises SettingsError. Whole files would take minutes; trained weights that differ at all
+    differ there.
     """
     digest = hashlib.sha256()
     try:
@@ -245,8 +246,8 @@ def load_model(name: str, loading: Loading) -> Any:
 
 
 def loader_of(config: Any, transformers: Any) -> Any:
-    """The class that loads a model of this configuration: the causal one; for models that also take
-    images, and have no other, the one by which these are asked in text alone."""
+    """The class that loads a model of this configuration: the causal one; for models that also
+    take images, and have no other, the one by which these are asked in text alone."""
     causal = transformers.AutoModelForCausalLM
     seeing = getattr(transformers, "AutoModelForImageTextToText", causal)
     own = getattr(config, "auto_map", None) or {}
@@ -258,7 +259,8 @@ def loader_of(config: Any, transformers: Any) -> Any:
 
 
 def refuse_encoders(name: str, config: Any) -> None:
-    """Raises SettingsError for a model whose decoder reads what an encoder made of another text."""
+    """Raises SettingsError for a model whose decoder reads what an encoder made of another
+    text."""
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(
             f"'{name}' ({config.model_type}) is an encoder-decoder: one half reads a prompt, the "
@@ -268,7 +270,8 @@ def refuse_encoders(name: str, config: Any) -> None:
 
 
 def _refuse_absurd(files: ModelFiles) -> None:
-    """Raises SettingsError for more layers than any model has: building them would never end."""
+    """Raises SettingsError for more layers than any model has: building them would never
+    end."""
     layers = files.number("num_hidden_layers", "n_layer", "num_layers")
     if layers is not None and layers > _MOST_LAYERS:
         raise SettingsError(
@@ -314,8 +317,8 @@ def _by_device(memory: dict[int | str, int | str] | None) -> dict[int | str, int
 
 
 def _quantisation(fields: dict[str, Any], transformers: Any) -> Any:
-    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for a
-    field that would be ignored without a word."""
+    """transformers' object for it. Raises ValueError for an unknown method, SettingsError for
+    a field that would be ignored without a word."""
     made = transformers.quantizers.AutoQuantizationConfig.from_dict(dict(fields))
     known = made.to_dict()
     for name in fields:

@@ -98,14 +98,15 @@ class OpenAIModel(ServedModel):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """Chat or completions; the vocabulary of OpenAI's own and of well-known open models."""
+        """Chat or completions; the vocabulary of OpenAI's own and of well-known open
+        models."""
         return Traits(
             options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
         )
 
     async def prepare(self, lanes: int) -> bool:
-        """Keep each lane to one slot of llama.cpp, where it has as many: left to itself it gives a
-        lane's prompt any slot that is free, and the cache of another lane is lost."""
+        """Keep each lane to one slot of llama.cpp, where it has as many: left to itself it
+        gives a lane's prompt any slot that is free, and the cache of another lane is lost."""
         elsewhere = not at_home(self.base_url, HOST)
         self._slotted = elsewhere and 1 < lanes <= await _llama_cpp_slots(self._server)
         return self._slotted
@@ -145,7 +146,8 @@ class OpenAIModel(ServedModel):
         return split_thinking(answer, decoding)
 
     async def _name_served(self, refused: Unmeasured) -> None:
-        """Add to a refusal which names the server lists, where it seems to know no such model."""
+        """Add to a refusal which names the server lists, where it seems to know no such
+        model."""
         unknown = refused.status == 404 or UNKNOWN_NAME.search(str(refused))
         if refused.failure is not Failure.REJECTED or not unknown:
             return
@@ -158,8 +160,8 @@ class OpenAIModel(ServedModel):
             refused.args = (f"{said}. {self._listed.words()}",)
 
     def _wants_other_field(self, refused: Unmeasured, sent: str, decoding: Decoding) -> bool:
-        """Whether a refusal says that the budget's field is the other one; from then on it is that
-        one."""
+        """Whether a refusal says that the budget's field is the other one; from then on it is
+        that one."""
         if refused.failure is not Failure.REJECTED or not OTHER_FIELD.search(str(refused).lower()):
             return False
         if self._field_given or any(field in decoding.request for field in MAX_TOKENS_FIELDS):
@@ -168,7 +170,8 @@ class OpenAIModel(ServedModel):
         return True
 
     def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
-        """The request, as JSON. The prompt's text is put in by hand, for speed (see `Escaper`)."""
+        """The request, as JSON. The prompt's text is put in by hand, for speed (see
+        `Escaper`)."""
         fields = to_json(self._fields(decoding))
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._prompt_field(prompt), fields[1:])
 
@@ -205,8 +208,8 @@ class OpenAIModel(ServedModel):
 
 
 async def _llama_cpp_slots(door: JsonClient) -> int:
-    """How many slots a server has, each with a cache of its own, if it says that it is llama.cpp's;
-    0 for any other server."""
+    """How many slots a server has, each with a cache of its own, if it says that it is
+    llama.cpp's; 0 for any other server."""
     try:
         itself = await door.look_up("/props", None, _TOLD_S)
         if not (slots := tokens(itself.get("total_slots"))):
@@ -300,7 +303,8 @@ def _refusal(message: Mapping[str, Any]) -> str:
 
 
 def _thinking(message: Mapping[str, Any]) -> str | None:
-    """Thinking that the server keeps apart, in each server's dialect; None where it sends none."""
+    """Thinking that the server keeps apart, in each server's dialect; None where it sends
+    none."""
     for name in (
         "reasoning_content",
         "reasoning",
@@ -323,8 +327,8 @@ def _flat(thought: Any) -> str:
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that it
-    does not."""
+    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that
+    it does not."""
     found = count(usage, "completion_tokens_details", "reasoning_tokens")
     return found if found else count(usage, "reasoning_tokens") or found  # SGLang
 

@@ -45,8 +45,8 @@ class ServedModel(Model):
 
     @property
     def base_url(self) -> str:
-        """Where it is asked; with what the address lacked as soon as the server turns out to want
-        that."""
+        """Where it is asked; with what the address lacked as soon as the server turns out to
+        want that."""
         return self._server.base_url
 
     def headers(self, key: str) -> dict[str, str]:
@@ -60,7 +60,8 @@ class ServedModel(Model):
 
 
 def spent(body: Mapping[str, Any]) -> Spent:
-    """What a reply says that it took, in OpenAI's names, and in those that others mix with them."""
+    """What a reply says that it took, in OpenAI's names, and in those that others mix with
+    them."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     sent, written = (
@@ -76,7 +77,8 @@ def understood(
     took_s: float,
     spent: Callable[[Mapping[str, Any]], Spent] = spent,
 ) -> Answer:
-    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it took.
+    """The answer in a reply by `read`. Raises Unmeasured, with what the server says that it
+    took.
 
     spent: reads that.
     """
@@ -108,8 +110,8 @@ def texts_of(parts: Any, field: str = "text") -> list[str]:
 
 
 def check_request(request: Mapping[str, Any]) -> None:
-    """Raises SettingsError for request fields that would change what is asked behind the record's
-    back."""
+    """Raises SettingsError for request fields that would change what is asked behind the
+    record's back."""
     for field in RESERVED:
         if field in request:
             raise SettingsError(

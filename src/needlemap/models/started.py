@@ -35,9 +35,9 @@ def started(
 ) -> Iterator[str]:
     """Start a server and wait until it answers; its base URL. It ends with the block.
 
-    command: with {port}, which becomes a free one. log: a file in a folder that is there. base_url:
-    by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises NeedlemapError where it
-    ends or does not answer in time, with the end of its log.
+    command: with {port}, which becomes a free one. log: a file in a folder that is there.
+    base_url: by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises
+    NeedlemapError where it ends or does not answer in time, with the end of its log.
     """
     if PORT not in command and base_url is None:
         raise SettingsError(
@@ -86,7 +86,8 @@ def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
-    """Until a server answers. Raises NeedlemapError where it ended before, or does not in time."""
+    """Until a server answers. Raises NeedlemapError where it ended before, or does not in
+    time."""
     until_s = monotonic() + STARTS_S
     while not is_up(url):
         if process.poll() is not None:
@@ -97,7 +98,8 @@ def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> N
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the supervisor end the server, and wait for that. It does so also if nobody waits."""
+    """Let the supervisor end the server, and wait for that. It does so also if nobody
+    waits."""
     assert process.stdin is not None
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):

@@ -55,18 +55,19 @@ class Engine:
         """Compute ids (at least one) behind the cache; return the last position's logits,
         (vocabulary,).
 
-        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when none is
-        left.
+        Memory beyond the cache must not grow with len(ids). Raises Unmeasured(MEMORY) when
+        none is left.
         """
         raise NotImplementedError
 
     def extend_all(self, ids: Ids) -> Logits:
-        """As `extend`, but returns the logits of every position of ids, (tokens, vocabulary)."""
+        """As `extend`, but returns the logits of every position of ids, (tokens,
+        vocabulary)."""
         return np.stack([self.extend(ids[place : place + 1]) for place in range(len(ids))])
 
     def crop(self, length_tokens: int) -> int:
-        """Keep the first length_tokens tokens of the cache exactly as they were, or fewer of them;
-        how many.
+        """Keep the first length_tokens tokens of the cache exactly as they were, or fewer of
+        them; how many.
 
         0 always works, and frees the memory.
         """
@@ -141,10 +142,10 @@ class Walk:
     ) -> Walked:
         """The answer to a prompt. The cache then holds the prompt, and nothing of the answer.
 
-        partings: lengths in tokens at which prompts that are asked later part from this one. ended:
-        whether the answer so far is complete, besides by a stop token. seen: keep what was thought
-        of each token. Where memory runs out while the cache holds other prompts, they are dropped
-        and it is asked again.
+        partings: lengths in tokens at which prompts that are asked later part from this one.
+        ended: whether the answer so far is complete, besides by a stop token. seen: keep what
+        was thought of each token. Where memory runs out while the cache holds other prompts,
+        they are dropped and it is asked again.
         """
         return self._with_room(
             partial(self._ask, ids, max_answer_tokens, choose, ended, seen), partings
@@ -217,7 +218,8 @@ class Walk:
             self._held, self._next = ids[:kept], None
 
     def _with_room(self, question: Callable[[Sequence[int]], T], partings: Sequence[int]) -> T:
-        """Ask; whatever goes wrong, no half-made cache stays behind to serve the next prompt."""
+        """Ask; whatever goes wrong, no half-made cache stays behind to serve the next
+        prompt."""
         while True:
             least = not len(self._held) and not len(partings)
             try:

@@ -54,7 +54,8 @@ def refuse_partial(name: str, model: Any, told: Mapping[str, Any]) -> None:
 
 
 def _unused(model: Any, keys: Iterable[str]) -> list[str]:
-    """The weights of layers that the model has, or of further layers, that it has no place for.
+    """The weights of layers that the model has, or of further layers, that it has no place
+    for.
 
     A part of its own beside the layers (an image tower, a draft head) is left out of a text's
     computation rightly, and so are the last layers of DeepSeek and GLM that foretell further
@@ -78,8 +79,8 @@ def _unused(model: Any, keys: Iterable[str]) -> list[str]:
 
 
 def _is_inside(modules: Mapping[str, Any], key: str) -> bool:
-    """Whether a weight belongs to a part that the model has: a parameter of it, or something within
-    its layers."""
+    """Whether a weight belongs to a part that the model has: a parameter of it, or something
+    within its layers."""
     parts = key.split(".")
     depth = next(at for at in range(len(parts), -1, -1) if ".".join(parts[:at]) in modules)
     within = any(part.isdigit() for part in parts[: depth + 1])
@@ -92,7 +93,8 @@ def _has_weight(modules: Mapping[str, Any], key: str) -> bool:
 
 
 def _is_finite(weight: Any) -> bool:
-    """Whether all numbers of a weight are finite; True for one that is not here, or has none."""
+    """Whether all numbers of a weight are finite; True for one that is not here, or has
+    none."""
     if weight.device.type == "meta" or not weight.is_floating_point() or not weight.numel():
         return True
     numbers = weight.detach()

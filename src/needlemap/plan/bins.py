@@ -1,10 +1,10 @@
-"""Depth bins: each cell accepts any needle position inside its bin, so that many lengths can share
-one.
+"""Depth bins: each cell accepts any needle position inside its bin, so that many lengths can
+share one.
 
-A cell (haystack length n, depth bin) accepts positions in [low, high]. Cells that share a position
-p form a chain of growing lengths, which one cache walks at the cost of its longest length less p.
-Which positions to take is in `cover.py`; here is what may be taken, what a choice costs, and the
-least that any choice can.
+A cell (haystack length n, depth bin) accepts positions in [low, high]. Cells that share a
+position p form a chain of growing lengths, which one cache walks at the cost of its longest
+length less p. Which positions to take is in `cover.py`; here is what may be taken, what a
+choice costs, and the least that any choice can.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _LONE = 0.05  # half the bin of a depth that stands alone, as a share
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Accepted positions. low, high: (lengths, depths) haystack tokens, inclusive, low <= high.
+    """Accepted positions. low, high: (lengths, depths) haystack tokens, inclusive, low <=
+    high.
 
     sizes: (lengths,) haystack tokens of each length, ascending.
     """
@@ -35,11 +36,11 @@ class Bins:
 
 
 def bin_edges(depths: Sequence[float], tolerance: float | None = None) -> list[tuple[float, float]]:
-    """Each depth's bin as shares: half way to its neighbours, or `tolerance` either side; within
-    [0, 1].
+    """Each depth's bin as shares: half way to its neighbours, or `tolerance` either side;
+    within [0, 1].
 
-    A tolerance never reaches beyond half way: two depths of one length would else be asked the same
-    prompt.
+    A tolerance never reaches beyond half way: two depths of one length would else be asked the
+    same prompt.
 
     >>> bin_edges([0.0, 0.5, 1.0])
     [(0.0, 0.25), (0.25, 0.75), (0.75, 1.0)]
@@ -73,8 +74,8 @@ def make_bins(sizes: Sequence[int], edges: Sequence[tuple[float, float]]) -> Bin
 
 
 def chain_tokens(chosen: Ints, sizes: Ints) -> int:
-    """Haystack tokens that a walk computes: the trunk, and for each position its longest length
-    less it."""
+    """Haystack tokens that a walk computes: the trunk, and for each position its longest
+    length less it."""
     tops: dict[int, int] = {}
     for row, size in zip(chosen.tolist(), sizes.tolist(), strict=True):
         tops |= dict.fromkeys(row, size)  # lengths ascend, so the last is the longest
@@ -84,9 +85,10 @@ def chain_tokens(chosen: Ints, sizes: Ints) -> int:
 def lower_bound(bins: Bins) -> int:
     """Haystack tokens that no choice of positions can go below.
 
-    Cells of one length whose bins are apart have different positions, so token x is computed once
-    for each of them that surely has its needle before x; the most over all lengths counts. Where
-    some cell surely has its needle behind x, x is also computed once on the trunk.
+    Cells of one length whose bins are apart have different positions, so token x is computed
+    once for each of them that surely has its needle before x; the most over all lengths
+    counts. Where some cell surely has its needle behind x, x is also computed once on the
+    trunk.
     """
     end = int(bins.sizes[-1])
     copies = np.zeros(end, np.int64)
@@ -98,8 +100,8 @@ def lower_bound(bins: Bins) -> int:
 
 
 def _apart(bins: Bins, row: int) -> list[int]:
-    """The last positions of a length's bins, ascending; of bins that overlap (tiny haystacks) the
-    first's."""
+    """The last positions of a length's bins, ascending; of bins that overlap (tiny haystacks)
+    the first's."""
     ends: list[int] = []
     for low, high in sorted(
         zip(bins.low[row].tolist(), bins.high[row].tolist(), strict=True), key=itemgetter(1)
@@ -122,8 +124,8 @@ def _reach(depths: Sequence[float], end: int, tolerance: float | None) -> float:
 def legal_positions(bins: Bins, cuts: Cuts) -> Ints:
     """(lengths, depths): the last sentence end in each bin.
 
-    Where none is, the last one before it: such a cell will keep its exact place. Where hardly any
-    sentence ends, the last cut in the bin between words, or else characters.
+    Where none is, the last one before it: such a cell will keep its exact place. Where hardly
+    any sentence ends, the last cut in the bin between words, or else characters.
     """
     at = np.minimum(bins.high, len(cuts.sentence) - 1)
     ends, words = cuts.sentence[at].astype(np.int64), cuts.safe_before[at].astype(np.int64)
@@ -134,8 +136,8 @@ def legal_positions(bins: Bins, cuts: Cuts) -> Ints:
 
 
 def bin_columns(bins: Bins, candidates: Ints) -> Ints:
-    """(candidates, lengths): the depth whose bin holds the candidate at that length, -1 where none
-    does."""
+    """(candidates, lengths): the depth whose bin holds the candidate at that length, -1 where
+    none does."""
     column = np.full((len(candidates), len(bins.sizes)), -1, np.int64)
     for row in range(len(bins.sizes)):
         place = np.searchsorted(bins.low[row], candidates, side="right") - 1

@@ -1,18 +1,19 @@
-"""Choosing needle positions that pierce every depth bin at the least cost: a weighted set cover.
+"""Choosing needle positions that pierce every depth bin at the least cost: a weighted set
+cover.
 
-A first cover comes from a sweep over the lengths, longest first: bins without a position get one,
-placed so that positions stay evenly spread however far the lengths shrink. Then it is improved: a
-few neighbouring chains are torn out and the hole is filled anew. A chain is a position and the
-longest length asked along it; it pierces one bin of each length up to that. Holes are filled
-greedily, by least cost per token that the newly pierced cells would cost alone, which is blurred
-now and then so that other covers are found; what is then needless is cut off. A worse cover is
-dropped (large neighbourhood search:
-Shaw 1998, doi 10.1007/3-540-49481-2_30).
+A first cover comes from a sweep over the lengths, longest first: bins without a position get
+one, placed so that positions stay evenly spread however far the lengths shrink. Then it is
+improved: a few neighbouring chains are torn out and the hole is filled anew. A chain is a
+position and the longest length asked along it; it pierces one bin of each length up to that.
+Holes are filled greedily, by least cost per token that the newly pierced cells would cost
+alone, which is blurred now and then so that other covers are found; what is then needless is
+cut off. A worse cover is dropped (large neighbourhood search: Shaw 1998, doi
+10.1007/3-540-49481-2_30).
 
-Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids from 1k
-to 128k:
-8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to be the most, and 17.8
-for 35 x 35, where linear programming proves that no cover saves more than 18.7.
+Everything is drawn from a fixed seed: the same grid, the same positions. Measured on grids
+from 1k to 128k: 8.4 times fewer tokens for 15 x 15, where integer programming proves 8.43 to
+be the most, and 17.8 for 35 x 35, where linear programming proves that no cover saves more
+than 18.7.
 
 Modes say which cells a haystack is asked for, and where in it their first needle goes.
 
@@ -58,12 +59,12 @@ _SLACK = 3  # tokens by which a haystack's final size may differ from the first 
 
 @dataclass(frozen=True, slots=True)
 class Pierced:
-    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by row;
-    the number `none` stands for no cell.
+    """Candidate positions, ascending, and what they pierce and cost. Cells are numbered row by
+    row; the number `none` stands for no cell.
 
     bins: (candidates, lengths) cells. cost: (candidates, lengths) tokens of a chain up to that
-    length. alone:
-    (cells + 1,) tokens that a cell would cost alone. low, high: (cells,) accepted positions.
+    length. alone: (cells + 1,) tokens that a cell would cost alone. low, high: (cells,)
+    accepted positions.
     """
 
     candidates: Ints
@@ -77,7 +78,8 @@ class Pierced:
 
     @classmethod
     def of(cls, bins: Bins, legal: Ints, first: Ints) -> Pierced:
-        """The candidates of a grid: the last legal cut of each bin, and those of a first cover."""
+        """The candidates of a grid: the last legal cut of each bin, and those of a first
+        cover."""
         candidates = np.unique(np.concatenate([legal.ravel(), first.ravel()]))
         column, (rows, depths) = bin_columns(bins, candidates), bins.low.shape
         cells = np.where(column >= 0, np.arange(rows) * depths + column, rows * depths)
@@ -129,7 +131,8 @@ class Cover:
         return Cover(self.pierced, dict(self.chains), self.covered.copy())
 
     def reach(self, place: int, top: int) -> Ints:
-        """Start a chain, or let it go on to a longer length; the cells it newly runs through."""
+        """Start a chain, or let it go on to a longer length; the cells it newly runs
+        through."""
         before = self.chains.get(place, -1)
         cells: Ints = self.pierced.bins[place, before + 1 : top + 1]
         self.covered[cells] += 1
@@ -147,8 +150,8 @@ class Cover:
         return holes
 
     def fill(self, holes: Ints, start: int, stop: int, random: Random) -> None:
-        """Pierce cells by candidates start to stop: the cheapest per token of the cells' own cost,
-        again and again. A cell without a legal cut inside its bin stays as it is."""
+        """Pierce cells by candidates start to stop: the cheapest per token of the cells' own
+        cost, again and again. A cell without a legal cut inside its bin stays as it is."""
         blur = random.choice(_BLURS)
         weight = np.zeros(self.pierced.none + 1)
         weight[holes] = self.pierced.alone[holes] * [
@@ -180,14 +183,16 @@ class Cover:
                 self.chains[place] = top
 
     def tokens(self, start: int, stop: int) -> float:
-        """What the chains of candidates start to stop cost, and the trunk up to the last of all."""
+        """What the chains of candidates start to stop cost, and the trunk up to the last of
+        all."""
         places = sorted(self.chains)
         inside = places[bisect_left(places, start) : bisect_left(places, stop)]
         cost = sum(float(self.pierced.cost[place, self.chains[place]]) for place in inside)
         return cost + int(self.pierced.candidates[places[-1]])
 
     def assigned(self, before: Ints) -> Ints:
-        """Each cell's position: that of the deepest chain that pierces it, else the one before."""
+        """Each cell's position: that of the deepest chain that pierces it, else the one
+        before."""
         flat = np.append(before.ravel(), 0)
         for place in sorted(self.chains):
             flat[self.pierced.bins[place, : self.chains[place] + 1]] = self.pierced.candidates[
@@ -197,8 +202,8 @@ class Cover:
 
 
 def improved(pierced: Pierced, chosen: Ints, rounds: int, random: Random) -> Ints:
-    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a legal
-    cut."""
+    """Chosen positions, (lengths, depths), after so many rounds; none where no bin holds a
+    legal cut."""
     best = Cover.of(pierced, chosen)
     best.prune(list(best.chains))
     for _ in range(rounds if best.chains else 0):
@@ -225,8 +230,8 @@ def _round(best: Cover, random: Random) -> Cover:
 
 
 def positions(bins: Bins, cuts: Cuts) -> Ints:
-    """A needle position for every cell, (lengths, depths), inside its bin wherever that has a legal
-    cut."""
+    """A needle position for every cell, (lengths, depths), inside its bin wherever that has a
+    legal cut."""
     random = Random(0)
     legal = legal_positions(bins, cuts)
     swept = [_swept(bins, cuts, legal, random) for _ in range(_SWEEPS)]
@@ -267,10 +272,11 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
 def places(
     mode: str, grid: Grid, sizes: Sequence[int], cuts: Cuts, tolerance: float | None = None
 ) -> list[tuple[Cell, int | None]]:
-    """Cells with the haystack position of their first needle, None where the depth alone decides.
+    """Cells with the haystack position of their first needle, None where the depth alone
+    decides.
 
-    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share; None:
-    half a step.
+    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share;
+    None: half a step.
     """
     if mode != "bins":
         return [(cell, None) for cell in grid.cells]

@@ -1,5 +1,5 @@
-"""What a run would ask and cost, before any call: of one family each mode, of several each family
-and all."""
+"""What a run would ask and cost, before any call: of one family each mode, of several each
+family and all."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class PlanEstimate:
 
 
 def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
-    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing can be
-    reckoned with."""
+    """What a run would ask and cost. Raises SettingsError for terms or settings that nothing
+    can be reckoned with."""
     terms.check()
     rows: dict[str, Summary] = {}
     notes = [chosen.note] if chosen.note else []
@@ -101,7 +101,8 @@ def _tiny_depths(depths: Sequence[float]) -> list[str]:
 
 
 def _lacking(experiment: Experiment) -> list[str]:
-    """Which packages the model needs where it is asked, of those that are not installed here."""
+    """Which packages the model needs where it is asked, of those that are not installed
+    here."""
     missing = [name for name in experiment.traits.needs if find_spec(name) is None]
     if not missing:
         return []
@@ -114,7 +115,8 @@ def _lacking(experiment: Experiment) -> list[str]:
 
 
 def yardstick(experiment: Experiment, terms: Terms) -> float:
-    """What a server with prefix caching finds of the plain grid's tokens, asked in any order."""
+    """What a server with prefix caching finds of the plain grid's tokens, asked in any
+    order."""
     own = experiment.settings.mode in PLAIN
     plain = (
         _as_mode(experiment, "single")
@@ -158,7 +160,8 @@ def _bound(experiment: Experiment) -> int:
 
 
 def sum_of(rows: Sequence[Summary]) -> Summary:
-    """Families one behind the other, each with all lanes. useful: what each of them could use."""
+    """Families one behind the other, each with all lanes. useful: what each of them could
+    use."""
     sums: dict[str, Any] = {name: summed(getattr(row, name) for row in rows) for name in _SUMMED}
     computed = [row.computed / max(1, row.lanes) for row in rows]
     idle = sum(row.idle * each for row, each in zip(rows, computed, strict=True)) / max(

@@ -1,4 +1,5 @@
-"""Lanes: contiguous pieces of a walk, what each costs, and the queue that they are asked from."""
+"""Lanes: contiguous pieces of a walk, what each costs, and the queue that they are asked
+from."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ def laned(
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A walk cut into pieces. bounds: (start, stop) of each lane in the walk; tokens: what each
-    computes.
+    """A walk cut into pieces. bounds: (start, stop) of each lane in the walk; tokens: what
+    each computes.
 
     loss: tokens computed more than by one lane alone.
     """
@@ -56,8 +57,8 @@ def speed_up(sizes: Sequence[int], shared: Sequence[int], lanes: Lanes) -> float
 
 
 def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float) -> int:
-    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all to
-    itself."""
+    """The most lanes, of up to `count`, that are each worth `share` of a worker that has all
+    to itself."""
     low, high = 1, max(1, count)
     if speed_up(sizes, shared, make_lanes(sizes, shared, high)) >= share * high:
         return high
@@ -73,8 +74,9 @@ def useful(sizes: Sequence[int], shared: Sequence[int], count: int, share: float
 def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes:
     """At most `count` lanes with the least possible longest one.
 
-    sizes: tokens of each prompt in the order of the walk; shared: tokens each has in common with
-    the one before. Found by bisecting the longest lane's tokens and filling lanes greedily.
+    sizes: tokens of each prompt in the order of the walk; shared: tokens each has in common
+    with the one before. Found by bisecting the longest lane's tokens and filling lanes
+    greedily.
     """
     if not sizes:
         return Lanes((), (), 0)
@@ -96,7 +98,8 @@ def make_lanes(sizes: Sequence[int], shared: Sequence[int], count: int) -> Lanes
 
 
 def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]:
-    """Where lanes start when each takes prompts as long as it computes at most `most` tokens."""
+    """Where lanes start when each takes prompts as long as it computes at most `most`
+    tokens."""
     starts, load = [0], sizes[0]
     for place in range(1, len(sizes)):
         load += sizes[place] - shared[place]
@@ -107,27 +110,28 @@ def _filled(sizes: Sequence[int], shared: Sequence[int], most: int) -> list[int]
 
 
 class Halves:
-    """How a lane that is done takes over from others where all have one cache: the later half of
-    the longest."""
+    """How a lane that is done takes over from others where all have one cache: the later half
+    of the longest."""
 
     def left(self, start: int, stop: int) -> int:
         """How much the items from `start` to `stop` still take."""
         return stop - start
 
     def split(self, start: int, stop: int) -> int | None:
-        """The first of these items, which another lane takes from there on; None for no item."""
+        """The first of these items, which another lane takes from there on; None for no
+        item."""
         return (start + stop) // 2 if stop > start else None
 
 
 class Costs(Halves):
-    """The same where each lane has a cache of its own: only what brings the end nearer, and only
-    while all that is computed again stays within a share of what the walk saves."""
+    """The same where each lane has a cache of its own: only what brings the end nearer, and
+    only while all that is computed again stays within a share of what the walk saves."""
 
     SHARE = 0.01
 
     def __init__(self, own: Sequence[int], anew: Sequence[int]) -> None:
-        """own: tokens that an item takes in the lane that asked the one before it; anew: in another
-        one."""
+        """own: tokens that an item takes in the lane that asked the one before it; anew: in
+        another one."""
         self._own, self._anew = own, anew
         self._spare = self.SHARE * (sum(anew) - sum(own))
 
@@ -154,11 +158,12 @@ class Costs(Halves):
 
 
 class LaneQueue(Generic[T]):
-    """The items of one or more walks, each cut into lanes; a walk begins when all of the one before
-    is out.
+    """The items of one or more walks, each cut into lanes; a walk begins when all of the one
+    before is out.
 
-    A lane that is done takes over a part of the longest one left: both parts stay contiguous, and
-    no worker waits. Where nothing is worth taking (`Costs`), it goes on with the next walk.
+    A lane that is done takes over a part of the longest one left: both parts stay contiguous,
+    and no worker waits. Where nothing is worth taking (`Costs`), it goes on with the next
+    walk.
     """
 
     def __init__(
@@ -194,7 +199,8 @@ class LaneQueue(Generic[T]):
 
 
 def _next_place(left: list[list[int]], lane: int, takeover: Halves) -> int | None:
-    """The next place for a lane in the walk, taken off what is left of it; None when nothing is."""
+    """The next place for a lane in the walk, taken off what is left of it; None when nothing
+    is."""
     own = left[lane]
     if own[0] == own[1]:
         longest = max(left, key=lambda bounds: takeover.left(*bounds))

@@ -1,9 +1,9 @@
 """What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody.
 
-Operations are those of the prefill, by the model's shape. A server's prefix cache is simulated: a
-prompt reuses the leading blocks that are still there. The least recently used block goes first, and
-of one prompt the last, since without those before it it is of no use. That is how vLLM, SGLang,
-LMDeploy and the providers' prompt caches work, up to their details.
+Operations are those of the prefill, by the model's shape. A server's prefix cache is
+simulated: a prompt reuses the leading blocks that are still there. The least recently used
+block goes first, and of one prompt the last, since without those before it it is of no use.
+That is how vLLM, SGLang, LMDeploy and the providers' prompt caches work, up to their details.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _MOST = 10**9  # of any size in a model's configuration
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A decoder's size. weights: parameters of all layers, without embeddings. width: query heads
-    times head size, what attention multiplies with each token of the context."""
+    """A decoder's size. weights: parameters of all layers, without embeddings. width: query
+    heads times head size, what attention multiplies with each token of the context."""
 
     layers: int
     width: int
@@ -78,9 +78,9 @@ def _size(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a plan is reckoned with. workers: lanes. tokens_per_second: prefill speed of one worker,
-    of short prompts if there is a shape: what attention adds to long ones is then reckoned too.
-    cache_tokens: a server's cache; cache_block: its block size."""
+    """What a plan is reckoned with. workers: lanes. tokens_per_second: prefill speed of one
+    worker, of short prompts if there is a shape: what attention adds to long ones is then
+    reckoned too. cache_tokens: a server's cache; cache_block: its block size."""
 
     workers: int | None = None
     tokens_per_second: float | None = None
@@ -156,8 +156,8 @@ _LEAST_CACHED, _CACHED_STEP = (
 
 @dataclass(frozen=True, slots=True)
 class WalkedTrials:
-    """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and what
-    each shares with the one before; and the lanes that the order is cut into."""
+    """An experiment's trials in the order they are asked: their prompts' sizes in tokens, and
+    what each shares with the one before; and the lanes that the order is cut into."""
 
     experiment: Experiment
     walk: tuple[Trial, ...]
@@ -177,16 +177,16 @@ class WalkedTrials:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that it
-    holds.
+    """One mode's cost. computed: prompt tokens that one cache per lane computes; cached: that
+    it holds.
 
-    usd: dollars without and with the provider's price for cached tokens, every answer using its
-    whole budget; None when no price is known. usd_judge: what a judge costs on top, at most; 0
-    without one. flops, seconds: None when the shape or the speed was not given. speed_up: how many
-    times faster the lanes are than one, by tokens. useful: how many of them would be worth `WORTH`
-    of themselves. held_tokens: what a server's cache of the given capacity would serve; None when
-    not given. any_order: the yardstick, what a server with prefix caching finds anyway (see
-    `any_order`).
+    usd: dollars without and with the provider's price for cached tokens, every answer using
+    its whole budget; None when no price is known. usd_judge: what a judge costs on top, at
+    most; 0 without one. flops, seconds: None when the shape or the speed was not given.
+    speed_up: how many times faster the lanes are than one, by tokens. useful: how many of them
+    would be worth `WORTH` of themselves. held_tokens: what a server's cache of the given
+    capacity would serve; None when not given. any_order: the yardstick, what a server with
+    prefix caching finds anyway (see `any_order`).
     """
 
     mode: str
@@ -215,8 +215,8 @@ class Summary:
 
     @property
     def gain(self) -> float:
-        """Times fewer tokens than a server with prefix caching computes of the plain grid in any
-        order; where its cache is bounded, so is this mode's."""
+        """Times fewer tokens than a server with prefix caching computes of the plain grid in
+        any order; where its cache is bounded, so is this mode's."""
         computed = self.computed if self.held_tokens is None else self.asked - self.held_tokens
         return self.asked / computed * (1 - self.any_order) if computed else 1.0
 
@@ -257,10 +257,9 @@ def summarise(walked: WalkedTrials, terms: Terms = Terms(), any_order: float = 0
 def any_order(
     plain: WalkedTrials, capacity_tokens: int | None = None, block_tokens: int = 16
 ) -> float:
-    """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with prefix
-    caching finds cached. With room for all in any order; else asked in the order of the grid.
-    plain: in mode
-    `single`."""
+    """The yardstick: the share, in [0, 1], of the plain grid's tokens that a server with
+    prefix caching finds cached. With room for all in any order; else asked in the order of the
+    grid. plain: in mode `single`."""
     asked = sum(plain.sizes)
     if capacity_tokens:
         return _served_by_cache(plain, capacity_tokens, block_tokens) / max(1, asked)
@@ -298,7 +297,8 @@ def _usd(
 
 
 def judged_usd(experiment: Experiment, trials: Iterable[Trial]) -> float | None:
-    """Dollars for verdicts on the answers of all trials, at most; None when no price is known."""
+    """Dollars for verdicts on the answers of all trials, at most; None when no price is
+    known."""
     scorer, budget = experiment.scorer, experiment.settings.max_answer_tokens
     if not scorer.asks:
         return 0.0

@@ -23,8 +23,8 @@ Side = Callable[[int], int | None] | None
 
 
 def parting(left: Prompt, right: Prompt) -> tuple[int, int]:
-    """Tokens two prompts begin with in common, and -1, 0 or 1 as left sorts before, as or behind
-    right."""
+    """Tokens two prompts begin with in common, and -1, 0 or 1 as left sorts before, as or
+    behind right."""
     ours, theirs = _Reader(left), _Reader(right)
     shared = 0
     while True:
@@ -48,13 +48,14 @@ def shared_tokens(left: Prompt, right: Prompt) -> int:
 
 
 def walk_order(prompts: Sequence[Prompt]) -> list[int]:
-    """The places of prompts in a depth-first walk of their tree; equal prompts keep their order."""
+    """The places of prompts in a depth-first walk of their tree; equal prompts keep their
+    order."""
     return [place for place, _ in sorted(enumerate(prompts), key=cmp_to_key(_compared))]
 
 
 def reused(prompts: Iterable[Prompt]) -> list[int]:
-    """For each prompt, asked in this order, the tokens it shares with the one before; 0 for the
-    first."""
+    """For each prompt, asked in this order, the tokens it shares with the one before; 0 for
+    the first."""
     listed = list(prompts)
     return [0, *(shared_tokens(left, right) for left, right in pairwise(listed))][: len(listed)]
 
@@ -85,7 +86,8 @@ class _Reader:
 
 
 def with_breakpoints(walk: Sequence[Prompt], least_tokens: int = LEAST_TOKENS) -> list[Prompt]:
-    """The prompts of a walk, with the breakpoints that let each read what its neighbours wrote."""
+    """The prompts of a walk, with the breakpoints that let each read what its neighbours
+    wrote."""
     shared = [*reused(walk), 0]
     return [
         broken(
@@ -105,9 +107,9 @@ def with_partings(walk: Sequence[Prompt]) -> list[Prompt]:
 
 
 def partings(shared: Sequence[int]) -> list[tuple[int, ...]]:
-    """For prompts that share so many tokens with the one before: the lengths, ascending, at which
-    later ones part from each. What any later one shares is the least that was shared on the way to
-    it.
+    """For prompts that share so many tokens with the one before: the lengths, ascending, at
+    which later ones part from each. What any later one shares is the least that was shared on
+    the way to it.
 
     >>> partings([0, 5, 3, 4, 0])
     [(3, 5), (3,), (4,), (), ()]
@@ -159,8 +161,8 @@ def _split(span: Span, points: Sequence[int]) -> list[Span]:
 
 
 def ordered(trials: Iterable[Trial], mode: str, side: Side = None) -> list[Trial]:
-    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the grid.
-    Those that serve each other (see `Traits.side`) are walked together."""
+    """Trials in the order they are asked. Modes 'single' and 'cold' keep the order of the
+    grid. Those that serve each other (see `Traits.side`) are walked together."""
     listed = list(trials)
     if mode not in WALKED:
         return listed
@@ -173,8 +175,8 @@ def ordered(trials: Iterable[Trial], mode: str, side: Side = None) -> list[Trial
 
 
 def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
-    """Ordered trials length by length, the shortest first, each at all its depths, repeat after
-    repeat."""
+    """Ordered trials length by length, the shortest first, each at all its depths, repeat
+    after repeat."""
     found: dict[int, list[Trial]] = {}
     for trial in sorted(walk, key=lambda trial: (trial.cell.length_tokens, trial.repeat)):
         found.setdefault(trial.cell.length_tokens, []).append(trial)
@@ -182,8 +184,8 @@ def by_length(walk: Iterable[Trial]) -> list[list[Trial]]:
 
 
 def shared(walk: Sequence[Trial], mode: str, side: Side = None) -> list[int]:
-    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where none
-    are, or where the model's cache does not serve it (see `Traits.side`)."""
+    """For each of the ordered trials the tokens its prompt shares with the one before; 0 where
+    none are, or where the model's cache does not serve it (see `Traits.side`)."""
     if mode == ALONE:
         return [0] * len(walk)
     common = in_common(walk)

@@ -3,10 +3,10 @@ nothing.
 
 Wording is in `prompts/templates.py`, where needles go is in `prompts/placement.py`.
 
-A seam is where two spans meet. Tokens merge there, so adding up the spans' tokens is wrong by one
-in nine prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe cut before
-it to one after it is counted again (measured in 44,100 prompts: no miss, 18 to 63 microseconds a
-prompt).
+A seam is where two spans meet. Tokens merge there, so adding up the spans' tokens is wrong by
+one in nine prompts of ten. Only the neighbourhood of a seam can differ: a window from a safe
+cut before it to one after it is counted again (measured in 44,100 prompts: no miss, 18 to 63
+microseconds a prompt).
 """
 
 from needlemap.prompts.prompt import TEXT, Message, PlacedNeedle, Prompt, placed, restored

@@ -1,10 +1,11 @@
-"""Prompts as the token ids that a model sees: those of the whole text, its chat template included.
+"""Prompts as the token ids that a model sees: those of the whole text, its chat template
+included.
 
-A server is sent text, so a model in this process is fed what a server of the same weights would
-make of it. Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens whatever the
-model. A haystack is tokenised once: of a prompt only the windows around its seams are, from a safe
-cut before each to one behind it, as lengths are counted too. Where that cannot be trusted, whole
-prompts are tokenised.
+A server is sent text, so a model in this process is fed what a server of the same weights
+would make of it. Another vocabulary may count lengths: OpenCompass counts gpt-4's tokens
+whatever the model. A haystack is tokenised once: of a prompt only the windows around its seams
+are, from a safe cut before each to one behind it, as lengths are counted too. Where that
+cannot be trusted, whole prompts are tokenised.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ Rows = tuple[tuple[str, str], ...]
 class Feeder:
     """The vocabulary and the chat template of a model.
 
-    counts: whether lengths are counted in this vocabulary, what the template adds included. fed:
-    whether the model is fed the ids; else a server makes them of the text. marks: spellings of
-    special tokens, which a server takes for those.
+    counts: whether lengths are counted in this vocabulary, what the template adds included.
+    fed: whether the model is fed the ids; else a server makes them of the text. marks:
+    spellings of special tokens, which a server takes for those.
     """
 
     tokenizer: Tokenizer
@@ -61,8 +62,9 @@ class Feeder:
         make: Callable[[Prompt], tuple[Span, ...]] | None = None,
         haystack: TokenText | None = None,
     ) -> Prompt:
-        """A prompt with what the model sees of it, if that is known. make: makes its spans; else
-        its text is tokenised as a whole. haystack: a text in it that spells no special token."""
+        """A prompt with what the model sees of it, if that is known. make: makes its spans;
+        else its text is tokenised as a whole. haystack: a text in it that spells no special
+        token."""
         if not self.fed and self.is_open(prompt, haystack):
             return prompt
         try:
@@ -145,8 +147,8 @@ class Feed:
         return replace(frame, outside_tokens=sum(map(len, whole)) - counted)
 
     def _pieced(self, prompt: Prompt) -> tuple[Span, ...] | None:
-        """Pieces of the haystack's own tokens, and windows between; None where there is no such
-        piece."""
+        """Pieces of the haystack's own tokens, and windows between; None where there is no
+        such piece."""
         number = prompt.context[0]
         windows, inner = self._parts(prompt.messages[number].spans)
         if not inner:
@@ -166,8 +168,8 @@ class Feed:
         return (*spans, tail.span()) if self._agree([*spans, tail.span()]) else None
 
     def _agree(self, spans: Sequence[Span]) -> bool:
-        """Whether windows begin and end with the haystack's own tokens: so nothing merges beyond
-        them."""
+        """Whether windows begin and end with the haystack's own tokens: so nothing merges
+        beyond them."""
         own = self._own.ids
         for before, piece, behind in zip(spans[:-2:2], spans[1:-1:2], spans[2::2], strict=True):
             left, right = before.ids[-_ENDS:], behind.ids[:_ENDS]
@@ -178,7 +180,8 @@ class Feed:
         return True
 
     def _parts(self, spans: Sequence[Span]) -> tuple[list[bytes], list[Span]]:
-        """A message as windows of text, and between them pieces of the haystack's own tokens."""
+        """A message as windows of text, and between them pieces of the haystack's own
+        tokens."""
         windows, inner, data = [], list[Span](), b""
         for span in spans:
             piece = self._inner(span)
@@ -192,8 +195,8 @@ class Feed:
         return [*windows, data], inner
 
     def _inner(self, span: Span) -> Span | None:
-        """The part of a haystack span, between safe cuts, that no seam can touch, in the model's
-        tokens."""
+        """The part of a haystack span, between safe cuts, that no seam can touch, in the
+        model's tokens."""
         if span.text is not self._counted:
             return None
         ends = span.text.offsets[[span.start, span.stop]]

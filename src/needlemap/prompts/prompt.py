@@ -33,8 +33,8 @@ class Message:
 
     @property
     def content(self) -> str:
-        """Its text. Bytes of a split character (older tools' habit, in their presets only) become
-        U+FFFD."""
+        """Its text. Bytes of a split character (older tools' habit, in their presets only)
+        become U+FFFD."""
         return self.data.decode("utf-8", errors="replace")
 
 
@@ -54,19 +54,20 @@ class PlacedNeedle:
 class Prompt:
     """One prompt.
 
-    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning, if it
-    is given to the model, so that what the model says goes on from there. context: the message, and
-    the range of its spans, that hold haystack and needles. breakpoints: spans of that message AFTER
-    which a prefix shared with other prompts ends, for providers that want to be told. partings:
-    lengths in tokens at which prompts asked later part from it, for caches that want to be told.
-    tokens: length by the tokenizer, without the reserve.
+    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning,
+    if it is given to the model, so that what the model says goes on from there. context: the
+    message, and the range of its spans, that hold haystack and needles. breakpoints: spans of
+    that message AFTER which a prefix shared with other prompts ends, for providers that want
+    to be told. partings: lengths in tokens at which prompts asked later part from it, for
+    caches that want to be told. tokens: length by the tokenizer, without the reserve.
 
-    fed: what the model is fed, in its own vocabulary and with its chat template, where it is fed
-    the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where
+    fed: what the model is fed, in its own vocabulary and with its chat template, where it is
+    fed the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where
     unknown.
 
-    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad (added at
-    the haystack's end for the exact length). off_by: tokens by which the asked length was missed.
+    What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad
+    (added at the haystack's end for the exact length). off_by: tokens by which the asked
+    length was missed.
     """
 
     messages: tuple[Message, ...]
@@ -160,11 +161,11 @@ def placed(
     context: list[Span],
     besides: Sequence[TokenText],
 ) -> tuple[PlacedNeedle, ...]:
-    """Each needle's meant and realised depth and its byte in the context, behind a space put before
-    it.
+    """Each needle's meant and realised depth and its byte in the context, behind a space put
+    before it.
 
-    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of other
-    spans.
+    Its bytes are not looked for: the tokenizer may have normalised them. besides: texts of
+    other spans.
     """
     spans, offset = [], 0
     for span in context:

@@ -1,4 +1,5 @@
-"""How many tokens joined spans have: what meets at a seam is counted again, within a window."""
+"""How many tokens joined spans have: what meets at a seam is counted again, within a
+window."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ _Piece = tuple[
 
 
 class SeamCounter:
-    """Counts joined spans of one haystack with one tokenizer; remembers windows it has counted.
+    """Counts joined spans of one haystack with one tokenizer; remembers windows it has
+    counted.
 
-    The haystack is the only long text: all other spans are counted as a whole, within a window.
+    The haystack is the only long text: all other spans are counted as a whole, within a
+    window.
     """
 
     def __init__(self, tokenizer: Tokenizer, haystack: TokenText, cuts: Cuts) -> None:

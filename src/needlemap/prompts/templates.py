@@ -55,12 +55,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Messages with the question at the end, and (where the template has them) with the question
-    first.
+    """Messages with the question at the end, and (where the template has them) with the
+    question first.
 
-    guide: a sentence that asks to think of the relevant part first; it goes before guide_marker in
-    the question, or after the question where the marker does not occur. answer_prefix: the answer's
-    beginning.
+    guide: a sentence that asks to think of the relevant part first; it goes before
+    guide_marker in the question, or after the question where the marker does not occur.
+    answer_prefix: the answer's beginning.
     """
 
     name: str
@@ -112,7 +112,8 @@ def parse_template(data: dict[str, Any], name: str) -> Template:
 
 
 def guided(question: str, guide: str, marker: str = "") -> str:
-    """A question with a guide sentence before its marker, or behind it where it has no such marker.
+    """A question with a guide sentence before its marker, or behind it where it has no such
+    marker.
 
     A second marker and what follows it fall away, as in OpenCompass.
 
@@ -127,7 +128,8 @@ def guided(question: str, guide: str, marker: str = "") -> str:
 
 
 def fill(text: str, values: dict[str, str], what: str) -> str:
-    """A text with its {placeholders} replaced; unknown ones are errors, {{ and }} are braces."""
+    """A text with its {placeholders} replaced; unknown ones are errors, {{ and }} are
+    braces."""
     filled = []
     for literal, name in _parse(text, what):
         filled.append(literal)
@@ -142,7 +144,8 @@ def fill(text: str, values: dict[str, str], what: str) -> str:
 
 
 def placeholders(text: str, what: str) -> list[str]:
-    """The names in braces in a text, in their order. Raises SettingsError for broken braces."""
+    """The names in braces in a text, in their order. Raises SettingsError for broken
+    braces."""
     return [name for _, name in _parse(text, what) if name is not None]
 
 
@@ -210,14 +213,14 @@ def make_frame(
     salt: str = "",
     render: Render | None = None,
 ) -> Frame:
-    """The frame of a question. answer_prefix (else the template's own) begins the answer for the
-    model.
+    """The frame of a question. answer_prefix (else the template's own) begins the answer for
+    the model.
 
     index: tokenises a text. prologue, epilogue: texts right before and behind the haystack.
-    salt: a first line that makes the prompt unlike all others, so that no cache knows it. render:
-    for models fed with ids: makes the token texts around the context, chat template included.
-    Raises SettingsError for a guide, or a question at the start, that the template has no words
-    for.
+    salt: a first line that makes the prompt unlike all others, so that no cache knows it.
+    render: for models fed with ids: makes the token texts around the context, chat template
+    included. Raises SettingsError for a guide, or a question at the start, that the template
+    has no words for.
     """
     _check(template, guide, question_first)
     parts = template.question_first if question_first else template.parts

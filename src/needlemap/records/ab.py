@@ -1,6 +1,7 @@
 """ab.json: what an ab fixed beforehand, and what it found; the arms as they are typed.
 
-A stranger's file may name any folder of this machine: names are looked at before they are followed.
+A stranger's file may name any folder of this machine: names are looked at before they are
+followed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is served,
-    '' for one that needs no address."""
+    """One side. model: BACKEND/NAME, '' where only its server knows. base_url: where it is
+    served, '' for one that needs no address."""
 
     name: str
     model: str
@@ -95,8 +96,8 @@ def read_ab(path: Path) -> AbFile:
 
 
 def worst_of_ab(path: Path, arm: str | None = None) -> tuple[str, tuple[str, float, int]]:
-    """The family's folder of an arm, the other one if none is named, and length, depth in percent
-    and repeat of the worst prompt. Raises NeedlemapError."""
+    """The family's folder of an arm, the other one if none is named, and length, depth in
+    percent and repeat of the worst prompt. Raises NeedlemapError."""
     file = read_ab(path)
     names = [each.name for each in file.arms]
     if arm is not None and arm not in names:

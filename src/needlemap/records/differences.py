@@ -19,8 +19,8 @@ _DIGITS = 8  # of a hash
 
 
 def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
-    """Settings that can change an answer or its score, tokenizer, haystacks and scorer, where they
-    differ."""
+    """Settings that can change an answer or its score, tokenizer, haystacks and scorer, where
+    they differ."""
     ours, theirs = first.settings, second.settings
     names = [name for name in {**ours, **theirs} if name not in _NO_MATTER]
     found = {name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT)) for name in names}

@@ -1,6 +1,7 @@
 """The JSON documents of a run's folder: run.json, suite.json, check.json and ab.json.
 
-A folder may come from anywhere, so a document is read within bounds and checked against its model.
+A folder may come from anywhere, so a document is read within bounds and checked against its
+model.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class DocumentKind(Generic[M]):
         return is_regular(folder / self.file)
 
     def read(self, folder: Path) -> M:
-        """A folder's document. Raises NeedlemapError where there is none, and for one that cannot
-        be read."""
+        """A folder's document. Raises NeedlemapError where there is none, and for one that
+        cannot be read."""
         file = folder / self.file
         if not is_regular(file):
             found = sorted(str(file.parent) for file in folder.glob(f"*/{self.file}"))

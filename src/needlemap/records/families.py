@@ -2,11 +2,11 @@
 
 One family lies in the run's folder, several in folders of their own, by suite.json.
 
-A run was begun here if run.json is signed with a key that only its owner has. The key lies in a
-file of the user's state folder, for the user alone; nothing in a run's folder says where. Machines
-that share a home share it. A lost key, or a run of another machine, only means that going on with
-the run wants a word: what its run.json says is followed then, models, addresses and files of this
-machine.
+A run was begun here if run.json is signed with a key that only its owner has. The key lies in
+a file of the user's state folder, for the user alone; nothing in a run's folder says where.
+Machines that share a home share it. A lost key, or a run of another machine, only means that
+going on with the run wants a word: what its run.json says is followed then, models, addresses
+and files of this machine.
 """
 
 from __future__ import annotations
@@ -71,11 +71,10 @@ SUITE = DocumentKind(SUITE_FILE, "suite", SuiteFile, SUITE_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """A run's families on disk. suite: its name, '' of a run with one, whose only family is named
-    '' and lies in the folder itself. names: of all families, in their order; one that was not begun
-    has no
-    folder. scores: weighted means of some families, by name, in their order; of each its families'
-    weights."""
+    """A run's families on disk. suite: its name, '' of a run with one, whose only family is
+    named '' and lies in the folder itself. names: of all families, in their order; one that
+    was not begun has no folder. scores: weighted means of some families, by name, in their
+    order; of each its families' weights."""
 
     path: Path
     suite: str = ""
@@ -218,8 +217,8 @@ def is_ours(about: RunFile) -> bool:
 
 
 def check_origin(path: Path, trusted: bool = False) -> None:
-    """Raises NeedlemapError for a run, or a suite's or difficulty's runs, that this machine did not
-    begin, and says what would be followed; not where the user trusts it."""
+    """Raises NeedlemapError for a run, or a suite's or difficulty's runs, that this machine
+    did not begin, and says what would be followed; not where the user trusts it."""
     if trusted:
         return
     for run in (
@@ -280,7 +279,8 @@ def _make_key(file: Path) -> None:
 
 
 def _state() -> Path:
-    """The folder of what programs remember of themselves (XDG Base Directory Specification)."""
+    """The folder of what programs remember of themselves (XDG Base Directory
+    Specification)."""
     named = os.environ.get("XDG_STATE_HOME", "")
     home = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
     return home / "needlemap"

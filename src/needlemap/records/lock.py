@@ -1,8 +1,8 @@
 """Locks that say early and clearly that a run's folder is taken.
 
-They are advisory: no record rests on them, and on a file system without `flock` they are left out.
-The lock is a file of the folder, `.lock`. A command holds its folder from before it reads anything
-in it until it ends; the files' own writers inside it then need no lock of their own.
+They are advisory: no record rests on them, and on a file system without `flock` they are left
+out. The lock is a file of the folder, `.lock`. A command holds its folder from before it reads
+anything in it until it ends; the files' own writers inside it then need no lock of their own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _HELD: ContextVar[frozenset[_Identity]] = ContextVar("_HELD", default=frozenset(
 def hold_folder(folder: Path | None) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, against other starts.
 
-    Inside, `lock_folder` locks it no second time. The lock's file, and a folder that was made and
-    stays empty, are taken away again. Nothing is held of None, nor where nothing can be
+    Inside, `lock_folder` locks it no second time. The lock's file, and a folder that was made
+    and stays empty, are taken away again. Nothing is held of None, nor where nothing can be
     written: whoever writes there says so. Raises NeedlemapError when another run holds it.
     """
     opened, missing = None, list[Path]()

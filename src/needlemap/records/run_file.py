@@ -74,8 +74,8 @@ class RuledScorer(BaseModel):
         return RuledScorer(name=name, options=self.options, rule=self.rule)
 
     def is_by_another_rule(self, other: RuledScorer) -> bool:
-        """Whether another is this scorer by another rule. An option that one of them does not name
-        came with a rule.
+        """Whether another is this scorer by another rule. An option that one of them does not
+        name came with a rule.
 
         >>> ours = RuledScorer(name="exact", options={})
         >>> ours.is_by_another_rule(RuledScorer(name="exact", options={"new": True}, rule=2))
@@ -128,7 +128,8 @@ def _known(kind: str) -> str:
 
 
 def _counted(cells: list[RunCell]) -> list[RunCell]:
-    """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants it."""
+    """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants
+    it."""
     lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
     repeats = len({repeat for cell in cells for repeat in cell[2]})
     if (
@@ -209,8 +210,8 @@ class RunFile(BaseModel):
 
     @property
     def called(self) -> str:
-        """What reports call the run's model: its label, else BACKEND/NAME; a stranger's may say
-        anything."""
+        """What reports call the run's model: its label, else BACKEND/NAME; a stranger's may
+        say anything."""
         named = self.named
         return printable(named.label or named.model, line=True)
 

@@ -1,7 +1,8 @@
-"""What people look at: the colours of terminal, figures and page, and how wide a figure can be.
+"""What people look at: the colours of terminal, figures and page, and how wide a figure can
+be.
 
-Colours belong to scores of 0 to 100 on a fixed scale, never stretched to the data, so that maps can
-be compared.
+Colours belong to scores of 0 to 100 on a fixed scale, never stretched to the data, so that
+maps can be compared.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ DARK_CHANGES = ("#FFB65C", "#9A5A14", "#25292D", "#2B66A3", "#93C6FF")
 
 
 def palette_colours(name: str | None) -> tuple[str, ...]:
-    """Hex colours of a palette, evenly spaced from score 0 to score 100. None: the default. Raises
-    SettingsError."""
+    """Hex colours of a palette, evenly spaced from score 0 to score 100. None: the default.
+    Raises SettingsError."""
     name = name or PALETTE
     if name not in PALETTES:
         raise SettingsError(f"Unknown palette '{name}'. {did_you_mean(name, PALETTES)}")

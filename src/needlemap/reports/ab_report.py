@@ -1,4 +1,5 @@
-"""What an `ab` found, as a report: verdict, families, map, log-probabilities, worst prompts."""
+"""What an `ab` found, as a report: verdict, families, map, log-probabilities, worst
+prompts."""
 
 from __future__ import annotations
 
@@ -84,9 +85,9 @@ WORST = (Column("depth", unit=DEPTH), Column("nats", unit=NATS))
 
 @dataclass(frozen=True, slots=True)
 class ArmsFound:
-    """What was asked of two arms. names: of the reference and the other. path: the ab's folder.
-    most: pairs that it may ask, 0 where that is not known; stops: whether a verdict ends it
-    before."""
+    """What was asked of two arms. names: of the reference and the other. path: the ab's
+    folder. most: pairs that it may ask, 0 where that is not known; stops: whether a verdict
+    ends it before."""
 
     path: Path
     names: tuple[str, str]
@@ -217,8 +218,8 @@ class ArmsFound:
         return Fact(key, {"tripped": wire.tripped, **value, "ways": ways}, said)
 
     def _families(self) -> Iterator[Row]:
-        """A row a family, and one of all where they are several. p is as it is beside the other
-        families' (Holm 1979); that of all stands for itself."""
+        """A row a family, and one of all where they are several. p is as it is beside the
+        other families' (Holm 1979); that of all stands for itself."""
         shown = bool(self.arms.judged.n)
         by_family: dict[str, list[ArmTrial]] = {}
         for each in self.pairs:
@@ -250,8 +251,8 @@ class ArmsFound:
         return f"{self.names[1]}-{family}"
 
     def _worst(self) -> tuple[Table, Fact]:
-        """The prompts that show most, and the command that shows the first of them again. People
-        see one of a family and length, with the number of those like it."""
+        """The prompts that show most, and the command that shows the first of them again.
+        People see one of a family and length, with the number of those like it."""
         worst = worst_of(self.found)
         like = Counter((trio.family, trio.place[1]) for trio in worst)
         seen = set[tuple[str, int]]()
@@ -267,8 +268,8 @@ class ArmsFound:
         return table, Fact("replay", again)
 
     def _lines(self, trio: ArmTrial, more: int) -> str:
-        """Where a prompt is and what was lost, and what both arms say where they part. more: of the
-        worst prompts, those of the same family and length."""
+        """Where a prompt is and what was lost, and what both arms say where they part. more:
+        of the worst prompts, those of the same family and length."""
         repeat, length, depth = trio.place
         place = f"{trio.family}, {length:,} tokens, depth {percent(depth):g}, repeat {repeat}"
         scores = " to ".join(score_label(score) for score in trio.scores)
@@ -331,7 +332,8 @@ def ab_report(
 
 
 def read_ab_report(path: Path, read: Mapping[str, Loaded | None]) -> Report:
-    """The report of an ab by its records. read: its families by name. Raises NeedlemapError."""
+    """The report of an ab by its records. read: its families by name. Raises
+    NeedlemapError."""
     file = read_ab(path)
     first, second = (arm.name for arm in file.arms)
     records = {name: run.records for name, run in read.items() if run is not None}

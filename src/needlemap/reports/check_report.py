@@ -1,7 +1,7 @@
 """What a check found, as a report.
 
-Its page opens with a sentence and with what was found at each size; its chart has the probes that
-fail.
+Its page opens with a sentence and with what was found at each size; its chart has the probes
+that fail.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def check_report(
     more: Iterable[Fact] = (),
     ends: int | None = None,
 ) -> Report:
-    """The report of a check. reference: what it was compared with, or ''. spent, more: what was
-    asked, and what else only a check knows that was just asked. ends: the exit code that the
-    command ends with, by default the verdict's."""
+    """The report of a check. reference: what it was compared with, or ''. spent, more: what
+    was asked, and what else only a check knows that was just asked. ends: the exit code that
+    the command ends with, by default the verdict's."""
     applying = [each for each in found.findings if each.state != "not applicable"]
     counts = Counter(each.state for each in applying)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
@@ -129,8 +129,8 @@ def _answer(found: CheckFile | Judged) -> str:
 
 
 def _names(findings: Sequence[Finding], what: str = "") -> str:
-    """'length (from 4k on), cut'. what: which size counts, the first that fails or that points to a
-    loss."""
+    """'length (from 4k on), cut'. what: which size counts, the first that fails or that points
+    to a loss."""
     names = []
     for each in findings:
         shown = (row for row in each.sizes if _shows(row, what))
@@ -153,8 +153,8 @@ def _found_by_length(findings: Iterable[Finding]) -> Iterator[Fact]:
 
 
 def _curves(found: CheckFile | Judged) -> Iterator[Line]:
-    """A line for each probe that fails; of a check that is undecided and points to a loss, what was
-    found. A pass has none."""
+    """A line for each probe that fails; of a check that is undecided and points to a loss,
+    what was found. A pass has none."""
     failed = [each for each in found.findings if each.state == "fail"]
     lost = [each for each in found.findings if each.probe == "length" and each.points]
     for each in failed or lost:

@@ -4,8 +4,8 @@
     task: single (distractors=4) in generated, scorer substring rule 3, needlemap 0.1.0
     score: baseline/bm25 83.3 % [57.8, 94.8] (n=18, 3 haystacks)
 
-The hash is over the prompts' bytes and what is right, in no order: whoever has the same hash asked
-the same. `needlemap replay RUN --verify` builds the prompts anew and prints it.
+The hash is over the prompts' bytes and what is right, in no order: whoever has the same hash
+asked the same. `needlemap replay RUN --verify` builds the prompts anew and prints it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _TEXTS = ("needle", "needles", "question", "answer", "keywords", "draw")
 
 
 def items_hash(items: Iterable[tuple[str, str]]) -> str:
-    """sha256 of some items, each the sha256 of its prompt and of what is right; their order and
-    how often each stands there do not count.
+    """sha256 of some items, each the sha256 of its prompt and of what is right; their order
+    and how often each stands there do not count.
 
     >>> items_hash([("b", "2"), ("a", "1"), ("b", "2")]) == items_hash([("a", "1"), ("b", "2")])
     True
@@ -48,8 +48,8 @@ def items_hash(items: Iterable[tuple[str, str]]) -> str:
 
 
 def citation(paths: Sequence[Path]) -> list[str]:
-    """The lines of some runs: three, and three more for each run that asked other items. Raises
-    NeedlemapError for a run that cannot be cited."""
+    """The lines of some runs: three, and three more for each run that asked other items.
+    Raises NeedlemapError for a run that cannot be cited."""
     scores: dict[tuple[str, str], list[str]] = {}
     for path in paths:
         families = families_of(path)

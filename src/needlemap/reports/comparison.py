@@ -85,8 +85,8 @@ def comparison_report(
     more: Sequence[tuple[Fact, Claim]] = (),
 ) -> Report:
     """The report of a comparison. answers: with every answer that differs, not the first ones
-    alone. ends: the exit code of the command; 0 if not given, as where no verdict was asked for.
-    gated: as `verdict_of` takes it. more: other verdicts."""
+    alone. ends: the exit code of the command; 0 if not given, as where no verdict was asked
+    for. gated: as `verdict_of` takes it. more: other verdicts."""
     judged, margin = comparison.verdict, margin_label(comparison.verdict.margin)
     if ends is None:
         ends, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
@@ -124,8 +124,8 @@ def looks_line(found: Judgement) -> list[str]:
 
 
 def answers_text(comparison: Comparison, whole: bool) -> list[str]:
-    """How many answers are the same, and how far they moved in nats; whole: and which differ, by
-    family."""
+    """How many answers are the same, and how far they moved in nats; whole: and which differ,
+    by family."""
     if not comparison.answers:
         return []
     lines = [answers_line(comparison.answers)]
@@ -333,8 +333,8 @@ def _left_out(comparison: FamilyComparison) -> str:
 def _verdict_facts(
     comparison: Comparison | FamilyComparison, names: Names, said: Sequence[str]
 ) -> Iterator[Fact]:
-    """What is known of any comparison: whose, how it was judged, and the whole difference. said:
-    the lines on this."""
+    """What is known of any comparison: whose, how it was judged, and the whole difference.
+    said: the lines on this."""
     judged = comparison.verdict
     yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
     yield from keyed({"notes": list(names.notes), **judgement_json(judged)})

@@ -1,5 +1,5 @@
-"""A verdict in words, the same in every command: what holds, for what, why, when it was measured,
-and the exit code."""
+"""A verdict in words, the same in every command: what holds, for what, why, when it was
+measured, and the exit code."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def scope_label(found: Judgement) -> str:
 def verdict_of(
     found: Judgement, names: Names = A_AND_B, ends: int | None = None, gated: str = ""
 ) -> Verdict:
-    """The verdict with when it was measured. ends: the exit code of the command. gated: how the
-    verdict would make it, where it does not."""
+    """The verdict with when it was measured. ends: the exit code of the command. gated: how
+    the verdict would make it, where it does not."""
     parts = [f"verdict: {verdict_sentence(found, names)}", *measured_label(found.measured)]
     return Verdict(found.word, ". ".join(parts), found.code, ends, gated)
 
@@ -169,7 +169,8 @@ def _more_pairs(found: Judgement) -> list[str]:
 
 
 def least_label(found: Judgement, *, graded: bool = False) -> str:
-    """How many pairs a verdict takes at least, all answers being equal; '' without a margin."""
+    """How many pairs a verdict takes at least, all answers being equal; '' without a
+    margin."""
     if not found.margin:
         return ""
     least = ceil(least_pairs(found.margin, graded=graded))

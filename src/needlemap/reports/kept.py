@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def kept_report(families: Families, read: Mapping[str, Loaded | None]) -> Report | None:
-    """The report; None of a run or a suite. read: its families by name. Raises NeedlemapError."""
+    """The report; None of a run or a suite. read: its families by name. Raises
+    NeedlemapError."""
     path = families.path
     if CHECK.is_in(path):
         check = CHECK.read(path)

@@ -1,5 +1,5 @@
-"""What every report writes alike: lengths, depths, scores, margins, what is missing; and where rows
-are."""
+"""What every report writes alike: lengths, depths, scores, margins, what is missing; and where
+rows are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def length_labels(lengths: Sequence[int]) -> dict[int, str]:
 
 
 def depth_labels(depths: Sequence[float]) -> dict[float, str]:
-    """Depths in percent, as few decimals as tell them apart; one where that makes them all exact.
+    """Depths in percent, as few decimals as tell them apart; one where that makes them all
+    exact.
 
     >>> list(depth_labels([0, 1 / 3, 1]).values())
     ['0%', '33%', '100%']
@@ -58,7 +59,8 @@ def depth_labels(depths: Sequence[float]) -> dict[float, str]:
 
 
 def row_labels(map: Map, depths: Sequence[float]) -> dict[float, str]:
-    """What rows of a map are called: depths; where a task asks about the whole text, just that."""
+    """What rows of a map are called: depths; where a task asks about the whole text, just
+    that."""
     return dict.fromkeys(depths, WHOLE) if map.depthless else depth_labels(depths)
 
 
@@ -84,8 +86,8 @@ def length_range(lengths: Sequence[int]) -> str:
 
 
 def unique_names(models: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """A name for each run: its model; where models repeat with its folder's name, or if need be its
-    path.
+    """A name for each run: its model; where models repeat with its folder's name, or if need
+    be its path.
 
     >>> unique_names(["a", "b", "a"], [Path("x/r"), Path("x/s"), Path("y/t")])
     ['a@r', 'b', 'a@t']
@@ -112,7 +114,8 @@ def _beyond(model: str, folder: str) -> str:
 
 
 def in_percent(share: float, digits: int = 1) -> float:
-    """A share in percent, rounded as every report rounds it; `inPercent` of the page is its twin.
+    """A share in percent, rounded as every report rounds it; `inPercent` of the page is its
+    twin.
 
     A share is taken to six decimals, as pages hold it; halves go away from zero.
 
@@ -233,8 +236,8 @@ Bands = dict[
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each cell
-    its `top` and `bottom`."""
+    """rows: where the vertical axis ends. depth_ticks: labels by place on it. cells: of each
+    cell its `top` and `bottom`."""
 
     rows: float
     depth_ticks: dict[float, str]
@@ -242,8 +245,8 @@ class Layout:
 
 
 def make_layout(map: Map) -> Layout:
-    """A row a depth, as high as another; where every length has depths of its own, the haystack's
-    percent."""
+    """A row a depth, as high as another; where every length has depths of its own, the
+    haystack's percent."""
     if map.ragged:
         bands = ragged_bands(map)
         found = [bands[cell.length_tokens, cell.depth] for cell in map.cells]
@@ -259,7 +262,8 @@ def make_layout(map: Map) -> Layout:
 
 
 def ragged_bands(map: Map) -> Bands:
-    """Where every length has depths of its own: each cell reaches half way to its neighbours."""
+    """Where every length has depths of its own: each cell reaches half way to its
+    neighbours."""
     by_length: dict[int, list[float]] = defaultdict(list)
     for cell in map.cells:
         by_length[cell.length_tokens].append(cell.depth)

@@ -1,5 +1,5 @@
-"""What any observer shows while a run is asked: the map filling in, plain lines, the live page,
-contexts.
+"""What any observer shows while a run is asked: the map filling in, plain lines, the live
+page, contexts.
 
 Contexts are text files, for people who want to read what was asked (setting save_contexts).
 """
@@ -115,8 +115,8 @@ class ShowingObserver(ModelsObserver, ExitStack):
 
 
 class SavingContexts(TrialObserver):
-    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder, or where none
-    is kept into the current one, as prompts go out."""
+    """A watcher that writes contexts/len_L_depth_D_repeat_R.txt into a run's folder, or where
+    none is kept into the current one, as prompts go out."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "contexts"
@@ -227,8 +227,8 @@ def in_notebook() -> bool:
 
 
 class MapView(TallyView):
-    """A view that draws the map of the records so far. before: those that were there. known: of
-    run.json."""
+    """A view that draws the map of the records so far. before: those that were there. known:
+    of run.json."""
 
     def __init__(self, tally: Tally, before: list[Record], known: RunFile) -> None:
         super().__init__(tally)
@@ -251,8 +251,8 @@ class MapView(TallyView):
 
 
 class NotebookMap(MapView):
-    """The map filling in as a picture in a notebook's cell; at the end its line stays, and what
-    failed."""
+    """The map filling in as a picture in a notebook's cell; at the end its line stays, and
+    what failed."""
 
     every_s = 2.0
 

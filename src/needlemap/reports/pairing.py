@@ -36,8 +36,8 @@ Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun,
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the two runs are called, in what their settings differ, as a phrase, and what else to
-    say.
+    """How the two runs are called, in what their settings differ, as a phrase, and what else
+    to say.
 
     families: of runs with several, how each family's two are called. only_first, only_second:
     families that one of the runs alone has begun.
@@ -53,7 +53,8 @@ class Names:
 
 
 def load_both(first: Families, second: Families) -> Both:
-    """Read the families that two runs have begun. Raises NeedlemapError where there is none."""
+    """Read the families that two runs have begun. Raises NeedlemapError where there is
+    none."""
     return {
         name: (load_run(first.folder(name)), load_run(second.folder(name)))
         for name in _in_both(first, second)
@@ -88,11 +89,11 @@ def compare_runs(
     wanted: Scope = "these",
     sequential: bool = False,
 ) -> tuple[Comparison, Names]:
-    """The comparison of two runs on the families that both have begun. margin: in points. wanted,
-    sequential: as `compare_families` takes them.
+    """The comparison of two runs on the families that both have begun. margin: in points.
+    wanted, sequential: as `compare_families` takes them.
 
-    Raises NeedlemapError when trials or scorers of a family are not the same, and says in what they
-    differ; SettingsError for a margin that means nothing.
+    Raises NeedlemapError when trials or scorers of a family are not the same, and says in what
+    they differ; SettingsError for a margin that means nothing.
     """
     share = margin_share(margin)
     pairs, names = {}, {}
@@ -104,8 +105,8 @@ def compare_runs(
 
 
 def _in_both(first: Families, second: Families) -> list[str]:
-    """The families that two runs have begun. Raises NeedlemapError where there is none, or one run
-    alone has several."""
+    """The families that two runs have begun. Raises NeedlemapError where there is none, or one
+    run alone has several."""
     kind = "Suite" if first.suite else "Run"
     if first.path.resolve() == second.path.resolve():
         raise SettingsError(f"{kind} '{first.path}' is given twice. Give the folders of two runs.")
@@ -133,7 +134,8 @@ def _listed(families: list[str]) -> str:
 
 
 def _joined(first: Families, second: Families, read: Both, names: Mapping[str, Names]) -> Names:
-    """How two runs with several families are called. What all families differ in is said once."""
+    """How two runs with several families are called. What all families differ in is said
+    once."""
     two = next(iter(read.values()))
     titles = [
         f"{f'suite {each.suite} · ' * bool(each.suite)}{run.about.called} ({each.path})"
@@ -179,8 +181,8 @@ def margin_share(margin: float) -> float:
 
 
 def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
-    """The trials that two runs share. Raises NeedlemapError when they asked or scored something
-    else."""
+    """The trials that two runs share. Raises NeedlemapError when they asked or scored
+    something else."""
     found = contrast(first.about, second.about)
     runs = f"'{first.path}' and '{second.path}'"
     if "scorer" in found:
@@ -203,8 +205,8 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
 
 
 def _vocabulary(run: Loaded) -> str | None:
-    """The vocabulary that counted a run's lengths, if it comes with the package: no other name in a
-    run's folder is followed."""
+    """The vocabulary that counted a run's lengths, if it comes with the package: no other name
+    in a run's folder is followed."""
     return bundled_for(run.about.tokenizer.name)
 
 

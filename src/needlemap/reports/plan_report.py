@@ -1,4 +1,5 @@
-"""What a run would ask and cost, as a report: a plan by mode or by family, or what a seek asks."""
+"""What a run would ask and cost, as a report: a plan by mode or by family, or what a seek
+asks."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _SEEK_NOTES = (
 
 
 def plan_report(each: Mapping[str, Chosen], terms: Terms) -> Report:
-    """The report of what a run would ask of each model; of several also of all together. Raises
-    SettingsError for terms or settings that nothing can be reckoned with."""
+    """The report of what a run would ask of each model; of several also of all together.
+    Raises SettingsError for terms or settings that nothing can be reckoned with."""
     if any(chosen.first.seek is not None for chosen in each.values()):
         return _joined([_seek_report(chosen, len(each) > 1) for chosen in each.values()])
     plans = [estimate_plan(chosen, terms) for chosen in each.values()]
@@ -222,8 +223,8 @@ def _judge_notes(row: Summary) -> list[str]:
 
 
 def _seek_report(chosen: Chosen, blank: bool) -> Report:
-    """What seeking asks: prompt tokens by kind of model, in all a range, and a grid beside it; of a
-    suite of each of its families. blank: whether it ends with an empty line."""
+    """What seeking asks: prompt tokens by kind of model, in all a range, and a grid beside it;
+    of a suite of each of its families. blank: whether it ends with an empty line."""
     settings, families = chosen.first, len(chosen.families)
     lengths, kinds = make_grid(settings.lengths, settings.depths).lengths, rehearsed(settings)
     ends = [lengths[0], lengths[-1]]

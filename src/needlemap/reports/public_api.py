@@ -46,8 +46,9 @@ from needlemap.text import printable
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a run's
-    only one; of none that had nothing left to ask. None where nothing was to be asked (`load`).
+    """A run's folder. outcomes: how the asking of each family ended, '' being the name of a
+    run's only one; of none that had nothing left to ask. None where nothing was to be asked
+    (`load`).
 
     It is read at each call, so a run that goes on elsewhere shows what it has.
     """
@@ -57,13 +58,14 @@ class Run:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the asking ended, of all families together; None where nothing was to be asked."""
+        """How the asking ended, of all families together; None where nothing was to be
+        asked."""
         return None if self.outcomes is None else sum(self.outcomes.values(), Outcome())
 
     @property
     def families(self) -> dict[str, Run]:
-        """The families that were begun, each a run like any other; of a run with one, itself under
-        ''."""
+        """The families that were begun, each a run like any other; of a run with one, itself
+        under ''."""
         found = families_of(self.path)
         if found.is_plain:
             return {"": self}
@@ -72,8 +74,8 @@ class Run:
 
     @property
     def models(self) -> dict[str, Run]:
-        """The runs in a folder of several models, by their folders' names; of one model, itself
-        under ''."""
+        """The runs in a folder of several models, by their folders' names; of one model,
+        itself under ''."""
         if is_run_folder(self.path):
             return {"": self}
         found = {}
@@ -89,19 +91,21 @@ class Run:
         return RunFolder(self._only()).about().document()
 
     def map(self) -> Map:
-        """Per cell the mean score, n and interval. Raises NeedlemapError for several families."""
+        """Per cell the mean score, n and interval. Raises NeedlemapError for several
+        families."""
         return load_run(self._only()).map
 
     @property
     def sought(self) -> Sought | None:
-        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked; None for
-        another. Raises NeedlemapError for several families."""
+        """What a run that seeks knows: point, low, high in tokens, crawls, what was asked;
+        None for another. Raises NeedlemapError for several families."""
         return sought_of(load_run(self._only()))
 
     @property
     def verdict(self) -> UntilVerdict | None:
         """What a run's `until` found beside its reference: word, code, text(), plain(); None
-        without one. Raises NeedlemapError for several families, and where the reference is gone."""
+        without one. Raises NeedlemapError for several families, and where the reference is
+        gone."""
         run = load_run(self._only())
         if not run.about.named.until:
             return None
@@ -113,12 +117,13 @@ class Run:
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
 
     def means(self) -> dict[int, Mean]:
-        """The mean over families by length, where all of them have a score: score, low, high."""
+        """The mean over families by length, where all of them have a score: score, low,
+        high."""
         return scores_of(self._read()).means()
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """How far the mean holds by a rule of docs/statistics.md, with an interval; None without a
-        mean.
+        """How far the mean holds by a rule of docs/statistics.md, with an interval; None
+        without a mean.
 
         Raises SettingsError for an unknown rule.
         """
@@ -140,9 +145,8 @@ class Run:
 
     def to_pandas(self) -> Any:
         """One row a trial, with the columns of the CSV; of several families one a family and
-        length: family, length_tokens, score, n, low, high. In percent. Raises NeedlemapError when
-        pandas is not
-        installed."""
+        length: family, length_tokens, score, n, low, high. In percent. Raises NeedlemapError
+        when pandas is not installed."""
         if families_of(self.path).is_plain:
             return trial_frame(self.records())
         return margin_frame(
@@ -175,8 +179,8 @@ class Run:
     ) -> Drawing:
         """The map as a picture, or all families' maps. Raises SettingsError.
 
-        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack', as
-        that tool draws it. curves: scores by length instead, a line a model or a family.
+        width: for a paper, as '3.25in' or 'column'. style: 'opencompass' or 'needlehaystack',
+        as that tool draws it. curves: scores by length instead, a line a model or a family.
         """
         runs = [load_run(path) for path in self._folders()]
         if curves and not any(map(seeks, runs)):
@@ -250,10 +254,11 @@ def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> D
 
 @dataclass(frozen=True)
 class Compared:
-    """B against A, on the trials that both scored. Scores are in percent, differences in points.
+    """B against A, on the trials that both scored. Scores are in percent, differences in
+    points.
 
-    Of runs with several families verdict, difference, interval and p are of the mean over families,
-    each counting the same. runs: A's and B's families, by turns.
+    Of runs with several families verdict, difference, interval and p are of the mean over
+    families, each counting the same. runs: A's and B's families, by turns.
     """
 
     comparison: Comparison
@@ -324,8 +329,8 @@ class Compared:
 
     @property
     def answers(self) -> dict[str, int]:
-        """n pairs, and how many are identical, differing, unanswered by B; which: `answers_text`,
-        JSON."""
+        """n pairs, and how many are identical, differing, unanswered by B; which:
+        `answers_text`, JSON."""
         return answers_counts(self.comparison.answers)
 
     @property
@@ -339,8 +344,8 @@ class Compared:
         return to_text(self._report)
 
     def to_json(self) -> dict[str, Any]:
-        """What `needlemap compare --answers --json` prints; every family, length, cell and changed
-        answer."""
+        """What `needlemap compare --answers --json` prints; every family, length, cell and
+        changed answer."""
         return to_json(comparison_report(self.comparison, self.names, answers=True))
 
     def to_pandas(self) -> Any:
@@ -351,8 +356,8 @@ class Compared:
     def plot(
         self, *, title: str | None = None, palette: str | None = None, width: str | None = None
     ) -> Drawing:
-        """All maps; of runs with one family that of the difference too. width: as --width takes it.
-        Raises SettingsError."""
+        """All maps; of runs with one family that of the difference too. width: as --width
+        takes it. Raises SettingsError."""
         return draw(figure_of(self.runs, title=title, palette=palette), points_wide(width))
 
     def save(
@@ -363,7 +368,8 @@ class Compared:
         palette: str | None = None,
         width: str | None = None,
     ) -> Path:
-        """These maps as .png, .svg or .pdf. width: as --width takes it. Raises SettingsError."""
+        """These maps as .png, .svg or .pdf. width: as --width takes it. Raises
+        SettingsError."""
         return self.plot(title=title, palette=palette, width=width).save(path)
 
     def __repr__(self) -> str:

@@ -1,11 +1,11 @@
 """A report: what was found out, before it is drawn anywhere.
 
 A finding (a check, an ab, a comparison) becomes a `Report` once. Each renderer of `renderers/`
-(text, JSON, page, Markdown, JUnit, pandas) draws any report and knows no finding, so that a fact
-that is added to a finding's report is on all of its faces.
+(text, JSON, page, Markdown, JUnit, pandas) draws any report and knows no finding, so that a
+fact that is added to a finding's report is on all of its faces.
 
-A fact or a row of a table has two sides: a key and a value for programs, and words for people. What
-has no key is for people alone; what has no words is for programs alone.
+A fact or a row of a table has two sides: a key and a value for programs, and words for people.
+What has no key is for people alone; what has no words is for programs alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How a value is written. text: for people. data: for programs. number: whether columns of it
-    are set to the right. none: what people see of None."""
+    """How a value is written. text: for people. data: for programs. number: whether columns of
+    it are set to the right. none: what people see of None."""
 
     text: Callable[[Any], str] = str
     data: Callable[[Any], Any] = _same
@@ -65,9 +65,9 @@ NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 class Fact:
     """One thing that was found out.
 
-    key, value, unit: for programs. value: or what makes it, on demand. said: a sentence, or several
-    lines, for people. warns: whether it is a warning. head, note: its name and an addition where it
-    is shown at a glance, with its value.
+    key, value, unit: for programs. value: or what makes it, on demand. said: a sentence, or
+    several lines, for people. warns: whether it is a warning. head, note: its name and an
+    addition where it is shown at a glance, with its value.
     """
 
     key: str = ""
@@ -86,8 +86,9 @@ def keyed(values: Mapping[str, Any]) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. head: '' where it is for programs alone. of: makes what people see of
-    the whole row, by default what stands under the key. wide: on the page and in frames alone."""
+    """A column of a table. head: '' where it is for programs alone. of: makes what people see
+    of the whole row, by default what stands under the key. wide: on the page and in frames
+    alone."""
 
     key: str
     head: str = ""
@@ -102,9 +103,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table. values: by key; what no column names is for programs alone. details: what
-    more is to be said of it, each one or several lines. to: the family whose line and
-    map show more. shown: whether people see it."""
+    """A row of a table. values: by key; what no column names is for programs alone. details:
+    what more is to be said of it, each one or several lines. to: the family whose line and map
+    show more. shown: whether people see it."""
 
     values: Mapping[str, Any]
     details: tuple[str, ...] = ()
@@ -114,8 +115,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under columns. title: above it. after: a line below it. A table without heads is shown
-    by its rows' details. folded: the words under which the page folds it."""
+    """Rows under columns. title: above it. after: a line below it. A table without heads is
+    shown by its rows' details. folded: the words under which the page folds it."""
 
     key: str
     columns: tuple[Column, ...] = ()
@@ -160,8 +161,8 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Scores by length, under a name. effective: how far they hold. main: whether it is of all the
-    others."""
+    """Scores by length, under a name. effective: how far they hold. main: whether it is of all
+    the others."""
 
     name: str
     means: Mapping[int, ClusterMean | Mean | None]
@@ -171,7 +172,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Scores by length and depth, a picture. anywhere: drawn where there is no terminal, too."""
+    """Scores by length and depth, a picture. anywhere: drawn where there is no terminal,
+    too."""
 
     map: Map
     palette: str | None = None
@@ -180,8 +182,8 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A request in a picture. kind: 'right', 'fault', 'gone' or 'other'. marked: whether it is what
-    the picture is about, or shares a beginning with that. says: what it is, in words."""
+    """A request in a picture. kind: 'right', 'fault', 'gone' or 'other'. marked: whether it is
+    what the picture is about, or shares a beginning with that. says: what it is, in words."""
 
     column: int
     kind: str
@@ -192,8 +194,8 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Squares:
-    """Rows of squares by time, under a name each: what a session asked, and what came of it. key:
-    kinds, and what they mean."""
+    """Rows of squares by time, under a name each: what a session asked, and what came of it.
+    key: kinds, and what they mean."""
 
     title: str
     rows: tuple[tuple[str, tuple[Square, ...]], ...]
@@ -202,8 +204,8 @@ class Squares:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that passes or not, a test case in CI. code: the exit code of it alone. said: what
-    came of it, in a line. text: all that is known; the whole report if not given."""
+    """One thing that passes or not, a test case in CI. code: the exit code of it alone. said:
+    what came of it, in a line. text: all that is known; the whole report if not given."""
 
     name: str
     code: int
@@ -214,9 +216,9 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What it comes to. word: 'worse'. said: a line, with what it holds for and why. code: the
-    verdict's exit code, None before its end. ends: the exit code of the command, where it is not
-    the verdict's. leads: whether the line comes first, and is no sentence on a margin. answer: the
-    sentence with which a page opens; by default what is said."""
+    verdict's exit code, None before its end. ends: the exit code of the command, where it is
+    not the verdict's. leads: whether the line comes first, and is no sentence on a margin.
+    answer: the sentence with which a page opens; by default what is said."""
 
     word: str
     said: str
@@ -234,8 +236,8 @@ class Verdict:
 
     @property
     def last(self) -> str:
-        """The last line: the verdict and the exit code. Of one whose line leads: its answer's first
-        sentence, which names what the exit code is for."""
+        """The last line: the verdict and the exit code. Of one whose line leads: its answer's
+        first sentence, which names what the exit code is for."""
         answer = self.answer.partition(". ")[0]
         if not self.leads:
             return f"{self.said}. {self.state}"
@@ -245,10 +247,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found. kind: the command. title: what was asked. parts: in the order in which
-    people read them. verdict: None where none was asked for. chart: its lines, under an axis' name.
-    brief: what a tab of the page says without a verdict. answer: the sentence with which a page
-    opens without a verdict. heat: the map that people see first. squares: pictures of requests."""
+    """What a command found. kind: the command. title: what was asked. parts: in the order in
+    which people read them. verdict: None where none was asked for. chart: its lines, under an
+    axis' name. brief: what a tab of the page says without a verdict. answer: the sentence with
+    which a page opens without a verdict. heat: the map that people see first. squares:
+    pictures of requests."""
 
     kind: str
     title: str
@@ -268,8 +271,8 @@ class Report:
         return [each for each in self.parts if isinstance(each, Fact)]
 
     def sentences(self, without: Sequence[Table] = ()) -> Iterator[str]:
-        """What is said besides the verdict and the cells of tables, a line each. without: tables
-        whose sentences are shown elsewhere."""
+        """What is said besides the verdict and the cells of tables, a line each. without:
+        tables whose sentences are shown elsewhere."""
         for fact in self.facts:
             yield from fact.said.splitlines()
         for table in self.all_tables:

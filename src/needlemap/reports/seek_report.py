@@ -15,8 +15,8 @@ _LENGTHS_SHOWN = 3  # of the lengths that a seek asked
 
 
 def seeks(run: Loaded) -> bool:
-    """Whether a run was to find an effective length: its cells were asked unevenly, so it has no
-    mean."""
+    """Whether a run was to find an effective length: its cells were asked unevenly, so it has
+    no mean."""
     return run.about.named.seek is not None
 
 
@@ -26,8 +26,8 @@ def sought_of(run: Loaded) -> Sought | None:
 
 
 def seek_report(run: Loaded) -> Report:
-    """What is known, and the raw counts of each length beside it, of a run that seeks. Lengths in
-    tokens; an end beyond the axis is null and named in `beyond`."""
+    """What is known, and the raw counts of each length beside it, of a run that seeks. Lengths
+    in tokens; an end beyond the axis is null and named in `beyond`."""
     found, named = sought_of(run), run.about.named
     title = f"{named.model} · {named.task} · sought to {named.within:g} %"
     if found is None:

@@ -130,8 +130,8 @@ def _rows(found: StormFile) -> tuple[Row, ...]:
 
 
 def _time_line(found: StormFile, first: StormRequest) -> Table:
-    """The round of the first fault, session by session: a square for each request, in the column of
-    its wave. The faulty session is marked, and those of its family."""
+    """The round of the first fault, session by session: a square for each request, in the
+    column of its wave. The faulty session is marked, and those of its family."""
     rows = [each for each in found.sequence if each.round == first.round]
     waves = max(each.wave for each in rows) + 1
     sessions: dict[tuple[int, int], list[StormRequest]] = {}
@@ -191,8 +191,8 @@ def _kind(outcome: str) -> str:
 
 
 def _first_fault(found: StormFile) -> StormRequest | None:
-    """The first request that was a fault by itself, else the first whose replays were lost more
-    often than its cold askings."""
+    """The first request that was a fault by itself, else the first whose replays were lost
+    more often than its cold askings."""
     certain = (each for each in found.sequence if each.outcome in CERTAIN)
     suspects = {each.key for each in found.suspects if each.lost > each.cold_lost}
     doubtful = (each for each in found.sequence if each.key in suspects)

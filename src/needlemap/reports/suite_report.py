@@ -56,8 +56,8 @@ def suite_report(
     rules: Sequence[str] = FAMILY_RULES,
     glance: str = RULES[0],
 ) -> Report:
-    """The report of a run with several families. rules: of effective length. glance: of the one
-    that is seen at a glance. Raises SettingsError for an unknown rule."""
+    """The report of a run with several families. rules: of effective length. glance: of the
+    one that is seen at a glance. Raises SettingsError for an unknown rule."""
     begun = [run for run in read.values() if run is not None]
     sought = any(map(seeks, begun))
     scores = FamilyScores([]) if sought else scores_of(read)
@@ -138,7 +138,8 @@ def _scored(
 
 
 def _weighted(families: Families, read: Read) -> dict[str, FamilyScores]:
-    """The scores that the suite names: without any length until all their families were begun."""
+    """The scores that the suite names: without any length until all their families were
+    begun."""
     found = {}
     for name, weights in families.scores.items():
         cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
@@ -203,8 +204,8 @@ def models_report(paths: Sequence[Path]) -> Report:
 
 
 def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:
-    """A folder's run for programs. rules: of effective length; by default those of the terminal.
-    Raises NeedlemapError."""
+    """A folder's run for programs. rules: of effective length; by default those of the
+    terminal. Raises NeedlemapError."""
     families = families_of(path)
     read = read_families(families)
     if only := read.get(""):

@@ -106,7 +106,8 @@ def _means_line(mean: ClusterMean) -> str:
 
 
 def _missing_lines(cube: Cube, mean: ClusterMean) -> list[str]:
-    """Bounds of what missing prompts leave open: of all, and of each length that misses some."""
+    """Bounds of what missing prompts leave open: of all, and of each length that misses
+    some."""
     bounds = missing_bounds(mean.score * mean.n, mean.n, cube.missing)
     if not cube.missing or bounds is None:
         return []
@@ -268,8 +269,8 @@ def count_label(run: Loaded | None) -> str:
 
 
 def held_by(of: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:
-    """How far scores hold, by each rule that tells. of: what a rule gives. Raises SettingsError for
-    an unknown rule."""
+    """How far scores hold, by each rule that tells. of: what a rule gives. Raises
+    SettingsError for an unknown rule."""
     return [found for rule in rules if (found := of(parse_rule(rule))) is not None]
 
 

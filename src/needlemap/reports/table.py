@@ -1,16 +1,18 @@
-"""Tables of runs: a row per cell or per trial as CSV or Parquet, OpenCompass's summary, maps as
-Markdown.
+"""Tables of runs: a row per cell or per trial as CSV or Parquet, OpenCompass's summary, maps
+as Markdown.
 
 In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe (OWASP, CSV
-injection), and text with a line break of any kind is quoted, so that it stays one field of one row
-in every reader.
+injection), and text with a line break of any kind is quoted, so that it stays one field of one
+row in every reader.
 
-OpenCompass's summary, CSV and TXT, is as its DefaultSummarizer writes them and its needle plots
-read the CSV: two decimals, "-" for missing, nothing quoted, one column per model. A model's name
-becomes part of a file's name there, so it holds no slash. It holds no n and no interval.
+OpenCompass's summary, CSV and TXT, is as its DefaultSummarizer writes them and its needle
+plots read the CSV: two decimals, "-" for missing, nothing quoted, one column per model. A
+model's name becomes part of a file's name there, so it holds no slash. It holds no n and no
+interval.
 
-Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables, of two
-runs what changed, the figure as an SVG beside it, and no verdict: that is what reports have.
+Markdown is for what shows no picture of ours, as a job's summary in CI does: maps as tables,
+of two runs what changed, the figure as an SVG beside it, and no verdict: that is what reports
+have.
 """
 
 from __future__ import annotations
@@ -156,8 +158,8 @@ def _is_number(text: str) -> bool:
 
 
 def parquet_bytes(table: DataTable) -> bytes:
-    """The file's content: the table's values unchanged, unknown ones null, each column with its
-    meaning.
+    """The file's content: the table's values unchanged, unknown ones null, each column with
+    its meaning.
 
     Raises NeedlemapError without pyarrow, and for a seed beyond the 64 bits of Parquet's whole
     numbers.
@@ -196,7 +198,8 @@ def is_table(path: str | Path) -> bool:
 
 
 def write_table(runs: Sequence[Loaded], path: str | Path, format: str = "cells") -> Path:
-    """Write a table by its suffix; folders are made. Raises SettingsError for an unknown format.
+    """Write a table by its suffix; folders are made. Raises SettingsError for an unknown
+    format.
 
     An OpenCompass summary is two files: a .txt of the same name stands beside the .csv.
     """
@@ -235,7 +238,8 @@ def table_bytes(runs: Sequence[Loaded], suffix: str, format: str) -> bytes:
 
 
 def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> list[str]:
-    """A column's name for each run: its label, or its model's name without back end and folders.
+    """A column's name for each run: its label, or its model's name without back end and
+    folders.
 
     >>> shared = {"task": "single", "mode": "exact"}
     >>> mine = RunSettings(model="openai/org/my-model", **shared)
@@ -254,14 +258,15 @@ def column_names(named: Sequence[RunSettings], paths: Sequence[str | Path]) -> l
 def summary_csv(columns: Mapping[str, Map], *, version: str | None = None) -> str:
     """The CSV of one or more maps of the same test, a column each in the mapping's order.
 
-    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError when
-    the maps differ in these, or when there is no map.
+    version: six hex digits; by default made from task, scorer and mode. Raises SettingsError
+    when the maps differ in these, or when there is no map.
     """
     return "".join(",".join(row) + "\n" for row in _rows(columns, version))
 
 
 def summary_txt(columns: Mapping[str, Map], made: datetime, *, version: str | None = None) -> str:
-    """The TXT that OpenCompass writes beside it: the same table twice, and the scores in full."""
+    """The TXT that OpenCompass writes beside it: the same table twice, and the scores in
+    full."""
     rows = _rows(columns, version)
     parts = {
         "tabulate format": tabulated(rows),
@@ -345,8 +350,8 @@ def summary_version(columns: Mapping[str, Map]) -> str:
 
 
 def _depth_names(depths: list[float]) -> dict[float, str]:
-    """Whole percents, cut as OpenCompass cuts them; all digits where a cut would give two depths
-    one name.
+    """Whole percents, cut as OpenCompass cuts them; all digits where a cut would give two
+    depths one name.
 
     The plots read both: they take the number after 'Depth' as a float.
     """
@@ -406,12 +411,13 @@ def _table(cells: Mapping[Place, str]) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str = "---") -> str:
-    """Rows of Markdown under a head. rule: what stands between, and which way a column is set."""
+    """Rows of Markdown under a head. rule: what stands between, and which way a column is
+    set."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, [rule] * len(head), *rows))
 
 
 def plain_markdown(text: str) -> str:
-    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no link,
-    no picture, no HTML."""
+    """A text, which may be a stranger's, as one line of Markdown that means nothing else: no
+    link, no picture, no HTML."""
     plain = printable(" ".join(text.split()), line=True)
     return _LINKED.sub(_WORD_JOINER, plain).translate(_MARKS)

@@ -1,10 +1,9 @@
 """A run in an experiment tracker: settings, scalars, the figure, the table of cells.
 
-`wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the run
-for later
-(WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the tensorboard package
-(extra), neither torch nor TensorFlow. Both are told what `Logged` holds: no host, no program, no
-code, no Git state.
+`wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the
+run for later (WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the
+tensorboard package (extra), neither torch nor TensorFlow. Both are told what `Logged` holds:
+no host, no program, no code, no Git state.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from needlemap.reports.table import DataTable, cells_table, markdown_table, plai
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """name: of the run, by its model and folder. config: settings and versions, no secret in it.
+    """name: of the run, by its model and folder. config: settings and versions, no secret in
+    it.
 
     scalars: scores in percent; lengths in tokens. figure: the map as PNG.
     """
@@ -118,8 +118,8 @@ _NOT_TOLD: dict[str, Any] = {  # what wandb would send beside what it is given
 
 
 def log_wandb(runs: Sequence[Logged], project: str, step: int) -> list[str]:
-    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to send
-    them.
+    """Log each as a new run of PROJECT or ENTITY/PROJECT; their addresses, or what to type to
+    send them.
 
     Raises NeedlemapError when wandb is not installed, nobody is logged in, or the project is
     refused.
@@ -165,8 +165,8 @@ def _log(wandb: Any, image: Any, run: Logged, project: str, step: int) -> str:
 
 
 def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]:
-    """Add an event file to a folder, of several runs to a folder each in it; what to type to see
-    them.
+    """Add an event file to a folder, of several runs to a folder each in it; what to type to
+    see them.
 
     Raises NeedlemapError when tensorboard is not installed.
     """

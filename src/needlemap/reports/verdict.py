@@ -51,8 +51,8 @@ class UntilVerdict:
         return self.judged.code
 
     def report(self, name: str = "", ends: int | None = None) -> Report:
-        """The report. name: of its test case. ends: the exit code that the command ends with, the
-        verdict's own if not given."""
+        """The report. name: of its test case. ends: the exit code that the command ends with,
+        the verdict's own if not given."""
         found, verdict = self.judged, verdict_of(self.judged, ends=ends)
         means = f"A {score_label(found.first)}, B {score_label(found.second)}"
         pairs = f"{counted(found.n, 'pair')}: {means}; B lost {found.lost}, gained {found.gained}"
@@ -69,8 +69,8 @@ class UntilVerdict:
         )
 
     def text(self, code: int | None = None) -> str:
-        """All lines; the verdict last. code: that the command ends with, the verdict's own if not
-        given."""
+        """All lines; the verdict last. code: that the command ends with, the verdict's own if
+        not given."""
         return to_text(self.report(ends=code)).rstrip("\n")
 
     def plain(self) -> dict[str, Any]:
@@ -79,20 +79,21 @@ class UntilVerdict:
 
 
 def judge_goal(first: Loaded, second: Loaded, margin: float, wanted: Scope) -> UntilVerdict:
-    """What a run found beside the reference that its `until` names. margin: in points. wanted: the
-    scope that the verdict is to hold for. Raises NeedlemapError where they cannot be paired."""
+    """What a run found beside the reference that its `until` names. margin: in points. wanted:
+    the scope that the verdict is to hold for. Raises NeedlemapError where they cannot be
+    paired."""
     comparison, _ = compare_loaded(first, second, margin, wanted=wanted, sequential=True)
     return UntilVerdict(comparison.verdict)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None without
-    one.
+    """A run's mean against a threshold, all in percent. low, high: its 95 % interval; None
+    without one.
 
-    word: 'at least' where the lower end is no lower than the threshold, even if all that is missing
-    were wrong; 'below' where the upper end is below it; else 'undecided'. missing: trials without a
-    score.
+    word: 'at least' where the lower end is no lower than the threshold, even if all that is
+    missing were wrong; 'below' where the upper end is below it; else 'undecided'. missing:
+    trials without a score.
     """
 
     fail_under: float
@@ -113,7 +114,8 @@ class Judged:
         return {"at least": NO_WORSE, "below": WORSE}.get(self.word, UNDECIDED)
 
     def report(self, name: str = "", ends: int | None = None) -> Report:
-        """The report. name: of its test case. ends: the exit code that the command ends with."""
+        """The report. name: of its test case. ends: the exit code that the command ends
+        with."""
         shares = [
             None if each is None else each / 100 for each in (self.score, self.low, self.high)
         ]
@@ -137,7 +139,8 @@ class Judged:
 
 
 def check_threshold(threshold: float) -> float:
-    """A threshold in percent. Raises SettingsError for one that no mean could miss or reach."""
+    """A threshold in percent. Raises SettingsError for one that no mean could miss or
+    reach."""
     if not 0 < threshold <= 100:
         raise SettingsError(
             f"--fail-under is a mean in percent, above 0 and up to 100, got {threshold:g}."

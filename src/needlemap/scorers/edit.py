@@ -89,8 +89,8 @@ class Keyword(Scorer):
 def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]]:
     """The key words that an answer holds by OpenCompass' rule, and those that it lacks.
 
-    They match with their case and their own white space, so one with a space in it is never found:
-    the rule's known fault, kept so that old scores can be reproduced.
+    They match with their case and their own white space, so one with a space in it is never
+    found: the rule's known fault, kept so that old scores can be reproduced.
 
     >>> as_coded("It is Jack Ma.", ("Jack", "Jack Ma"))
     (['Jack'], ['Jack Ma'])
@@ -102,8 +102,8 @@ def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]
 
 
 def edit_score(prediction: str, reference: str, trim: bool = False) -> tuple[str, str, int, float]:
-    """(prediction and reference as compared, distance in characters, score in 0..100; 100 if both
-    are empty).
+    """(prediction and reference as compared, distance in characters, score in 0..100; 100 if
+    both are empty).
 
     >>> edit_score("a sand wich", "sandwich")
     ('asandwich', 'sandwich', 1, 88.88888888888889)
@@ -171,8 +171,8 @@ class Verbatim(Scorer):
 
 
 def undressed(said: str, code: str, wanted: str) -> str:
-    """An answer that begins with its code, without marks around that; '' for a longer code; else as
-    it is.
+    """An answer that begins with its code, without marks around that; '' for a longer code;
+    else as it is.
 
     >>> (
     ...     undressed("**Code:** `x7Kq`\\nthe sea", "x7Kq", "the sea"),
@@ -191,7 +191,8 @@ def undressed(said: str, code: str, wanted: str) -> str:
 
 
 def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:
-    """Which of some texts was asked for, which was told, and what a choice at random would score.
+    """Which of some texts was asked for, which was told, and what a choice at random would
+    score.
 
     >>> picked("the grey sea", "a train", ["a train", "the sea"])["picked"]
     2

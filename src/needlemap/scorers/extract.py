@@ -42,8 +42,8 @@ _REACH = 40  # characters from a denial to what it denies
 
 @cache
 def patterns(language: str) -> Mapping[str, Any]:
-    """What `data/` has on a language: by name {pattern, right, wrong}, and the small numbers in
-    words."""
+    """What `data/` has on a language: by name {pattern, right, wrong}, and the small numbers
+    in words."""
     read: dict[str, Any] = read_yaml(
         files("needlemap.scorers").joinpath("data", f"{language}.yaml").read_text("utf-8")
     )
@@ -65,11 +65,11 @@ def pattern(name: str) -> re.Pattern[str]:
 
 
 def letter(answer: str, question: str = "") -> str | None:
-    """The letter of a choice that an answer takes: the last that it states, else one that stands
-    alone.
+    """The letter of a choice that an answer takes: the last that it states, else one that
+    stands alone.
 
-    Two in one breath are none. question: with the choices, whose text may stand behind a letter in
-    brackets.
+    Two in one breath are none. question: with the choices, whose text may stand behind a
+    letter in brackets.
 
     >>> (
     ...     letter("The correct answer is (B)."),
@@ -110,8 +110,8 @@ def boxed(answer: str) -> str | None:
 
 
 def contents(held: str) -> str:
-    """What a box holds as it is compared: without marks, quotes, LaTeX's words for type, a full
-    stop.
+    """What a box holds as it is compared: without marks, quotes, LaTeX's words for type, a
+    full stop.
 
     >>> contents(r"\\text{Ada}\\ **Ashford**."), contents("...")
     ('ada ashford', '')
@@ -121,8 +121,8 @@ def contents(held: str) -> str:
 
 
 def counted(held: str) -> int | None:
-    """The number that a box holds, in digits or words, with what it counts or without; None for
-    more.
+    """The number that a box holds, in digits or words, with what it counts or without; None
+    for more.
 
     >>> (
     ...     counted("4 generations"),
@@ -144,8 +144,8 @@ def counted(held: str) -> int | None:
 def labels_said(answer: str, labels: Sequence[str]) -> tuple[str, list[str]]:
     """The sentence of an answer that holds, and the labels that it names and does not deny.
 
-    Of the sentences that name labels that is the last that concludes, else the first that is no
-    question.
+    Of the sentences that name labels that is the last that concludes, else the first that is
+    no question.
 
     >>> labels_said("First to the barn. So: the hall.", ["hall", "barn"])
     ('so: the hall', ['hall'])
@@ -170,12 +170,12 @@ def sentences(text: str) -> list[str]:
 
 
 def says_none(answered: str, none: str, *, known: bool) -> bool:
-    """Whether a plain answer says that the text has nothing: in the word that the question gave for
-    it.
+    """Whether a plain answer says that the text has nothing: in the word that the question
+    gave for it.
 
-    The word begins a sentence, or stands behind a colon or 'is', and ends the line. known: whether
-    it is known what a made-up answer would look like; then more may follow, and a sentence about
-    the text says it.
+    The word begins a sentence, or stands behind a colon or 'is', and ends the line. known:
+    whether it is known what a made-up answer would look like; then more may follow, and a
+    sentence about the text says it.
 
     >>> says_none("**none**", "none", known=False), says_none("none, but ann", "none", known=False)
     (True, False)
@@ -213,8 +213,8 @@ def _second() -> re.Pattern[str]:
 
 
 def _denied(labels: Sequence[str]) -> re.Pattern[str]:
-    """What denies a label: the first behind a 'not' or the like in its clause, with what is joined
-    to it."""
+    """What denies a label: the first behind a 'not' or the like in its clause, with what is
+    joined to it."""
     denies, clause, joint = (pattern(name).pattern for name in ("denies", "clause", "joint"))
     label, between = any_of(labels), r"\W{0,3}(?:in )?(?:the )?在?"
     stop = rf"[,;:()]|{clause}"

@@ -127,8 +127,8 @@ def in_order(answer: str, texts: list[str]) -> int:
 
 
 def items(answer: str, pattern: str = "") -> list[str]:
-    """What a pattern finds, each once; without one, all pieces of an answer, but what ends with a
-    colon.
+    """What a pattern finds, each once; without one, all pieces of an answer, but what ends
+    with a colon.
 
     >>> items("1. fig\\n2. plum, and pear")
     ['fig', 'plum', 'pear']
@@ -142,8 +142,8 @@ def items(answer: str, pattern: str = "") -> list[str]:
 
 
 def beside(item: str, wanted: list[str]) -> list[str]:
-    """What looks like the wanted and is not, in an item that names some: a list may have spaces
-    alone.
+    """What looks like the wanted and is not, in an item that names some: a list may have
+    spaces alone.
 
     >>> (
     ...     beside("red-fox (30) sad-dog shy-cat", ["red-fox", "shy-cat"]),
@@ -162,8 +162,8 @@ def beside(item: str, wanted: list[str]) -> list[str]:
 
 
 def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
-    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen, as
-    prose may.
+    """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen,
+    as prose may.
 
     Raises SettingsError for what is no pattern.
     """
@@ -176,8 +176,8 @@ def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
 
 
 def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
-    """Words that stand alone as items do: between two wanted ones any, elsewhere those that look
-    like them.
+    """Words that stand alone as items do: between two wanted ones any, elsewhere those that
+    look like them.
 
     like: a pattern of items, for those that are written with a space where they have a hyphen.
 
@@ -193,8 +193,8 @@ def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
 
 
 def _listed_pieces(line: str, wanted: list[str]) -> list[str]:
-    """The pieces of a line, but for what introduces them: a heading, or the sentence that names the
-    first."""
+    """The pieces of a line, but for what introduces them: a heading, or the sentence that
+    names the first."""
     pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
     naming = (at for at, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
     first = next(naming, 0)
@@ -235,11 +235,11 @@ def _bare(piece: str) -> str:
 
 
 def _of_kind(word: str, wanted: list[str], *, near: bool = False) -> bool:
-    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without hyphens,
-    length.
+    """Whether a word is of some wanted one's kind: signs, script, hyphens; and without
+    hyphens, length.
 
-    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is a
-    sentence.
+    near: it may be a quarter longer or shorter, a number as it likes; but what is not ASCII is
+    a sentence.
     """
     if near and not word.isascii():
         return False

@@ -59,8 +59,8 @@ class FunctionScorer(Scorer):
 
 
 async def call_beside(function: Callable[..., Any], *given: object) -> Any:
-    """What a function returns: awaited where it is async, else called in a thread, which nobody
-    waits for when the run ends."""
+    """What a function returns: awaited where it is async, else called in a thread, which
+    nobody waits for when the run ends."""
     if is_async(function):
         return await function(*given)
     done: Future[object] = Future()
@@ -85,9 +85,9 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def source_hash(name: str) -> str:
-    """Hash of the file that a function is written in, so that an edited one is asked anew; of one
-    without a file (a notebook's) of its own source, else of its byte code. '' where none is
-    known."""
+    """Hash of the file that a function is written in, so that an edited one is asked anew; of
+    one without a file (a notebook's) of its own source, else of its byte code. '' where none
+    is known."""
     function = inspect.unwrap(load_function(name))
     if name not in _HELD:
         with suppress(TypeError):
@@ -111,9 +111,11 @@ _HELD: dict[
 
 
 def name_function(function: Callable[..., Any]) -> str:
-    """What settings call a function: 'module:function', by which it is found again in this process.
+    """What settings call a function: 'module:function', by which it is found again in this
+    process.
 
-    A function that can be imported by that name is not held: the command line means the same by it.
+    A function that can be imported by that name is not held: the command line means the same
+    by it.
     """
     module = str(getattr(function, "__module__", None) or "__main__")
     name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"

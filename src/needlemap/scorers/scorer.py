@@ -68,8 +68,8 @@ class Scorer(metaclass=Checked):
         raise NotImplementedError
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
-        """US dollars for one score of an answer of so many tokens, at most; None when no price is
-        known."""
+        """US dollars for one score of an answer of so many tokens, at most; None when no price
+        is known."""
         return 0.0
 
     def open(self) -> None:
@@ -80,7 +80,8 @@ class Scorer(metaclass=Checked):
 
 
 def rule_of(scorer: Any) -> int:
-    """The number of a scorer's rule. Scores by two rules are never mixed. Raises SettingsError."""
+    """The number of a scorer's rule. Scores by two rules are never mixed. Raises
+    SettingsError."""
     rule = getattr(scorer, "rule", FIRST_RULE)
     if not isinstance(rule, int):
         raise SettingsError(

@@ -144,8 +144,8 @@ class First(Scorer):
 
 
 def on_the_way(taken: str, reference: Reference) -> bool:
-    """Whether something is a decoy that stands in the needle too, if that is known: a step, not
-    another's.
+    """Whether something is a decoy that stands in the needle too, if that is known: a step,
+    not another's.
 
     >>> on_the_way("b", Reference("c", needle="a b, b c", decoys=("b", "x")))
     True
@@ -243,7 +243,8 @@ def elsewhere(answered: str, decoy: str, reference: Reference) -> bool:
 
 
 def values(answered: str, asked: str, reference: Reference) -> list[str]:
-    """What looks like an answer, and neither the question nor the text holds. Raises SettingsError.
+    """What looks like an answer, and neither the question nor the text holds. Raises
+    SettingsError.
 
     Where the reference does not say what does, it is what looks like a wanted number, code or
     compound.

@@ -1,5 +1,5 @@
-"""Command-line flags made from the settings: each setting is one flag of the same name, with the
-same help.
+"""Command-line flags made from the settings: each setting is one flag of the same name, with
+the same help.
 
 The older tools' names and ways are flags too, hidden from `--help` and listed in
 docs/coming-from.md.
@@ -32,9 +32,9 @@ _LISTS = tuple({*(row.name for row in TABLE if row.words), *_TEXTS})
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by the settings' groups. `--help` leaves the rare ones
-    to `--help-all`. It takes the older tools' spelling too: `_` for `-` in a flag's name, True and
-    False behind it, and several words behind one that takes a list.
+    """A command whose help lists its flags by the settings' groups. `--help` leaves the rare
+    ones to `--help-all`. It takes the older tools' spelling too: `_` for `-` in a flag's name,
+    True and False behind it, and several words behind one that takes a list.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -101,8 +101,8 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
     `--save_contexts True` and `--save_contexts=True` are `--save-contexts`;
-    `--substr_validation_words a b` is that flag twice.
-    A word that may be the preset ends such a list. `--until no-worse-than RUN:2` takes both words.
+    `--substr_validation_words a b` is that flag twice. A word that may be the preset ends such
+    a list. `--until no-worse-than RUN:2` takes both words.
     """
     owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
     made: list[str] = []
@@ -139,8 +139,8 @@ def _names_preset(word: str) -> bool:
 
 
 def reader_of(name: str) -> Callable[[Any], Any] | None:
-    """What reads the text of a flag as the setting's kind of value: KEY=VALUE pairs as a mapping,
-    'none' as None. None where the text is the value."""
+    """What reads the text of a flag as the setting's kind of value: KEY=VALUE pairs as a
+    mapping, 'none' as None. None where the text is the value."""
     field = Settings.model_fields.get(name)
     if name in _TEXTS:
         return _file_names if name == "file_list" else _all_texts

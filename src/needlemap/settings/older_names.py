@@ -20,8 +20,8 @@ class SeedName:
     """One older name: its tool, and our setting in words.
 
     carry: how a value is carried over (settings so far, value); None: `ours` has it as it is.
-    partial: it sets a part of the setting only, so that others of its kind may stand beside it.
-    words: behind its flag stand several.
+    partial: it sets a part of the setting only, so that others of its kind may stand beside
+    it. words: behind its flag stand several.
     """
 
     name: str
@@ -37,8 +37,8 @@ class SeedName:
 
 
 def _part(ours: str, key: str) -> Callable[[Raw, Any], Raw]:
-    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the older
-    tool's."""
+    """One key of a {min, max, count, scale}; the others stay as they are, or begin as the
+    older tool's."""
     start = _STARTS[ours]
     return lambda raw, value: {
         ours: {**(raw[ours] if isinstance(raw.get(ours), dict) else start), key: value}
@@ -223,11 +223,11 @@ BY_NAME = {row.name: row for row in TABLE}
 
 
 def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
-    """Settings with older names replaced by ours. settled: what earlier sources (a preset) already
-    set.
+    """Settings with older names replaced by ours. settled: what earlier sources (a preset)
+    already set.
 
-    None under an older name is that tool's 'not given'. Raises SettingsError when two names of one
-    setting are given.
+    None under an older name is that tool's 'not given'. Raises SettingsError when two names of
+    one setting are given.
     """
     ours: Raw = {key: value for key, value in raw.items() if key not in BY_NAME}
     carried: Raw = {}
@@ -258,8 +258,8 @@ class Implied:
     others: Mapping[str, tuple[str, ...]]
 
     def note(self, settings: Mapping[str, Any]) -> str:
-        """In a line: those of the rules that the settings hold, and the presets of all tools whose
-        names were given."""
+        """In a line: those of the rules that the settings hold, and the presets of all tools
+        whose names were given."""
         parts = [_others_told(tool, names) for tool, names in self.others.items()]
         if self.rules:
             held = {name: value for name, value in self.rules.items() if settings[name] == value}

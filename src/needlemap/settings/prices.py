@@ -1,5 +1,5 @@
-"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's own
-prices.
+"""What tokens cost, in US dollars: by the bundled price list of genai-prices, or by the user's
+own prices.
 
 A model without a known price costs None, never 0.
 """
@@ -23,8 +23,8 @@ PARTS = ("input", "cached_input", "output")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the model
-    up."""
+    """Prices of one model. own: US dollars per million tokens of `PARTS`, or None to look the
+    model up."""
 
     provider: str
     model: str
@@ -40,8 +40,8 @@ class Prices:
     def named(
         cls, provider: str, model: str, own: Mapping[str, float] | None, given: str
     ) -> Prices:
-        """given: what the user calls his own prices, for errors. Raises SettingsError for unknown
-        parts."""
+        """given: what the user calls his own prices, for errors. Raises SettingsError for
+        unknown parts."""
         for part in own or ():
             if part not in PARTS:
                 raise SettingsError(
@@ -61,8 +61,8 @@ class Prices:
         return backend_or_default(self.provider).free
 
     def usd(self, prompt_tokens: int, cached_tokens: int, answer_tokens: int) -> float | None:
-        """Dollars for one call; None when no price is known. No more tokens are cached than were
-        sent."""
+        """Dollars for one call; None when no price is known. No more tokens are cached than
+        were sent."""
         cached_tokens = min(cached_tokens, prompt_tokens)
         if self.own:
             fresh = prompt_tokens - cached_tokens
@@ -79,8 +79,8 @@ class Prices:
 
 
 def summed(amounts: Iterable[float | None], *, of_known: bool = False) -> float | None:
-    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where all
-    are.
+    """The sum of tokens, dollars or seconds. None where any is unknown; of_known: only where
+    all are.
 
     >>> summed([1, None]), summed([1, None], of_known=True), summed([]), summed([], of_known=True)
     (None, 1, 0, None)

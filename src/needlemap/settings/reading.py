@@ -1,5 +1,5 @@
-"""From presets, YAML files and flags to checked settings. Later ones win: defaults, preset, file,
-flags."""
+"""From presets, YAML files and flags to checked settings. Later ones win: defaults, preset,
+file, flags."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class SettingsLayer:
 
 @dataclass(frozen=True, slots=True)
 class Unheeded:
-    """A setting that nothing would read. where: who gave it. why: what to tell. replaced: whether
-    what decides it was given later, so that it is left out without a word, as a preset's always
-    is."""
+    """A setting that nothing would read. where: who gave it. why: what to tell. replaced:
+    whether what decides it was given later, so that it is left out without a word, as a
+    preset's always is."""
 
     name: str
     where: str
@@ -79,8 +79,8 @@ class Unheeded:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Settings, those that were left out since nothing would read them, and what older tools' names
-    brought."""
+    """Settings, those that were left out since nothing would read them, and what older tools'
+    names brought."""
 
     settings: Settings
     unheeded: list[Unheeded]
@@ -88,17 +88,18 @@ class Reading:
 
     @property
     def note(self) -> str:
-        """A note on the rules that older tools' names bring; '' for none, and where it is quiet."""
+        """A note on the rules that older tools' names bring; '' for none, and where it is
+        quiet."""
         settings, older = self.settings, self.older
         return older.note(settings.model_dump()) if older and not settings.quiet else ""
 
 
 def configure(named: str | None = None, given: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from a preset's name or a .yaml file (which may itself name a preset), overridden by
-    `given`.
+    """Settings from a preset's name or a .yaml file (which may itself name a preset),
+    overridden by `given`.
 
-    Raises SettingsError for unknown names (with the nearest known one), unreadable files, wrong
-    values, and settings that nothing would read.
+    Raises SettingsError for unknown names (with the nearest known one), unreadable files,
+    wrong values, and settings that nothing would read.
     """
     reading = read_settings(named, given or {})
     for each in reading.unheeded:
@@ -115,9 +116,9 @@ def read_settings(
 ) -> Reading:
     """What `configure` gives, and what it left out.
 
-    between: settings by where they stand, which override the preset and are overridden. subject: of
-    several models that are named together, the one that is meant, with settings of its own. Raises
-    SettingsError.
+    between: settings by where they stand, which override the preset and are overridden.
+    subject: of several models that are named together, the one that is meant, with settings of
+    its own. Raises SettingsError.
     """
     layers = [
         *(_named(named) if named else []),
@@ -163,7 +164,8 @@ def _older(layers: Sequence[SettingsLayer]) -> Implied | None:
 
 
 def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Settings of all layers, later ones first, and the number of the layer that gave each last."""
+    """Settings of all layers, later ones first, and the number of the layer that gave each
+    last."""
     settled: dict[str, Any] = {}
     givers: dict[str, int] = {}
     for number, layer in enumerate(layers):
@@ -184,8 +186,8 @@ def _settle(layers: Sequence[SettingsLayer]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool) -> dict[str, Any]:
-    """Settings so far without what another task hides and asks. ours: whether only presets said
-    it."""
+    """Settings so far without what another task hides and asks. ours: whether only presets
+    said it."""
     task = settled.get("task", "single" if ours else None)
     if task is None or found.get("task", task) == task:
         return settled
@@ -199,8 +201,8 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
 def _heeded(
     settled: dict[str, Any], givers: Mapping[str, int], layers: Sequence[SettingsLayer], where: str
 ) -> tuple[Settings, list[Unheeded]]:
-    """Settings without those that nothing would read. What is left out may leave others unread:
-    again."""
+    """Settings without those that nothing would read. What is left out may leave others
+    unread: again."""
     from needlemap.settings.unused_settings import (  # late: it needs what a run needs
         find_unread,
         what_stays,
@@ -231,13 +233,14 @@ def _says_what(settled: Mapping[str, Any]) -> bool:
 
 
 def _default_item(language: object) -> dict[str, Any]:
-    """What is hidden in a language where settings do not say it; {} for one that is unknown."""
+    """What is hidden in a language where settings do not say it; {} for one that is
+    unknown."""
     return DEFAULT_ITEMS.get(str(spelt_out(language)), {})
 
 
 def addressed(settings: Settings) -> Settings:
-    """Settings with the server's address, also where the environment or the back end names it, so
-    that it is part of what was asked."""
+    """Settings with the server's address, also where the environment or the back end names it,
+    so that it is part of what was asked."""
     backend = backend_or_default(settings.backend)
     address = settings.base_url or backend.address(settings.model_name, settings.model_options)
     if address:
@@ -249,8 +252,8 @@ def addressed(settings: Settings) -> Settings:
 def checked(
     raw: Mapping[str, Any], where: str, places: Mapping[str, str] = MappingProxyType({})
 ) -> Settings:
-    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it got
-    and what it takes. places: where single settings stand, if that is known."""
+    """Settings from plain data. Raises SettingsError with each setting that is wrong, what it
+    got and what it takes. places: where single settings stand, if that is known."""
     if odd := {name: _NO_TEXT for name, value in raw.items() if not _is_text((name, value))}:
         shown = {name.encode("utf-8", "replace").decode(): odd[name] for name in odd}
         raise _refused(shown, where, places)
@@ -264,8 +267,8 @@ _NO_TEXT = "holds bytes that are no UTF-8, which no record can keep. Type it ane
 
 
 def _is_text(value: Any) -> bool:
-    """Whether all texts in a value can be written. A word of the command line that is no UTF-8, and
-    half a character in a file, cannot."""
+    """Whether all texts in a value can be written. A word of the command line that is no
+    UTF-8, and half a character in a file, cannot."""
     try:
         for name, part in parts_of(value):
             f"{name}{part if isinstance(part, str) else ''}".encode()
@@ -365,8 +368,8 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _merged_options(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> dict[str, Any]:
-    """A layer's option mappings, merged key by key with those so far. Another task's, scorer's or
-    back end's options are not this one's."""
+    """A layer's option mappings, merged key by key with those so far. Another task's, scorer's
+    or back end's options are not this one's."""
     merged = dict[str, Any]()
     for name in OPTIONS:
         owner = name.removesuffix("_options")

@@ -34,9 +34,9 @@ _MODEL_S_OWN = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """suite: its name, '' without one. families: settings by name, '' that of the only one of a
-    plain run. note: which rules an older tool's names bring; '' for none.
-    scores: weighted means of some families, by name."""
+    """suite: its name, '' without one. families: settings by name, '' that of the only one of
+    a plain run. note: which rules an older tool's names bring; '' for none. scores: weighted
+    means of some families, by name."""
 
     suite: str
     families: Mapping[str, Settings]
@@ -66,11 +66,12 @@ def only_model(each: Mapping[str, Chosen]) -> Chosen:
 def choose_each(
     named: str | None, flags: Mapping[str, Any], *, trusted: Trust = False, planned: bool = False
 ) -> dict[str, Chosen]:
-    """The families of a preset, a file or a suite, of the demo without one and without a flag that
-    matters, for each model that is named, by the name of its folder; for one model by ''.
+    """The families of a preset, a file or a suite, of the demo without one and without a flag
+    that matters, for each model that is named, by the name of its folder; for one model by ''.
 
-    The same arguments mean the same trials, whichever command they are given to. trusted: code that
-    stands only in a file may run. planned: nothing is going to be asked. Raises SettingsError.
+    The same arguments mean the same trials, whichever command they are given to. trusted: code
+    that stands only in a file may run. planned: nothing is going to be asked. Raises
+    SettingsError.
     """
     subjects = [_subject(each) for each in _models(named, flags)] or [{}]
     suite = None
@@ -110,8 +111,8 @@ def is_demo(named: str | None, flags: Mapping[str, Any]) -> bool:
 
 
 def given_in(named: str, setting: str) -> Any:
-    """What a preset or a file says of a setting, or a suite for all its families; None where it
-    says nothing. Raises SettingsError."""
+    """What a preset or a file says of a setting, or a suite for all its families; None where
+    it says nothing. Raises SettingsError."""
     if not named.startswith(MARK):
         return setting_in(named, setting)
     suite = load_suite(named.removeprefix(MARK))
@@ -171,8 +172,8 @@ def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _refuse(models: Sequence[Sequence[Unheeded]], subjects: Sequence[Mapping[str, Any]]) -> None:
-    """Raises SettingsError for a setting that no model reads, or that is one model's own and not
-    read."""
+    """Raises SettingsError for a setting that no model reads, or that is one model's own and
+    not read."""
     shared = set.intersection(*({each.name for each in unheeded} for unheeded in models))
     for unheeded, own in zip(models, subjects, strict=True):
         for each in unheeded:
@@ -195,9 +196,9 @@ def _refuse_one_address(each: Sequence[Settings], subjects: Sequence[Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """families: the settings of each, of which `preset` may be one. settings: those of all families
-    that do not have their own. scores: weighted means of some families, by name; of each its
-    families' weights, which add up to 1."""
+    """families: the settings of each, of which `preset` may be one. settings: those of all
+    families that do not have their own. scores: weighted means of some families, by name; of
+    each its families' weights, which add up to 1."""
 
     name: str
     families: Mapping[str, Mapping[str, Any]]
@@ -238,7 +239,8 @@ class Suite:
     def _settled(
         self, family: str, flags: Mapping[str, Any], subject: Mapping[str, Any] | None
     ) -> tuple[Settings, list[Unheeded]]:
-        """A family's settings, and what it does not read of those that it shares with others."""
+        """A family's settings, and what it does not read of those that it shares with
+        others."""
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._label: self.settings, mine: own}
@@ -277,8 +279,8 @@ def load_suite(name: str) -> Suite:
 
 
 def weighted(suite: str, scores: Any, families: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The weights of families in each score, which add up to 1. A score weighs families, or scores
-    above it. Raises SettingsError.
+    """The weights of families in each score, which add up to 1. A score weighs families, or
+    scores above it. Raises SettingsError.
 
     >>> weighted("s", {"one": ["a", "b"], "all": {"one": 1, "c": 3}}, ["a", "b", "c"])
     {'one': {'a': 0.5, 'b': 0.5}, 'all': {'a': 0.125, 'b': 0.125, 'c': 0.75}}

@@ -1,13 +1,13 @@
 """Who may say what this machine runs and asks: the one rule for settings that nobody typed.
 
-A settings file that the user names is the user's word for model and address, never for code: what
-it alone says of `python/...` and of a model's own code is refused. Another run (`--prompts-of`, a
-golden) is data: what it names that would be asked, imported or sent a key is refused. Whoever
-types the very value, or `--trust-run`, is heard. `plan` asks no address that stands in a file only,
-and runs nothing of it.
+A settings file that the user names is the user's word for model and address, never for code:
+what it alone says of `python/...` and of a model's own code is refused. Another run
+(`--prompts-of`, a golden) is data: what it names that would be asked, imported or sent a key
+is refused. Whoever types the very value, or `--trust-run`, is heard. `plan` asks no address
+that stands in a file only, and runs nothing of it.
 
-A file that another run names is read where it lies in the current folder, as those of a repository
-do, and where no link leads out of it.
+A file that another run names is read where it lies in the current folder, as those of a
+repository do, and where no link leads out of it.
 
 Where code and addresses can stand: in settings that are marked 'opened' or 'subject', and in
 options of any kind.
@@ -52,8 +52,8 @@ def refuse_code(settings: Settings, typed: Mapping[str, Any], where: str = "a fi
 
 
 def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
-    """Settings to be planned: nothing of a file's is imported, and no address is asked that stands
-    in a file only."""
+    """Settings to be planned: nothing of a file's is imported, and no address is asked that
+    stands in a file only."""
     said = _pairs(typed) | _of_environment(settings)
     instead: dict[str, Any] = {}
     foreign = {
@@ -77,9 +77,9 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
 
 
 def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
-    """Raises SettingsError where a run whose prompts are asked names what would be asked, imported
-    or sent a key while they are built or scored, or a file that lies outside of the current folder,
-    unless our own settings say the very same."""
+    """Raises SettingsError where a run whose prompts are asked names what would be asked,
+    imported or sent a key while they are built or scored, or a file that lies outside of the
+    current folder, unless our own settings say the very same."""
     own = ours.model_dump(exclude={"prompts_of", "label"})  # a folder's name vouches for nothing
     said = _pairs(own) | _of_environment(theirs)
     for name, value in _reached(theirs, ours.scorer == "auto"):
@@ -92,7 +92,8 @@ def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:
 
 
 def _of_environment(settings: Settings) -> set[tuple[str, str]]:
-    """Addresses that the environment names: of compatible servers, and of the model's back end."""
+    """Addresses that the environment names: of compatible servers, and of the model's back
+    end."""
     variables = {ADDRESS, backend_or_default(settings.backend).base_url_variable}
     named = {os.environ.get(name, "") for name in variables if name}
     return {(name, value) for name in ("base_url", "scorer_options") for value in named}
@@ -111,8 +112,8 @@ def code_in(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _reached(theirs: Settings, scored: bool) -> Iterator[tuple[str, str]]:
-    """What another run's settings would make this machine ask or run while its prompts are built
-    and, if its scorer is taken over, scored."""
+    """What another run's settings would make this machine ask or run while its prompts are
+    built and, if its scorer is taken over, scored."""
     own = theirs.model_dump()
     if not scored:
         own |= {"scorer": "", "scorer_options": {}}
@@ -149,7 +150,8 @@ def _tokenizers(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _scorers(settings: Settings) -> Iterator[tuple[str, str]]:
-    """A scorer that asks a model, with whom it asks; addresses and keys in any scorer's options."""
+    """A scorer that asks a model, with whom it asks; addresses and keys in any scorer's
+    options."""
     from needlemap.registry import installed
     from needlemap.scorers import find_scorer
     from needlemap.tasks import make_task
@@ -197,8 +199,8 @@ def _is_outside(path: Path) -> bool:
 
 
 def _pairs(values: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Every text in some settings with the setting that it is said of, '' for all; of what is true
-    its name. A value of one setting vouches for no other."""
+    """Every text in some settings with the setting that it is said of, '' for all; of what is
+    true its name. A value of one setting vouches for no other."""
     found = set[tuple[str, str]]()
     for name, value in values.items():
         for key, part in parts_of(value, name):

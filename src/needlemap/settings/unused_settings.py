@@ -1,9 +1,9 @@
 """Settings that nothing would read: refused where they are given, with what to type instead.
 
-A setting is read where the constructor of a chosen part names it. What no constructor tells is a
-rule of its own, which a setting names where it is defined (`read=`). A setting is unread where what
-it asks for would not happen; where it happens anyway, as `--no-canary` with a model that gets no
-canary, it is left alone. Reads no documents and reaches no model.
+A setting is read where the constructor of a chosen part names it. What no constructor tells is
+a rule of its own, which a setting names where it is defined (`read=`). A setting is unread
+where what it asks for would not happen; where it happens anyway, as `--no-canary` with a model
+that gets no canary, it is left alone. Reads no documents and reaches no model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from needlemap.tasks import Background, make_task
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A setting that nothing reads. why: what to tell, with what to type. by: the settings that
-    decide it."""
+    """A setting that nothing reads. why: what to tell, with what to type. by: the settings
+    that decide it."""
 
     name: str
     why: str
@@ -35,8 +35,8 @@ class Unread:
 
 
 class ChosenParts:
-    """What settings choose, as far as rules ask. None for an unknown or broken part, which is an
-    error when it is made.
+    """What settings choose, as far as rules ask. None for an unknown or broken part, which is
+    an error when it is made.
 
     own_item: whether the user says what is hidden; else the default item is, in the setting's
     language.
@@ -142,9 +142,9 @@ Test = Callable[[Case], object]
 
 @dataclass(frozen=True, slots=True)
 class UnreadRule:
-    """Where a setting is unread, and why. why, hint: before and behind 'leave --NAME out', with
-    `s` for the settings and `p` for the chosen parts. by: the settings that decide it. behind: the
-    rule that is asked before: what that one refuses, this one is not asked."""
+    """Where a setting is unread, and why. why, hint: before and behind 'leave --NAME out',
+    with `s` for the settings and `p` for the chosen parts. by: the settings that decide it.
+    behind: the rule that is asked before: what that one refuses, this one is not asked."""
 
     is_unread: Test
     why: str
@@ -154,7 +154,8 @@ class UnreadRule:
 
 
 def find_unread(settings: Settings, own_item: bool = True) -> list[Unread]:
-    """The settings that differ from their defaults and that nothing would read, in their order."""
+    """The settings that differ from their defaults and that nothing would read, in their
+    order."""
     parts, found = ChosenParts(settings, own_item), []
     for name, field in Settings.model_fields.items():
         reason = KNOWN[name].read
@@ -180,8 +181,8 @@ def _chain(reason: str) -> list[UnreadRule]:
 
 
 def what_stays(settings: Settings, name: str) -> Any:
-    """The value of an unread setting once it is left out: its default; of values to draw, those in
-    use."""
+    """The value of an unread setting once it is left out: its default; of values to draw,
+    those in use."""
     if name != "draw":
         return Settings.model_fields[name].default
     used = _placeholders(settings)

@@ -102,8 +102,8 @@ class Seens:
         return min((each.round for each in self.storm if each.act.cancel is not None), default=None)
 
     def lost_around(self, first: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many prompts that share nothing were lost, of how many, in the rounds before one and
-        since then."""
+        """How many prompts that share nothing were lost, of how many, in the rounds before one
+        and since then."""
         rows = [
             (each.round, each.outcome) for each in self.storm if each.act.operation == Fresh.name
         ]
@@ -132,8 +132,8 @@ class StormVerdict:
 
 
 def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVerdict:
-    """The verdict at this look. wanted: the rate that is to be excluded, a share. gauge: whether
-    the model is the gauge, which misses nothing itself."""
+    """The verdict at this look. wanted: the rate that is to be excluded, a share. gauge:
+    whether the model is the gauge, which misses nothing itself."""
     rows = [each for each in seens.storm if each.outcome.word != "cancelled"]
     counts = Counter[str](each.outcome.word for each in rows)
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]

@@ -36,7 +36,8 @@ class Limits:
 
     @property
     def room(self) -> int:
-        """Tokens of a prompt's texts at most: template, questions and answers take the rest."""
+        """Tokens of a prompt's texts at most: template, questions and answers take the
+        rest."""
         return self.max_length - RANKS * (self.answer_tokens + 60)
 
 
@@ -64,8 +65,8 @@ class FamilyPlan:
         return self.session(), next(self.others)
 
     def length(self, most: int | None = None) -> int:
-        """Tokens of a text: short ones more often, so that all octaves together take about as much
-        of a server."""
+        """Tokens of a text: short ones more often, so that all octaves together take about as
+        much of a server."""
         most = max(SHORTEST, min(most or self.limits.room, self.limits.room))
         octaves = max(0.0, log2(most / SHORTEST))
         steps = [step / 4 for step in range(int(4 * octaves) + 1)]
@@ -73,15 +74,15 @@ class FamilyPlan:
         return min(most, round(SHORTEST * 2 ** (step + self.random.random() / 4)))
 
     def near_edge(self, tokens: int) -> int:
-        """A number of tokens at the end of a block or chunk, or one beside it, not far from this
-        one."""
+        """A number of tokens at the end of a block or chunk, or one beside it, not far from
+        this one."""
         edges = [edge for edge in EDGES if edge <= tokens] or EDGES[:1]
         edge = self.random.choice(edges)
         return max(1, round(tokens / edge)) * edge + self.random.choice(_NEAR)
 
     def turn(self, path: Path, pieces: tuple[Piece, ...], total: int | None = None) -> Turn:
-        """A user's turn that asks for one of the facts at the ends of what stands there: the first
-        of all, the last that was there before, or one of its own."""
+        """A user's turn that asks for one of the facts at the ends of what stands there: the
+        first of all, the last that was there before, or one of its own."""
         before = [piece for each in path for piece in each.pieces]
         held = [
             [Fact(each.stream, at) for at in each.stream.facts_within(each.tokens)]

@@ -68,9 +68,9 @@ def judge_answer(
     budget: int,
     texts: Mapping[str, str] | None = None,
 ) -> RequestOutcome:
-    """What came of one request. wanted: the secrets that were asked for; own: all of its prompt.
-    at: its place among all. budget: tokens that its answer may have. texts: 'own', its prompt, and
-    'all', from which all prompts are cut; looked at where an answer is long."""
+    """What came of one request. wanted: the secrets that were asked for; own: all of its
+    prompt. at: its place among all. budget: tokens that its answer may have. texts: 'own', its
+    prompt, and 'all', from which all prompts are cut; looked at where an answer is long."""
     if record.answer is None or record.failure is not None:
         return RequestOutcome("refused")
     answer = record.answer

@@ -51,7 +51,8 @@ def make_round(
 
 
 def flood_every(limits: Limits) -> int:
-    """One round in so many has a flood, so that floods take no more than their share of tokens."""
+    """One round in so many has a flood, so that floods take no more than their share of
+    tokens."""
     each = 4 * limits.room / 16 + 4_000  # of a round without one, about
     return max(2, round((limits.kv_tokens or 0) / (FLOOD_SHARE * each)))
 

@@ -116,9 +116,9 @@ def _minutes(seconds: float) -> str:
 
 
 def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
-    """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of one
-    loop at the pace of the storm. foreign: secrets of the other requests. key_env: the variable of
-    the key, where the storm had one; never the key."""
+    """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of
+    one loop at the pace of the storm. foreign: secrets of the other requests. key_env: the
+    variable of the key, where the storm had one; never the key."""
     settings, texts, made = storm.resolved.settings, storm.texts, shrunk.sequence
     numbers = {act.path: act.number for act in reversed(made.acts)}
     waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in made.waves]
@@ -144,8 +144,8 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
 
 def loops_of(storm: Storm, shrunk: Shrunk) -> int:
     """How often the script plays the sequence: as the fault's rate needs; each time at several
-    moments where a client goes away; and until a fresh server is as full as the storm's was, where
-    that had been asked more than it caches before it failed."""
+    moments where a client goes away; and until a fresh server is as full as the storm's was,
+    where that had been asked more than it caches before it failed."""
     acts, file = shrunk.sequence.acts, storm.file()
     loops = shrunk.loops * (2 * MOMENTS if any(act.cancel for act in acts) else 1)
     target = key_of(shrunk.sequence.number, shrunk.target)

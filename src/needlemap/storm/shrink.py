@@ -63,7 +63,8 @@ class Shrunk:
 
     @property
     def loops(self) -> int:
-        """Replays that fail at least once in 95 of 100, at the lower end of the rate's interval."""
+        """Replays that fail at least once in 95 of 100, at the lower end of the rate's
+        interval."""
         return times(lowest_rate(self.failed, self.of), LOOPS)
 
 
@@ -143,8 +144,8 @@ class Shrinking(StormInRounds):
         return self.verdict
 
     def _best(self) -> Batches[tuple[Round, int, int, int] | None]:
-        """The suspect whose sequence fails most often in replays, the shortest of several, with how
-        often it failed in how many. Where none fails, each is replayed more often."""
+        """The suspect whose sequence fails most often in replays, the shortest of several,
+        with how often it failed in how many. Where none fails, each is replayed more often."""
         file = STORM.read(self.storm.folder.path)
         sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
         lost = sorted(
@@ -202,7 +203,8 @@ class Shrinking(StormInRounds):
         return sequence
 
     def _fails(self, candidate: Round, target: int, rate: float) -> Batches[bool]:
-        """Whether a candidate fails at least once in as many replays as it takes to be sure."""
+        """Whether a candidate fails at least once in as many replays as it takes to be
+        sure."""
         spoilt = self.spoilt
         for _ in range(min(MOST, times(rate))):
             shown = yield from self._shows(candidate, target)
@@ -213,8 +215,9 @@ class Shrinking(StormInRounds):
         return False
 
     def _shows(self, sequence: Round, target: int) -> Batches[bool]:
-        """Whether one replay fails and the same prompt, cold and alone, is right at once behind it.
-        A server that an earlier replay has spoilt misses that too, whatever the sequence."""
+        """Whether one replay fails and the same prompt, cold and alone, is right at once
+        behind it. A server that an earlier replay has spoilt misses that too, whatever the
+        sequence."""
         if not _is_wrong((yield from self._once(sequence, target))):
             return False
         act = next(each for each in sequence.acts if each.number == target)

@@ -61,9 +61,9 @@ class Storm:
 
     @classmethod
     def of(cls, options: StormOptions, path: Path | None = None, seed: int | None = None) -> Storm:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given. seed:
-        of a new one; drawn where none is given. Raises NeedlemapError where it holds another,
-        SettingsError."""
+        """Begin one, or go on with what the folder holds; a fresh one where none is given.
+        seed: of a new one; drawn where none is given. Raises NeedlemapError where it holds
+        another, SettingsError."""
         before = STORM.read(path) if path and STORM.is_in(path) else None
         drawn = randbits(SEED_BITS) if seed is None else seed
         seed = before.seed if before else drawn
@@ -141,9 +141,9 @@ class Storm:
 
 
 def first_round(seed: int, limits: Limits) -> Round:
-    """A few prompts one after another, short and long, by which a storm learns the model's ways:
-    how long it takes, what its server counts beside ours, and whether it answers several questions
-    at once."""
+    """A few prompts one after another, short and long, by which a storm learns the model's
+    ways: how long it takes, what its server counts beside ours, and whether it answers several
+    questions at once."""
     numbers = iter(range(100))
     plan = FamilyPlan(0, Random(f"first:{seed}"), limits, numbers, numbers)
     acts = []

@@ -322,8 +322,8 @@ class StormInRounds(Strategy[StormVerdict]):
         answered: Answered,
         key: Callable[[Act], int],
     ) -> Batches[list[tuple[Act, Record | None]]]:
-        """Send some requests at the same time, but for those that are on disk; what came of each,
-        None where it was cancelled or a limit let it not be sent."""
+        """Send some requests at the same time, but for those that are on disk; what came of
+        each, None where it was cancelled or a limit let it not be sent."""
         found = dict[int, Record | None]()
         left = list[Act]()
         for act in acts:

@@ -199,8 +199,8 @@ class Texts:
     def _padded(
         self, rows: Sequence[tuple[str, str]], number: int, path: Path, total: int
     ) -> list[tuple[str, str]]:
-        """The same with words before its question, so that the server counts the wanted tokens;
-        as it is where it is longer already."""
+        """The same with words before its question, so that the server counts the wanted
+        tokens; as it is where it is longer already."""
         role, text = rows[-1]
         at = text.rfind(self.question(number, path[-1]))
         others = sum(self.count(text) for _, text in rows[:-1])

@@ -89,8 +89,8 @@ class Apart(Worded):
 def drawn_apart(
     draw: Choices, repeat: int, seed: int, count: int, question: str
 ) -> list[dict[str, str]]:
-    """Values for so many facts, from seed and repeat; their questions differ. Raises SettingsError
-    where there are too few."""
+    """Values for so many facts, from seed and repeat; their questions differ. Raises
+    SettingsError where there are too few."""
     if count == 1:
         return [drawn(draw, repeat, seed)]
     random, questions = Random(f"apart:{seed}:{repeat}"), set[str]()

@@ -183,8 +183,8 @@ class FrequentWords(Task):
         return Background(self._source(repeat, seed))
 
     def item(self, draw: Draw) -> Item:
-        """Nothing hidden: the words that lead. Raises SettingsError if the text may be too short to
-        tell."""
+        """Nothing hidden: the words that lead. Raises SettingsError if the text may be too
+        short to tell."""
         source = self._source(draw.repeat, draw.seed)
         least = source.settled * (self.letters + 1)
         if draw.cell.length_tokens < least:

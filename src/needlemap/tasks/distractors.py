@@ -50,7 +50,8 @@ class Distractor:
 def near_misses(
     wording: Wording, values: Mapping[str, str], right: Sequence[str], count: int, random: Random
 ) -> list[Distractor]:
-    """So many near misses. values: of the needle's own slots. right: what a right answer holds.
+    """So many near misses. values: of the needle's own slots. right: what a right answer
+    holds.
 
     Raises SettingsError where slots do not allow as many.
     """
@@ -86,8 +87,9 @@ def near_misses(
 def own_sentences(
     lines: Sequence[str], values: Mapping[str, str], right: Sequence[str]
 ) -> list[Distractor]:
-    """The user's sentences, each with its value: what stands behind a tab, else the one text that
-    looks like a right number or code. Raises SettingsError for one that holds the right answer."""
+    """The user's sentences, each with its value: what stands behind a tab, else the one text
+    that looks like a right number or code. Raises SettingsError for one that holds the right
+    answer."""
     found = []
     for line in lines:
         text, tab, value = (fill(line, dict(values), "distractors")).partition(_TAB)
@@ -103,7 +105,8 @@ def own_sentences(
 
 
 def decoys_of(found: Sequence[Distractor], question: str) -> tuple[str, ...]:
-    """The values that a wrong answer takes from distractors, but those that the question names."""
+    """The values that a wrong answer takes from distractors, but those that the question
+    names."""
     values = dict.fromkeys(value for each in found for value in each.values)
     return tuple(value for value in values if not named(plain(question), plain(value)))
 
@@ -174,7 +177,8 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _values(wording: Wording, filled: Mapping[str, str], right: Sequence[str]) -> tuple[str, ...]:
-    """What an answer takes from a near miss: what is wanted of the needle, filled otherwise."""
+    """What an answer takes from a near miss: what is wanted of the needle, filled
+    otherwise."""
     wanted = wording.keywords or (wording.answer or "",)
     texts = (fill(text, dict(filled), "answer") for text in wanted if placeholders(text, "answer"))
     return tuple(text for text in texts if text not in right)

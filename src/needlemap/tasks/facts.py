@@ -83,8 +83,8 @@ class Facts(Task):
         }
 
     def item(self, draw: Draw) -> Item:
-        """The supporting facts, the first of them at the cell's depth, walks behind it, then the
-        others."""
+        """The supporting facts, the first of them at the cell's depth, walks behind it, then
+        the others."""
         beside, own = draw.beside("facts", self.fresh), draw.random("facts asked", self.fresh)
         told = cast(beside, self.language, self._size, draw.holds)
         start = [Fact("go", who, beside.choice(told.places)) for who in told.people]
@@ -153,10 +153,10 @@ def story(
 ) -> Story:
     """A chain of so many facts, in slots of which the first is its own, and what else is said.
 
-    start: how things are before. slots: depths, ascending; the others are walks, one to each place
-    but the chain's, so that from its first fact on, each place is named as often. moments: where
-    the other facts stand, ascending, with a chance each that says which it is. Those before the
-    chain do not depend on it.
+    start: how things are before. slots: depths, ascending; the others are walks, one to each
+    place but the chain's, so that from its first fact on, each place is named as often.
+    moments: where the other facts stand, ascending, with a chance each that says which it is.
+    Those before the chain do not depend on it.
     """
     possible, now, others, behind = told.possible(), state(start), list[Fact](), list[Fact]()
     early = sum(moment < slots[0] for moment, _ in moments)
@@ -202,8 +202,8 @@ def another(
     settled: Sequence[str] = (),
     barred: Mapping[str, str] | None = None,
 ) -> Fact:
-    """A fact that changes something of how things are, but nothing settled, and nothing into what
-    is barred.
+    """A fact that changes something of how things are, but nothing settled, and nothing into
+    what is barred.
 
     chance: in [0, 1), which of those that are left.
     """

@@ -106,7 +106,8 @@ class GraphWalks(Task):
         )
 
     def _lines(self, edges: list[Edge]) -> list[str]:
-        """Edges as the text has them. A search goes along them, parents are found against them."""
+        """Edges as the text has them. A search goes along them, parents are found against
+        them."""
         return [line(*(edge if self.ask == "bfs" else edge[::-1])) for edge in edges]
 
 
@@ -120,9 +121,9 @@ def line(start: str, end: str) -> str:
 
 
 def _between(random: Random, levels: list[list[str]], outside: list[str]) -> list[Edge]:
-    """Edges of some levels in any order: one to each node from the level before, but for the first
-    level's; as many again that go one level further at most; one from outside to every other node,
-    and one from each node of the last level to the outside."""
+    """Edges of some levels in any order: one to each node from the level before, but for the
+    first level's; as many again that go one level further at most; one from outside to every
+    other node, and one from each node of the last level to the outside."""
     edges = dict[Edge, None]()
     for above, level in pairwise(levels):
         edges |= dict.fromkeys((random.choice(above), node) for node in level)

@@ -123,7 +123,8 @@ class Magic(Task):
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The needles, that of the cell's depth first; all values of the asked keys are wanted."""
+        """The needles, that of the cell's depth first; all values of the asked keys are
+        wanted."""
         pairs, meant = self._hidden(draw), self._absence.draw_kind(draw)
         asked = list(dict.fromkeys(one.key for one in pairs))[: self.queries]
         draw.random(f"{self.name} order", self.fresh).shuffle(asked)
@@ -169,8 +170,8 @@ class Magic(Task):
         return Reference(answer, wanted, sought, question, decoys, none=self._absence.none)
 
     def _like(self, pairs: list[Hidden]) -> str:
-        """What looks like a value and is none of the keys: to say which ones there are is to invent
-        none."""
+        """What looks like a value and is none of the keys: to say which ones there are is to
+        invent none."""
         like = self._values.like
         return but(like, [one.key for one in pairs]) if self._keys == self._values else like
 
@@ -186,7 +187,8 @@ class Magic(Task):
         return [self._keys.fresh(random, taken, draw.holds) for _ in asked]
 
     def _hidden(self, draw: Draw) -> list[Hidden]:
-        """The asked key's values, the first at the cell's depth, then those of the other keys."""
+        """The asked key's values, the first at the cell's depth, then those of the other
+        keys."""
         others, own = (
             draw.beside(f"{self.name} beside", self.fresh),
             draw.random(self.name, self.fresh),

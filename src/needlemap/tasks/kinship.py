@@ -96,8 +96,8 @@ class Kinship(Task):
         return None
 
     def item(self, draw: Draw) -> Item:
-        """The fact about whom the question starts from at the cell's depth, those of others behind
-        it.
+        """The fact about whom the question starts from at the cell's depth, those of others
+        behind it.
 
         What the lines go on with stands anywhere, the same at all depths of a length.
         """

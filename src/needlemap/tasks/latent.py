@@ -111,7 +111,8 @@ class Latent(Task):
         return found[1:]
 
     def _names(self, draw: Draw, count: int) -> list[str]:
-        """People that the haystack does not know. Raises SettingsError when there are too few."""
+        """People that the haystack does not know. Raises SettingsError when there are too
+        few."""
         gone = (
             "The haystack holds nearly all names of task 'latent'. Use another --haystack or "
             "shorter lengths."
@@ -121,8 +122,8 @@ class Latent(Task):
         return [fresh(anybody, taken, draw.holds, gone) for _ in range(count)]
 
     def _depths(self, draw: Draw) -> list[float]:
-        """The cell's depth, and far from it those of the distractors: the same at most depths of a
-        length."""
+        """The cell's depth, and far from it those of the distractors: the same at most depths
+        of a length."""
         beside, depths = draw.random("latent beside", "length"), [draw.cell.depth]
         while len(depths) <= self.distractors:
             depth = beside.random()
@@ -142,7 +143,8 @@ class Latent(Task):
 
 
 def _quiet(facts: Sequence[Association], random: Random, draw: Draw) -> Association:
-    """A fact about which the haystack says nothing. Raises SettingsError when there is none."""
+    """A fact about which the haystack says nothing. Raises SettingsError when there is
+    none."""
     for _ in range(TRIES):
         fact = random.choice(facts)
         if not any(map(draw.holds, fact.watch)):
@@ -265,8 +267,8 @@ class Absence:
     def unanswered(
         self, question: str, decoys: tuple[str, ...], like: str, owners: tuple[str, ...] = ()
     ) -> Reference:
-        """The reference where the text does not answer. decoys, owners: what it holds instead, and
-        whose."""
+        """The reference where the text does not answer. decoys, owners: what it holds instead,
+        and whose."""
         none = self.none
         return Reference(
             none, question=question, decoys=decoys, none=none, like=like, owners=owners
@@ -276,8 +278,8 @@ class Absence:
 def one_edit(
     key: str, values: Values, random: Random, taken: set[str], holds: Callable[[str], bool]
 ) -> str:
-    """A key that differs in one digit, or one of its two words, is not taken and from now on is,
-    nor held.
+    """A key that differs in one digit, or one of its two words, is not taken and from now on
+    is, nor held.
 
     A letter of a word is never changed: that would look like a slip of the pen. Raises
     SettingsError when there is none.

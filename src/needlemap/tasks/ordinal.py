@@ -58,8 +58,8 @@ class Ordinal(Task):
         )
 
     def item(self, draw: Draw) -> Item:
-        """The exchanges of the request; that of the cell's depth is asked for, whichever number it
-        is."""
+        """The exchanges of the request; that of the cell's depth is asked for, whichever
+        number it is."""
         wanted, words = _request_of(draw.repeat, draw.seed), wording("ordinal", self.language)
         replies = self._replies(wanted, draw)
         ordered = sorted(replies, key=lambda one: one[0])
@@ -104,7 +104,8 @@ class Ordinal(Task):
 
 @lru_cache(maxsize=1024)
 def _written(wanted: Request, sentences: int, number: int) -> str:
-    """A reply, by its number; those beside the asked one are the same at all depths of a length."""
+    """A reply, by its number; those beside the asked one are the same at all depths of a
+    length."""
     return reply(wanted, sentences, Random(number))
 
 

@@ -84,8 +84,8 @@ def clause(name: str, kind: Kind, fact: str) -> str:
 
 
 def fresh_name(random: Random, kind: Kind, taken: set[str], holds: Holds, like: str = "") -> Name:
-    """A name that is neither taken, and is from now on, nor held. like: a title of the kind that it
-    shares half of. Raises SettingsError where none is left."""
+    """A name that is neither taken, and is from now on, nor held. like: a title of the kind
+    that it shares half of. Raises SettingsError where none is left."""
     return fresh(partial(_name, random, kind, like), taken, holds, _GONE, lambda found: found.title)
 
 
@@ -201,7 +201,8 @@ class PassageFile:
     def of_repeat(
         self, repeat: int, seed: int
     ) -> tuple[tuple[PassageQuestion, ...], PassageStream]:
-        """The questions of a repeat, and the other passages. At least half of them stay such."""
+        """The questions of a repeat, and the other passages. At least half of them stay
+        such."""
         source = f"{seed}:{repeat}:{self.sha256}"
         order = Random(f"questions:{source}").sample(self.questions, len(self.questions))
         chosen, held = list[PassageQuestion](), set[str]()

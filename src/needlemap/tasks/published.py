@@ -160,7 +160,8 @@ def mrcr2(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
 
 
 def babilong(row: Row, answers: Sequence[str]) -> ReadyPrompt:
-    """`input` is the text, `target` the label; the other labels are the file's other targets."""
+    """`input` is the text, `target` the label; the other labels are the file's other
+    targets."""
     context, question, target = (
         _text(row, "input"),
         _text(row, "question").strip(),
@@ -193,8 +194,8 @@ def longbench(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
 
 
 def graphwalks(row: Row, _answers: Sequence[str]) -> ReadyPrompt:
-    """`prompt` is the prompt, `answer_nodes` (in older files `answer`) the set of nodes, which may
-    be empty. The question is its last paragraph."""
+    """`prompt` is the prompt, `answer_nodes` (in older files `answer`) the set of nodes, which
+    may be empty. The question is its last paragraph."""
     text, nodes = _text(row, "prompt"), row["answer_nodes" if "answer_nodes" in row else "answer"]
     if not isinstance(nodes, (list, tuple)):
         raise TypeError("answer_nodes are no list of nodes")
@@ -252,8 +253,8 @@ def _texts(value: object) -> list[str]:
 
 
 def _depth_of(text: str, wanted: str) -> float | None:
-    """Where a text holds another, as a share of its characters; None where it does not, or more
-    than once."""
+    """Where a text holds another, as a share of its characters; None where it does not, or
+    more than once."""
     at = text.find(wanted)
     if at < 0 or text.find(wanted, at + 1) >= 0:
         return None
@@ -280,8 +281,8 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows, in the file's order. Raises SettingsError for a file that is missing, or is none of
-    these."""
+    """All rows, in the file's order. Raises SettingsError for a file that is missing, or is
+    none of these."""
     readers: dict[str, Callable[[Path], Iterable[Any]]] = {
         ".jsonl": _json_lines,
         ".json": _json,

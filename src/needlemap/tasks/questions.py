@@ -69,7 +69,8 @@ class Questions(Task):
         return f"passages:{self._file.path.name}", self._file.sha256
 
     def item(self, draw: Draw) -> Item:
-        """The passage that is asked about at the cell's depth, what else belongs to it anywhere."""
+        """The passage that is asked about at the cell's depth, what else belongs to it
+        anywhere."""
         random = draw.random("questions", self.fresh)
         if self._file is not None:
             return self._read(self._file, draw, random)
@@ -123,8 +124,8 @@ class Questions(Task):
         return Item(needles, question, reference, answer_prefix=known["begun"], unique=titles)
 
     def _placed(self, draw: Draw, lines: list[str]) -> tuple[Needle, ...]:
-        """The first line at the cell's depth, the others anywhere: where, is drawn for each length
-        at most, so that neighbouring depths share what comes before."""
+        """The first line at the cell's depth, the others anywhere: where, is drawn for each
+        length at most, so that neighbouring depths share what comes before."""
         beside = draw.beside("questions beside", self.fresh)
         depths = [beside.random() for _ in lines[1:]]
         others = [Needle(line, at, still=True) for line, at in zip(lines[1:], depths, strict=True)]

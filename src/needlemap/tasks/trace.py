@@ -60,10 +60,11 @@ def chained(
     depth: float,
     span: float,
 ) -> tuple[list[str], list[Needle]]:
-    """The lines of the asked chain as they stand in the text, and those of all chains as needles.
+    """The lines of the asked chain as they stand in the text, and those of all chains as
+    needles.
 
-    order: in which a chain's lines stand. The asked ones go on behind the first over so much of the
-    haystack, span, in percent; those of the others stand anywhere.
+    order: in which a chain's lines stand. The asked ones go on behind the first over so much
+    of the haystack, span, in percent; those of the others stand anywhere.
     """
     texts = ordered(random, asked, order)
     needles = following(random, texts, depth, span / 100)

@@ -39,7 +39,8 @@ def lexicon(name: str, language: Language) -> Mapping[str, Any]:
 
 
 def wording(task: str, language: Language) -> Mapping[str, Any]:
-    """What a task hides and asks. Raises SettingsError for one that has no words in a language.
+    """What a task hides and asks. Raises SettingsError for one that has no words in a
+    language.
 
     >>> wording("passkey", "english")["begun"]
     'The pass key is'
@@ -102,7 +103,8 @@ class Values:
 
     @property
     def like(self) -> str:
-        """A pattern of what looks like a value of the kind; of words, only those that `draw` knows.
+        """A pattern of what looks like a value of the kind; of words, only those that `draw`
+        knows.
 
         >>> from re import findall
         >>> findall(Values("number", 7).like, "none of the 3, or 7394821")
@@ -129,8 +131,8 @@ class Values:
 
 
 def _hexadecimal(random: Random, digits: int) -> str:
-    """Hexadecimal digits, of which some are letters and some are not: else it were a number or a
-    word."""
+    """Hexadecimal digits, of which some are letters and some are not: else it were a number or
+    a word."""
     while True:
         found = f"{random.getrandbits(4 * digits):0{digits}x}"
         if not found.isdecimal() and not found.isalpha():
@@ -138,7 +140,8 @@ def _hexadecimal(random: Random, digits: int) -> str:
 
 
 def grouped(digits: str) -> str:
-    """Hexadecimal digits as a UUID has them: 8-4-4-4-12 where there are 32, else in groups of 8.
+    """Hexadecimal digits as a UUID has them: 8-4-4-4-12 where there are 32, else in groups of
+    8.
 
     >>> grouped("0123456789abcdef")
     '01234567-89abcdef'
@@ -185,8 +188,8 @@ def person(random: Random, language: Language) -> Person:
 def fresh_person(
     random: Random, language: Language, taken: set[str], holds: Callable[[str], bool]
 ) -> Person:
-    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if nobody
-    is left."""
+    """Somebody who is neither taken, and is from now on, nor held. Raises SettingsError if
+    nobody is left."""
     gone = "Names of people are used up. Use shorter lengths, or fewer people."
     return fresh(partial(person, random, language), taken, holds, gone, lambda found: found.name)
 
@@ -237,8 +240,8 @@ class Pairs(Stream):
 
 
 def solved(text: str, question: str, answer: str, *, headed: str = "", begun: str = "") -> str:
-    """An example that stands before what is asked about: a text of its own, a question, and its
-    answer.
+    """An example that stands before what is asked about: a text of its own, a question, and
+    its answer.
 
     >>> solved("Ann swims.", "Who swims?", "Ann", headed="An example:\\n", begun="Answer: ")
     'An example:\\nAnn swims.\\nWho swims?\\nAnswer: Ann\\n\\n'

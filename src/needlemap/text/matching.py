@@ -128,7 +128,8 @@ def _spaced(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _joined(text: str) -> str:
-    """A text in which numbers stand right behind their names: mab22 for mab 22 and mab_{22}."""
+    """A text in which numbers stand right behind their names: mab22 for mab 22 and
+    mab_{22}."""
     return _APART.sub("", text)
 
 
@@ -172,8 +173,8 @@ def _whole_number(said: str, start: int, end: int) -> bool:
 
 
 def shape(wanted: str) -> str:
-    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as its
-    are.
+    """A pattern for what looks like a text: a number, hexadecimal groups, or words joined as
+    its are.
 
     A number that is much shorter, as counts and the numbers of lists are, does not look like
     another. Nothing looks like a word of a script without spaces but the word itself.
@@ -204,11 +205,12 @@ def number(digits: int) -> str:
 
 
 def hexadecimal(digits: int, *, hyphens: bool) -> str:
-    """As many hexadecimal digits, give or take a quarter, however hyphens group them, if they may.
+    """As many hexadecimal digits, give or take a quarter, however hyphens group them, if they
+    may.
 
     One of them at least is decimal, and where there are groups, one has five digits or more:
-    neither words such as dead-beef nor dates such as 2024-01-05 look like it, and a slip of the pen
-    still does.
+    neither words such as dead-beef nor dates such as 2024-01-05 look like it, and a slip of
+    the pen still does.
 
     >>> re.findall(hexadecimal(12, hyphens=True), "a dead-beef of 2024-01-05 is 50aea17b-4dd")
     ['50aea17b-4dd']
@@ -222,7 +224,8 @@ def hexadecimal(digits: int, *, hyphens: bool) -> str:
 
 
 def any_of(*lists: Iterable[str], joint: str = "") -> str:
-    """One word of each list, one behind the other with a joint between. A hyphen may be a space.
+    """One word of each list, one behind the other with a joint between. A hyphen may be a
+    space.
 
     >>> re.findall(any_of(["Red", "sad"], ["fox"], joint="-"), "red-fox, red-foxes, sad fox")
     ['red-fox', 'sad fox']

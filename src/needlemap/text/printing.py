@@ -25,8 +25,8 @@ FORMULA_STARTS = tuple(f"=+-@\t＝＋－＠{LINE_BREAKS}")  # of what a spreadsh
 
 
 def printable(text: str, *, line: bool = False) -> str:
-    """A text without control sequences: nothing in it moves the cursor, sets a title or hides what
-    follows.
+    """A text without control sequences: nothing in it moves the cursor, sets a title or hides
+    what follows.
 
     line: as one line.
 
@@ -43,8 +43,8 @@ def printable(text: str, *, line: bool = False) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for, are
-    U+FFFD."""
+    """A text in which half characters, which JSON's escapes allow and UTF-8 has no bytes for,
+    are U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -81,7 +81,8 @@ def show(*texts: object, file: IO[str] | None = None, end: str = "\n", flush: bo
 
 
 def tell(*texts: object) -> None:
-    """Print texts beside the result, to standard error and at once, without control sequences."""
+    """Print texts beside the result, to standard error and at once, without control
+    sequences."""
     show(*texts, file=sys.stderr, flush=True)
 
 
@@ -92,8 +93,8 @@ def show_data(text: str) -> None:
 
 
 def sound_streams() -> None:
-    """Let output go on where a stream is closed or cannot hold a character: what is asked is kept
-    in files."""
+    """Let output go on where a stream is closed or cannot hold a character: what is asked is
+    kept in files."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(opened, True)
     os.close(opened)

@@ -1,10 +1,11 @@
-"""Tokenised text, and where it may be cut: a text is tokenised once, and prompts are cut out of it.
+"""Tokenised text, and where it may be cut: a text is tokenised once, and prompts are cut out
+of it.
 
-`TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of its
-tokens. A span is three references and copies nothing. A cut is a token index i: the text falls
-apart into tokens before i and tokens from i on. Cuts lie between characters, at sentence ends, and
-where token counts add up. How many tokens joined spans have is counted in `prompts/seams.py`;
-vocabularies are in `tokenizers/`.
+`TokenText` holds a text's bytes, its token ids and where each token starts; `Span` is a run of
+its tokens. A span is three references and copies nothing. A cut is a token index i: the text
+falls apart into tokens before i and tokens from i on. Cuts lie between characters, at sentence
+ends, and where token counts add up. How many tokens joined spans have is counted in
+`prompts/seams.py`; vocabularies are in `tokenizers/`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ _PAUSES = ("，", "。", "；", "：")
 class TokenText:
     """A text tokenised once.
 
-    data: its UTF-8 bytes. ids: (n,) int32, token ids without any special token. offsets: (n + 1,)
-    int64, the byte where token i starts; offsets[0] is 0 and offsets[n] is len(data), so tokens
-    tile the bytes.
+    data: its UTF-8 bytes. ids: (n,) int32, token ids without any special token. offsets: (n +
+    1,) int64, the byte where token i starts; offsets[0] is 0 and offsets[n] is len(data), so
+    tokens tile the bytes.
     """
 
     data: bytes
@@ -51,7 +52,8 @@ class TokenText:
 
     @classmethod
     def opaque(cls, data: bytes) -> TokenText:
-        """A text whose tokens nobody needs (a judge's question, say): one unknown token, id -1."""
+        """A text whose tokens nobody needs (a judge's question, say): one unknown token, id
+        -1."""
         return cls(data, np.array([-1], np.int32), np.array([0, len(data)], np.int64))
 
     def __len__(self) -> int:
@@ -105,9 +107,9 @@ def tiled(ends: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """Offsets, (n + 1,), from the bytes where tokens end, for libraries that give spans of
     characters.
 
-    Several tokens of one character arrive as empty ones and a last one that holds all its bytes:
-    each empty one is moved a byte into the character, so that no cut between them looks like one
-    between characters.
+    Several tokens of one character arrive as empty ones and a last one that holds all its
+    bytes: each empty one is moved a byte into the character, so that no cut between them looks
+    like one between characters.
 
     >>> tiled(np.array([2, 2, 2, 6]), 6).tolist()
     [0, 2, 3, 4, 6]
@@ -123,12 +125,12 @@ def tiled(ends: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 
 class Tokenizer:
-    """What a tokenizer plug-in gives. Texts are UTF-8 bytes; special-token text in them is plain
-    text.
+    """What a tokenizer plug-in gives. Texts are UTF-8 bytes; special-token text in them is
+    plain text.
 
-    name: as the user named it. fingerprint: hash of the vocabulary and rules, part of every key.
-    additive: whether a text's token count is the sum of its parts' when cut at `safe_cuts`.
-    Override `index`, and `count` where that is quicker.
+    name: as the user named it. fingerprint: hash of the vocabulary and rules, part of every
+    key. additive: whether a text's token count is the sum of its parts' when cut at
+    `safe_cuts`. Override `index`, and `count` where that is quicker.
     """
 
     name: str
@@ -147,8 +149,8 @@ class Tokenizer:
     def count_inside(self, data: bytes) -> int:
         """Number of tokens of a piece that starts at a safe cut inside a longer text.
 
-        Where a text's beginning is treated apart, the piece is counted behind what may stand before
-        such a cut, and that is taken off again.
+        Where a text's beginning is treated apart, the piece is counted behind what may stand
+        before such a cut, and that is taken off again.
         """
         if self.additive:
             return self.count(data)
@@ -181,12 +183,13 @@ def before_piece(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
-    """For each token index i in 0..n the nearest cuts of each kind; all arrays are (n + 1,) int32.
+    """For each token index i in 0..n the nearest cuts of each kind; all arrays are (n + 1,)
+    int32.
 
     character, sentence: the last such cut at or before i (0 always is one). safe_before,
-    safe_after: the last safe cut at or before i and the first at or after i (the text's two ends
-    always are safe). In a text of units (lines, paragraphs) `sentence` holds the ends of these
-    instead.
+    safe_after: the last safe cut at or before i and the first at or after i (the text's two
+    ends always are safe). In a text of units (lines, paragraphs) `sentence` holds the ends of
+    these instead.
     """
 
     character: Index
@@ -196,7 +199,8 @@ class Cuts:
 
     @classmethod
     def of(cls, text: TokenText, unit: str = "sentence") -> Cuts:
-        """The cuts of a text, found in one pass of vector operations. unit: a name in UNITS."""
+        """The cuts of a text, found in one pass of vector operations. unit: a name in
+        UNITS."""
         view = _View(text)
         character = character_cuts(view)
         sentence = UNITS[unit](view) & character
@@ -206,9 +210,9 @@ class Cuts:
     def insertion_point(self, wanted: int, size: int) -> int:
         """Where a needle meant for a position goes, in a text of which `size` tokens are used.
 
-        Behind the last sentence end before it, if that is near: within 50 tokens or a twentieth of
-        the text. Else at the nearer end of its sentence, which may lie behind the used tokens.
-        Where hardly any sentence ends, between two words, or else two characters.
+        Behind the last sentence end before it, if that is near: within 50 tokens or a
+        twentieth of the text. Else at the nearer end of its sentence, which may lie behind the
+        used tokens. Where hardly any sentence ends, between two words, or else two characters.
         """
         near, start = _near(size), int(self.sentence[wanted])
         if wanted - start <= near:
@@ -220,7 +224,8 @@ class Cuts:
         return word if wanted - word <= near else int(self.character[wanted])
 
     def sentence_after(self, wanted: ArrayLike) -> NDArray[np.int64]:
-        """The first sentence end behind each of some indices; the text's own end where none is."""
+        """The first sentence end behind each of some indices; the text's own end where none
+        is."""
         found = np.searchsorted(
             self.sentence, np.asarray(wanted, self.sentence.dtype), side="right"
         )
@@ -233,7 +238,8 @@ class Cuts:
 
 
 class _View:
-    """A text's bytes, padded so that a few bytes before and after every cut can be read at once."""
+    """A text's bytes, padded so that a few bytes before and after every cut can be read at
+    once."""
 
     def __init__(self, text: TokenText) -> None:
         raw = np.frombuffer(text.data, np.uint8)
@@ -254,7 +260,8 @@ class _View:
         return found
 
     def holds_any(self, characters: tuple[str, ...], shift: int) -> Mask:
-        """Whether the bytes of one of several characters stand `shift` places after each cut."""
+        """Whether the bytes of one of several characters stand `shift` places after each
+        cut."""
         return np.asarray(
             np.any([self.holds(character, shift) for character in characters], axis=0)
         )
@@ -266,7 +273,8 @@ def longest_sentence(size: int) -> int:
 
 
 def _near(size: int) -> int:
-    """Tokens that a sentence end may stand before the wanted position, in a text of so many."""
+    """Tokens that a sentence end may stand before the wanted position, in a text of so
+    many."""
     return max(_NEAR, size // _NEAR_PART)
 
 
@@ -315,9 +323,9 @@ UNITS: dict[str, Callable[[_View], Mask]] = {
 def safe_cuts(view: _View) -> Mask:
     """Cuts at which token counts add up in byte-level BPE with any of the usual split rules.
 
-    Before a single space that precedes a Latin letter, after a lone line break before a letter or a
-    quotation mark, and between a Han character and a pause mark. Measured: no miss in thousands of
-    cuts on seven vocabularies.
+    Before a single space that precedes a Latin letter, after a lone line break before a letter
+    or a quotation mark, and between a Han character and a pause mark. Measured: no miss in
+    thousands of cuts on seven vocabularies.
     """
     before, after, behind = view.byte(-1), view.byte(0), view.byte(1)
     solid = ~_SPACES[before] & (before < 0x80)

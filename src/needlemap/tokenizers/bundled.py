@@ -66,8 +66,8 @@ class Bundled(Tokenizer):
         self.fingerprint = f"quicktok:{name}:{found}"
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer does
-        so."""
+        """Tokenise; the bytes are brought to NFC first where the vocabulary's own tokenizer
+        does so."""
         text = data.decode()
         if self._nfc and not unicodedata.is_normalized("NFC", text):
             text = unicodedata.normalize("NFC", text)

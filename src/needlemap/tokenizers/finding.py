@@ -51,9 +51,9 @@ def load(name: str, called: str | None = None) -> Tokenizer:
     """The tokenizer of that name; called: the name of a path's tokenizer, by default the path.
 
     Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled
-    vocabulary
-    (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a hub name
-    (org/model). Raises VocabularyMissing with the places looked at and the vocabularies at hand.
+    vocabulary (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a
+    hub name (org/model). Raises VocabularyMissing with the places looked at and the
+    vocabularies at hand.
     """
     path = Path(name).expanduser()
     if path.exists():
@@ -113,7 +113,8 @@ def _from_path(path: Path, name: str) -> Tokenizer:
 
 
 def _from_hub(name: str) -> Tokenizer:
-    """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else downloaded."""
+    """A hub model's tokenizer.json (or tokenizer.model): from the local cache, else
+    downloaded."""
     try:
         import huggingface_hub as hub
     except ImportError as error:

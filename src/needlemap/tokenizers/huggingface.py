@@ -57,8 +57,8 @@ class HuggingFace(Tokenizer):
         )
 
     def index(self, data: bytes) -> TokenText:
-        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where counts
-        add up."""
+        """Tokenise, normalising first if the tokenizer does; long texts in pieces cut where
+        counts add up."""
         text = data.decode()
         self._try_normalizer(text)
         if self._tokenizer.normalizer is not None and self._byte_level:
@@ -74,8 +74,8 @@ class HuggingFace(Tokenizer):
         return len(self._encode(text).ids)
 
     def _try_normalizer(self, text: str) -> None:
-        """Raises VocabularyMissing for a stranger's normalizer that makes too much of a text: it is
-        tried where memory and time end, before this process follows it."""
+        """Raises VocabularyMissing for a stranger's normalizer that makes too much of a text:
+        it is tried where memory and time end, before this process follows it."""
         if self._normalizer is not None:
             try:
                 RENDERER.normalize(self._normalizer, text)
@@ -129,7 +129,8 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
 
 
 def encoded(tokenizer: Vocabulary, text: str, name: str, **options: bool) -> Any:
-    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in time.
+    """A text's encoding. Raises VocabularyMissing where the library cannot make it, or not in
+    time.
 
     A stranger's pattern can take forever: a long text has a thread, which may be left behind.
     """

@@ -1,5 +1,5 @@
-"""Answers that leak: haystacks that hold them already, questions that give them away, words in no
-answer."""
+"""Answers that leak: haystacks that hold them already, questions that give them away, words in
+no answer."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MANY = (
 
 
 class Held:
-    """What a haystack holds, in any case: asked a thousand times for the price of one pass over its
-    text.
+    """What a haystack holds, in any case: asked a thousand times for the price of one pass
+    over its text.
 
     Texts are cut into runs at ASCII's marks and spaces. What has a run that is in none of the
     haystack's is not there; most texts that are asked for have one, and need no search.
@@ -58,7 +58,8 @@ class Held:
     def within(self, tokens: int) -> Callable[[str], bool]:
         """Whether a text occurs, also inside words, in the first so many tokens.
 
-        A draw that asks this, and no more, stays what it is when a longer grid needs more haystack.
+        A draw that asks this, and no more, stays what it is when a longer grid needs more
+        haystack.
         """
         return partial(self._holds, int(self.text.offsets[min(tokens, len(self.text))]))
 
@@ -76,7 +77,8 @@ class Held:
 
 
 def hidden_words(item: Item, scored: Iterable[str] = ()) -> tuple[str, ...]:
-    """What must not stand in the haystack: needles, keywords, answer, and what a scorer looks for.
+    """What must not stand in the haystack: needles, keywords, answer, and what a scorer looks
+    for.
 
     Or what the item says instead, where answers are of few kinds that the haystack is full of.
     """
@@ -138,8 +140,9 @@ def refuse_given_away(questions: Sequence[str]) -> None:
 
 
 def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
-    """Raises SettingsError for a key word that stands in neither needle nor answer: a right answer
-    would score as a wrong one. words: what the scorer looks for instead of an item's key words."""
+    """Raises SettingsError for a key word that stands in neither needle nor answer: a right
+    answer would score as a wrong one. words: what the scorer looks for instead of an item's
+    key words."""
     for item in items:
         texts = [
             plain(text)
@@ -158,8 +161,8 @@ def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
 
 
 def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
-    """Raises SettingsError for a distractor that the scorer takes for a right answer, or nearly
-    one. A scorer that asks somebody, or that fails, is not tried."""
+    """Raises SettingsError for a distractor that the scorer takes for a right answer, or
+    nearly one. A scorer that asks somebody, or that fails, is not tried."""
     if scorer.asks or scorer.weighs:
         return
     tried = set[tuple[str, str]]()
@@ -178,7 +181,8 @@ def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
 
 
 def _score_at_once(scorer: Scorer, text: str, reference: Reference) -> float | None:
-    """The score of a text, from 0 to 1; None where the scorer waits for something, or fails."""
+    """The score of a text, from 0 to 1; None where the scorer waits for something, or
+    fails."""
     scoring = scorer.score(text, reference)
     try:
         scoring.send(None)

@@ -1,9 +1,9 @@
-"""A context of the needlehaystack family: a haystack with its needles, each behind a full stop.
+"""A context of the needlehaystack family: a haystack with its needles, each behind a full
+stop.
 
 The haystack is a folder of text files, all on end, repeated until long enough, in the order of
-their names
-(the originals: of the file system) and read as UTF-8. It is read and tokenised once for all cells
-asked of it.
+their names (the originals: of the file system) and read as UTF-8. It is read and tokenised
+once for all cells asked of it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Decode = Callable[[list[int]], str]
 class Filled:
     """Haystack and needles in order, as spans.
 
-    insertion_percents: where each needle went, in percent of the text with it; empty at depth 100,
-    as in the original.
+    insertion_percents: where each needle went, in percent of the text with it; empty at depth
+    100, as in the original.
     """
 
     spans: tuple[Span, ...]
@@ -56,13 +56,13 @@ def context(
     final_context_length_buffer: int = 200,
     tokenizer: str | Tokenizer = "gpt-4",
 ) -> str:
-    """A context as the originals build it. Give `needle`, or `needles` to spread from depth_percent
-    on.
+    """A context as the originals build it. Give `needle`, or `needles` to spread from
+    depth_percent on.
 
-    context_length: tokens of haystack and needles together, plus the buffer. tokenizer: a name or
-    path (see `needlemap.tokenizers.load`), or a Tokenizer. A haystack that is too short is
-    repeated; a length below buffer and needles goes wrong as in the originals: what is left over
-    comes off the haystack's end. Raises HaystackError, SettingsError, VocabularyMissing.
+    context_length: tokens of haystack and needles together, plus the buffer. tokenizer: a name
+    or path (see `needlemap.tokenizers.load`), or a Tokenizer. A haystack that is too short is
+    repeated; a length below buffer and needles goes wrong as in the originals: what is left
+    over comes off the haystack's end. Raises HaystackError, SettingsError, VocabularyMissing.
     """
     if (needle is None) == (not needles):
         raise SettingsError("Give either 'needle' or 'needles', one of the two.")
@@ -93,8 +93,8 @@ def fill(
 
 
 def room(haystack: int, budget: int, needles: int) -> int:
-    """Haystack tokens kept, by the rules of Python's slices when the needles need more than the
-    budget.
+    """Haystack tokens kept, by the rules of Python's slices when the needles need more than
+    the budget.
 
     >>> room(1000, 800, 24), room(500, 800, 24), room(210, 10, 24), room(100, -100, 24)
     (776, 500, 196, 0)
@@ -108,11 +108,11 @@ def room(haystack: int, budget: int, needles: int) -> int:
 def spread(
     haystack: Span, needles: Sequence[TokenText], depth: float, stops: NDArray[np.int32]
 ) -> Filled:
-    """The needles at equal steps from `depth` (percent) up to, not including, 100; at 100 all at
-    the end.
+    """The needles at equal steps from `depth` (percent) up to, not including, 100; at 100 all
+    at the end.
 
-    Each is placed in the text that holds those before it, so a needle's own full stop may take the
-    next one.
+    Each is placed in the text that holds those before it, so a needle's own full stop may take
+    the next one.
     """
     step = (100 - depth) / len(needles)
     filled = Filled((haystack,))
@@ -128,8 +128,8 @@ def spread(
 
 
 def after_stop(spans: Sequence[Span], point: int, stops: NDArray[np.int32]) -> int:
-    """The last place at or before `point` that follows a token of a bare full stop; 0 where there
-    is none."""
+    """The last place at or before `point` that follows a token of a bare full stop; 0 where
+    there is none."""
     before = np.concatenate([span.ids for span in spans])[:point]
     found = np.flatnonzero(np.isin(before, stops))
     return int(found[-1]) + 1 if len(found) else 0
@@ -186,8 +186,8 @@ def _background(state: _State, tokens: int, by: Keyed) -> TokenText:
 
 
 def _enough(state: _State, tokens: int, by: Keyed) -> int:
-    """The fewest repeats that hold `tokens` tokens: tokens that merge across files may take one
-    more."""
+    """The fewest repeats that hold `tokens` tokens: tokens that merge across files may take
+    one more."""
     times = max(1, -(-tokens // len(_repeated(state, 1, by))))
     while len(_repeated(state, times, by)) < tokens:
         times += 1

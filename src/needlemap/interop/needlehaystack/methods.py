@@ -1,7 +1,9 @@
-"""The methods by which the originals make a context and a schedule, for classes that change one.
+"""The methods by which the originals make a context and a schedule, for classes that change
+one.
 
-They do what the originals do, a cell at a time. Where a derived class changes none of them a cell's
-context is made by `contexts.context`, which gives the same bytes and reads the folder once.
+They do what the originals do, a cell at a time. Where a derived class changes none of them a
+cell's context is made by `contexts.context`, which gives the same bytes and reads the folder
+once.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class ContextMethods(Parameters):
         return len(self._encoded(context))
 
     def read_context_files(self) -> str:
-        """The haystack: all files of the folder, repeated until they hold the longest context."""
+        """The haystack: all files of the folder, repeated until they hold the longest
+        context."""
         most = max(self.lengths)
         return repeated(
             self.haystack_dir, lambda text: self.get_context_length_in_tokens(text) >= most
@@ -76,7 +79,8 @@ class ContextMethods(Parameters):
         return self._decoded(kept[:point] + hidden + kept[point:])
 
     def defines(self, *names: str) -> bool:
-        """Whether a derived class, or the object itself, has one of these methods of its own."""
+        """Whether a derived class, or the object itself, has one of these methods of its
+        own."""
         ours = __name__.rpartition(".")[0]
         return any(
             name in vars(self)

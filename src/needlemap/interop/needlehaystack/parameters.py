@@ -1,10 +1,10 @@
-"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults; cells and
-files.
+"""The keyword arguments of the needlehaystack family's testers, with the fork's defaults;
+cells and files.
 
 Grids are lengths in tokens and depths in percent, rounded as numpy rounds. Files are
-results/*.json, one object a cell, and contexts/*.txt, with the originals' names and keys. A version
-above 1 ends in `_results_2.json`, as in their published results, where their code would overwrite
-version 1. Each file is written beside its place and then moved there.
+results/*.json, one object a cell, and contexts/*.txt, with the originals' names and keys. A
+version above 1 ends in `_results_2.json`, as in their published results, where their code
+would overwrite version 1. Each file is written beside its place and then moved there.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def depths(
     """'linear': whole percents, rounded half to even. 'sigmoid': 3 decimals; exactly 0 and 100
     stay.
 
-    variant 'seed': the curve rises, as in the original and prabha-git's fork. 'main': it falls, as
-    in gkamradt's main branch, where a sign was lost.
+    variant 'seed': the curve rises, as in the original and prabha-git's fork. 'main': it
+    falls, as in gkamradt's main branch, where a sign was lost.
 
     >>> depths(0, 50, 3), depths(0, 50, 3, "sigmoid"), depths(0, 50, 3, "sigmoid", "main")
     ([0, 25, 50], [0.0, 7.586, 50.0], [0.0, 92.414, 50.0])
@@ -101,10 +101,10 @@ KEYS = ("openai_api_key", "anthropic_api_key")
 class Parameters:
     """Lengths in tokens, depths in percent.
 
-    Of our own: base_url (any compatible server); judge_model ('backend/name') and judge_base_url,
-    for evaluation_method 'gpt4'; tokenizer (a name or path; default: the model's own where it is
-    bundled, else gpt-4's); template (a chat template's name); temperature (None: not sent). Keys
-    are held in memory only.
+    Of our own: base_url (any compatible server); judge_model ('backend/name') and
+    judge_base_url, for evaluation_method 'gpt4'; tokenizer (a name or path; default: the
+    model's own where it is bundled, else gpt-4's); template (a chat template's name);
+    temperature (None: not sent). Keys are held in memory only.
     """
 
     model_name: str = ""
@@ -140,7 +140,8 @@ class Parameters:
 
     @classmethod
     def checked(cls, options: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        """Keyword arguments with their types. kind: whose, for the error. Raises SettingsError."""
+        """Keyword arguments with their types. kind: whose, for the error. Raises
+        SettingsError."""
         return checked(Parameters, {**options, **_keys(options)}, kind)
 
     def check(self) -> None:

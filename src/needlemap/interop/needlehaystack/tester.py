@@ -1,9 +1,9 @@
 """The testers of needlehaystack, and the class from which one derives one's own.
 
-They are no strategy of `asking/campaign.py`: the original prescribes the coroutines that a derived
-class overrides (`run_test`, `bound_evaluate_and_log` with its semaphore, `evaluate_and_log`), a
-gather of them over all cells, and files instead of a run folder. Pacing, retries, scoring and the
-failures that end an asking are those of `asking/`.
+They are no strategy of `asking/campaign.py`: the original prescribes the coroutines that a
+derived class overrides (`run_test`, `bound_evaluate_and_log` with its semaphore,
+`evaluate_and_log`), a gather of them over all cells, and files instead of a run folder.
+Pacing, retries, scoring and the failures that end an asking are those of `asking/`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ RETRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class BackEnds:
-    """What a test asks. model: None where the tester asks one in its own way. asking, scoring: when
-    their servers take requests. outcome: how the test went so far."""
+    """What a test asks. model: None where the tester asks one in its own way. asking, scoring:
+    when their servers take requests. outcome: how the test went so far."""
 
     model: Model | None
     scorer: Scorer
@@ -77,13 +77,13 @@ class LLMNeedleHaystackTester(ContextMethods):
 
     `generate_prompt` (or `get_prompt`), `get_response_from_model`, `evaluate_response` (or
     `evaluate_response_gpt4`, `evaluate_response_substring_match`); `get_encoding` with
-    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary of
-    one's own; `read_context_files`, `encode_and_trim`, `insert_needle`, `generate_context` and
-    `logistic` (plain ones) for haystack, places and depths; `result_exists`, `evaluate_and_log`,
-    `bound_evaluate_and_log`, `run_test` for the course of a test. Another method of the originals
-    that would never be called is refused by name. An own `__init__(self, **kwargs)` may set
-    attributes before it calls this one: they are kept. testing_results: the rows of all cells that
-    have one, resumed ones included.
+    `get_decoding` (or `encode_text_to_tokens` with `decode_tokens`) to count by a vocabulary
+    of one's own; `read_context_files`, `encode_and_trim`, `insert_needle`, `generate_context`
+    and `logistic` (plain ones) for haystack, places and depths; `result_exists`,
+    `evaluate_and_log`, `bound_evaluate_and_log`, `run_test` for the course of a test. Another
+    method of the originals that would never be called is refused by name. An own
+    `__init__(self, **kwargs)` may set attributes before it calls this one: they are kept.
+    testing_results: the rows of all cells that have one, resumed ones included.
     """
 
     BACKEND: ClassVar[str] = ""
@@ -165,15 +165,16 @@ class LLMNeedleHaystackTester(ContextMethods):
         """Ask every cell that has no result yet; works inside a running event loop too, as in
         Jupyter.
 
-        Raises NeedlemapError at the end if cells could not be measured; started again, it asks only
-        those.
+        Raises NeedlemapError at the end if cells could not be measured; started again, it asks
+        only those.
         """
         if self.print_ongoing_status:
             self.print_start_test_summary()
         run_coroutine(self._started())
 
     async def run_test(self) -> None:
-        """What `start_test` does behind its first lines, as a coroutine. Raises NeedlemapError."""
+        """What `start_test` does behind its first lines, as a coroutine. Raises
+        NeedlemapError."""
         found = self._found()
         self.testing_results = list(found.values())
         cells = [cell for cell in self.cells if not self._is_done(cell, found)]
@@ -235,7 +236,8 @@ class LLMNeedleHaystackTester(ContextMethods):
         return cell in found
 
     async def _test(self, cells: list[Cell]) -> None:
-        """Ask all cells, so many at a time. A failure ends no other, unless all would fail so."""
+        """Ask all cells, so many at a time. A failure ends no other, unless all would fail
+        so."""
         gate, failures = asyncio.Semaphore(self.num_concurrent_requests), dict[Cell, Unmeasured]()
         await asyncio.gather(*(self._try(cell, gate, failures) for cell in cells))
         if failures:
@@ -271,7 +273,8 @@ class LLMNeedleHaystackTester(ContextMethods):
                 await asyncio.sleep(self.seconds_to_sleep_between_completions or 0.0)
 
     def _found(self) -> dict[Cell, Row]:
-        """Earlier results of these cells. Raises SettingsError if they belong to another needle."""
+        """Earlier results of these cells. Raises SettingsError if they belong to another
+        needle."""
         if not self.save_results:
             return {}
         before = earlier(self.model_name, self.results_version)
@@ -412,7 +415,8 @@ class LLMNeedleHaystackTester(ContextMethods):
 
 
 class OpenAIEvaluator(LLMNeedleHaystackTester):
-    """Tests a model at OpenAI or at any server that speaks its format (base_url; so is the judge).
+    """Tests a model at OpenAI or at any server that speaks its format (base_url; so is the
+    judge).
 
     openai_api_key, default $OPENAI_API_KEY, is sent to the model's server and to the judge's.
     """
@@ -421,8 +425,8 @@ class OpenAIEvaluator(LLMNeedleHaystackTester):
 
 
 class AnthropicEvaluator(LLMNeedleHaystackTester):
-    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's tokens by
-    default.
+    """Tests a model of Anthropic; its tokenizers are not public, so lengths count gpt-4's
+    tokens by default.
 
     anthropic_api_key, default $ANTHROPIC_API_KEY. The judge is OpenAI's: openai_api_key,
     judge_base_url.
@@ -471,8 +475,8 @@ def _address(url: str | None) -> dict[str, str]:
 
 
 async def called(method: Callable[..., Any], *arguments: Any) -> Any:
-    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as its
-    cause."""
+    """What a derived class's own method returns. Raises Unmeasured for whatever it raises, as
+    its cause."""
     try:
         return await call_beside(method, *arguments)
     except NeedlemapError:

@@ -1,11 +1,11 @@
-"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning (OpenCompass,
-March 2024 to today, versions 1 and 2).
+"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning
+(OpenCompass, March 2024 to today, versions 1 and 2).
 
-Its data are the user's files: haystacks, needles.jsonl, names.json, multi_needle_reasoning_*.json.
-Its wording is not here: pass `template`. Its habits are kept: characters are split at cuts, a
-length below its reserve leaves an empty haystack, and of several needles that are to be joined the
-lengths count twice. Of version 1 the Chinese prompts with the question first are not made: a slip
-there sent a list instead of a text.
+Its data are the user's files: haystacks, needles.jsonl, names.json,
+multi_needle_reasoning_*.json. Its wording is not here: pass `template`. Its habits are kept:
+characters are split at cuts, a length below its reserve leaves an empty haystack, and of
+several needles that are to be joined the lengths count twice. Of version 1 the Chinese prompts
+with the question first are not made: a slip there sent a list instead of a text.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What a repeat hides and asks: needles in their order, the question, and the stored answer.
-    last: of a line of descent, whom the prompt's notes name too."""
+    """What a repeat hides and asks: needles in their order, the question, and the stored
+    answer. last: of a line of descent, whom the prompt's notes name too."""
 
     needles: Sequence[str]
     question: str
@@ -63,9 +63,9 @@ def load_single(
 ) -> list[Row]:
     """Rows {"prompt", "answer"} of one cell. The parameters are `load`'s.
 
-    template: {"prompt"} and, for a guide, {"guide", "guide_marker"}. guide: None in version 2; of
-    version 1 True, or False for base models, whose prompt ends where the answer begins. seeded:
-    False as in March 2024, where the needle was drawn from what the shuffle left.
+    template: {"prompt"} and, for a guide, {"guide", "guide_marker"}. guide: None in version 2;
+    of version 1 True, or False for base models, whose prompt ends where the answer begins.
+    seeded: False as in March 2024, where the needle was drawn from what the shuffle left.
     """
     wording, entries = Wording.of(template, language), _entries(path, needle_file_name, language)
 
@@ -99,11 +99,12 @@ def load_parallel(
     needle_file_name: str = "needles.jsonl",
     guide: bool = False,
 ) -> list[Row]:
-    """Rows of one length, a needle at each depth. The stored answer is 'word*word#depth*depth'.
+    """Rows of one length, a needle at each depth. The stored answer is
+    'word*word#depth*depth'.
 
-    template: {"prompt", "form"}, the form of the answer with {forms}, and for a guide as above.
-    seed: of the choice of needles, which the original does not seed. Raises SettingsError where
-    there are fewer needles than depths.
+    template: {"prompt", "form"}, the form of the answer with {forms}, and for a guide as
+    above. seed: of the choice of needles, which the original does not seed. Raises
+    SettingsError where there are fewer needles than depths.
     """
     known = dict(template)
     form, wording = known.pop("form", "{forms}"), Wording.of(known, language)
@@ -148,9 +149,9 @@ def load_reasoning(
 ) -> list[Row]:
     """Rows of one cell, with needles that are to be joined, `diff` percent apart.
 
-    needle_file_name: version 1's file of derivations, or version 2's of names. template: {"prompt"}
-    and of version 1 {"guided_suffix"}; of version 2 {"question"} with {last_person}, {"sentences"}
-    with {A}, {B} and {relationship}, and {"terms"}.
+    needle_file_name: version 1's file of derivations, or version 2's of names. template:
+    {"prompt"} and of version 1 {"guided_suffix"}; of version 2 {"question"} with
+    {last_person}, {"sentences"} with {A}, {B} and {relationship}, and {"terms"}.
     """
     known = dict(template)
     asked, sentences, terms = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
@@ -200,8 +201,8 @@ class _Data:
         points: Callable[[int, Sequence[int]], Sequence[int]],
         *percents: float,
     ) -> list[Row]:
-        """Files in the order of the list, each with all its repeats. points: haystack tokens before
-        each needle, of a haystack and needles of so many. Raises NeedlemapError."""
+        """Files in the order of the list, each with all its repeats. points: haystack tokens
+        before each needle, of a haystack and needles of so many. Raises NeedlemapError."""
         for percent in percents:
             check_depth(percent)
         tokenizer = load_tokenizer(self.tokenizer_model)
@@ -255,7 +256,8 @@ def _different(entries: Sequence[Mapping[str, str]], count: int) -> list[Mapping
 
 
 def _entries(path: str | Path, name: str, language: str = "") -> list[dict[str, str]]:
-    """Needles of a JSON Lines file, of one language where it is given. Raises HaystackError."""
+    """Needles of a JSON Lines file, of one language where it is given. Raises
+    HaystackError."""
     lines = _text(path, name).split("\n")
     try:
         found = [read_json(line) for line in lines if line.strip()]

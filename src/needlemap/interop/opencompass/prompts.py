@@ -1,9 +1,9 @@
-"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle or
-several.
+"""The dynamic data sets: one cell's prompts, as `CDMEDataset.load` makes them, single needle
+or several.
 
 A haystack file is JSON Lines, each tokenised by itself, reshuffled per repeat; it is read and
-tokenised once for all cells asked of it. Needles stand at token positions, inside a character if
-one stands there. The original's wording is not part of needlemap: pass it as `template`, of
+tokenised once for all cells asked of it. Needles stand at token positions, inside a character
+if one stands there. The original's wording is not part of needlemap: pass it as `template`, of
 {context} and {question}, to compare byte for byte.
 """
 
@@ -34,8 +34,8 @@ class TokenLines:
     texts: tuple[TokenText, ...]
 
     def background(self, repeat: int, target: int) -> Span:
-        """The first `target` tokens of the lines in the order of a repeat (fewer where the file is
-        short).
+        """The first `target` tokens of the lines in the order of a repeat (fewer where the
+        file is short).
 
         A target of 0 or below takes that many off the end of the first line, as the original's
         slice does.
@@ -48,7 +48,8 @@ class TokenLines:
 
 
 def read(path: Path, tokenizer: Tokenizer) -> TokenLines:
-    """The file's lines, from memory if neither file nor tokenizer changed. Raises HaystackError."""
+    """The file's lines, from memory if neither file nor tokenizer changed. Raises
+    HaystackError."""
     try:
         status = path.stat()
     except OSError as error:
@@ -77,7 +78,8 @@ def _in_order(lines: TokenLines, repeat: int) -> list[TokenText]:
 
 @lru_cache(maxsize=32)
 def _opening(lines: TokenLines, repeat: int, tokens: int) -> TokenText:
-    """The lines of a repeat, joined, until there are at least so many tokens (or no more lines).
+    """The lines of a repeat, joined, until there are at least so many tokens (or no more
+    lines).
 
     Asked for powers of two only, so that neighbouring lengths share one and few are kept.
     """
@@ -91,12 +93,12 @@ def _opening(lines: TokenLines, repeat: int, tokens: int) -> TokenText:
 
 
 def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) -> tuple[int, ...]:
-    """Haystack tokens before each needle; depth of the first and gaps between them in percent of
-    `tokens`.
+    """Haystack tokens before each needle; depth of the first and gaps between them in percent
+    of `tokens`.
 
     The original counts each needle's own tokens into the next gap as well, and puts what falls
-    behind the end at the end. Divide first, then multiply, then cut to a whole number: `int(100 *
-    (29 / 100))` is 28.
+    behind the end at the end. Divide first, then multiply, then cut to a whole number:
+    `int(100 * (29 / 100))` is 28.
 
     >>> chain(100, 29, 0, [5]), chain(667, 0, 10, [53, 32, 48])
     ((28,), (0, 119, 217))
@@ -122,8 +124,8 @@ def context(background: Span, points: Sequence[int], needles: Sequence[TokenText
 
 
 def check_depth(depth: float, name: str = "depth") -> None:
-    """Raises SettingsError for a depth outside 0..100, which the original takes for a place from
-    the end."""
+    """Raises SettingsError for a depth outside 0..100, which the original takes for a place
+    from the end."""
     if not 0 <= depth <= 100:
         raise SettingsError(f"{name} must lie in 0..100 (percent), got {depth}.")
 
@@ -134,8 +136,8 @@ _PLACE = re.compile(r"\{(context|question)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in the
-    question.
+    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in
+    the question.
 
     guided_suffix: what the first version appends to the question instead.
     """
@@ -210,14 +212,14 @@ def load(
     keyword: str | None = None,
     template: Mapping[str, str] | None = None,
 ) -> list[dict[str, str]]:
-    """Rows {"prompt", "answer"} of one cell: files in the order of file_list, each with all its
-    repeats.
+    """Rows {"prompt", "answer"} of one cell: files in the order of file_list, each with all
+    its repeats.
 
-    path: the folder. length, length_buffer: tokens; the context has length - length_buffer of them
-    before it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. Give `needle`, or
-    `needles` with `diff`, `answer` and `keyword` (the rows' answer is then 'answer*keyword').
-    template: {"prompt", "guide", "guide_marker"}; None takes our own words. Raises HaystackError,
-    SettingsError, VocabularyMissing.
+    path: the folder. length, length_buffer: tokens; the context has length - length_buffer of
+    them before it is decoded. depth, diff: percent. language: 'Chinese' or 'English'. Give
+    `needle`, or `needles` with `diff`, `answer` and `keyword` (the rows' answer is then
+    'answer*keyword'). template: {"prompt", "guide", "guide_marker"}; None takes our own words.
+    Raises HaystackError, SettingsError, VocabularyMissing.
     """
     check_depth(depth)
     hidden, expected = _hidden(needle, needles, diff, answer, keyword)

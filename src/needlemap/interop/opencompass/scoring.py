@@ -17,14 +17,15 @@ def score(
     keyword: str | Sequence[str] | None = None,
     trim: bool = False,
 ) -> dict[str, Any]:
-    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0 for
-    none.
+    """{"score": mean, "details": [{"pred", "answer", "edit_distance", "score"}]} in 0..100; 0
+    for none.
 
     keyword None: the single needle's evaluator; references are taken as they are, asterisks
-    included. keyword given, one for all or one per reference: the multi needle's. 100 where the
-    prediction without its whitespace holds it, else a fifth of the edit-distance score; a reference
-    that ends in '*' + keyword is unpacked. trim: cut predictions to about the reference's length
-    (the keyword is sought in the whole). Different lengths give {"error": ...}, as in the original.
+    included. keyword given, one for all or one per reference: the multi needle's. 100 where
+    the prediction without its whitespace holds it, else a fifth of the edit-distance score; a
+    reference that ends in '*' + keyword is unpacked. trim: cut predictions to about the
+    reference's length (the keyword is sought in the whole). Different lengths give {"error":
+    ...}, as in the original.
     """
     if len(predictions) != len(references):
         return {"error": "predictions and references have different lengths"}

@@ -27,7 +27,8 @@ Row = dict[str, Any]
 
 
 def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """As the dynamic data sets make them: `0 + step * i`, so that some lists end just below 100.
+    """As the dynamic data sets make them: `0 + step * i`, so that some lists end just below
+    100.
 
     'sigmoid' sends that list through a logistic curve, ends included, rounded to 3 decimals.
 
@@ -40,7 +41,8 @@ def depth_percents(intervals: int, interval_type: str = "linear") -> list[float]
 
 
 def script_depth_percents(intervals: int, interval_type: str = "linear") -> list[float]:
-    """As the first version's script makes them: the last value of a linear list is exactly 100.
+    """As the first version's script makes them: the last value of a linear list is exactly
+    100.
 
     >>> script_depth_percents(98)[-1]
     100.0
@@ -103,12 +105,11 @@ def generate(
 ) -> tuple[Path, ...]:
     """Write the grid's prompts below `out`; returns the files written.
 
-    layout 'folders' (20 December 2023): Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl, rows
-    {"prompt", "answer"}. 'processed' (29 December 2023): {stem}_processed.jsonl, rows also
-    {"length", "depth"}. D is the depth cut to a whole number; needles go to the uncut depth.
-    template:
-    {"prompt", "guided_suffix"}, the suffix behind the question when guided; None: our own words, in
-    Chinese. Raises NeedlemapError.
+    layout 'folders' (20 December 2023): Length{L}Depth{D}/{stem}_Length{L}_Depth{D}.jsonl,
+    rows {"prompt", "answer"}. 'processed' (29 December 2023): {stem}_processed.jsonl, rows
+    also {"length", "depth"}. D is the depth cut to a whole number; needles go to the uncut
+    depth. template: {"prompt", "guided_suffix"}, the suffix behind the question when guided;
+    None: our own words, in Chinese. Raises NeedlemapError.
     """
     if layout not in LAYOUTS:
         raise SettingsError(f"Unknown layout '{layout}'. {did_you_mean(layout, LAYOUTS)}")
@@ -133,7 +134,8 @@ def backgrounds(lines: TokenLines, target: int, most: int) -> Iterator[Span]:
     """Haystack pieces in file order: whole lines until there are `target` tokens, what is over
     thrown away.
 
-    The last, unfinished piece is dropped. A negative target takes tokens off the end of every line.
+    The last, unfinished piece is dropped. A negative target takes tokens off the end of every
+    line.
     """
     taken: list[TokenText] = []
     total = made = 0

@@ -5,9 +5,9 @@
     Single-Needle-Retrieval-EN-4K,48.00
     2-Needle-ZH-4K,20.00
 
-Each row is a mean over lengths and depths up to that size, so it has one length and no depth. Rows
-of a test and a language become families of `suite:needlebench`; the file's means of these are made
-anew from them, and a note says where they differ.
+Each row is a mean over lengths and depths up to that size, so it has one length and no depth.
+Rows of a test and a language become families of `suite:needlebench`; the file's means of these
+are made anew from them, and a note says where they differ.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def read_summary(text: str, name: str) -> list[ResultRow]:
 
 
 def summary_notes(text: str, name: str) -> list[str]:
-    """What a reader of the summary should know: which weights its overall score has, and whether
-    its single needle's score is that of several needles. Raises NeedlemapError."""
+    """What a reader of the summary should know: which weights its overall score has, and
+    whether its single needle's score is that of several needles. Raises NeedlemapError."""
     header, table = _table(text, name)
     notes = list[str]()
     for at, model in enumerate(header[1:], 1):

@@ -51,11 +51,11 @@ class Cluster:
         return await connected(self.address)
 
     async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> tuple[str, list[str]]:
-        """See to it that so many are there; how they stand, in a line, and what happened to some of
-        them.
+        """See to it that so many are there; how they stand, in a line, and what happened to
+        some of them.
 
-        loaded: names of those whose model is; alive: how many of them live. Raises NeedlemapError
-        when they cannot be had.
+        loaded: names of those whose model is; alive: how many of them live. Raises
+        NeedlemapError when they cannot be had.
         """
         return f"replicas: {alive} answering, {max(0, wanted - alive)} not there", []
 

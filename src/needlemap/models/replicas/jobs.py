@@ -56,8 +56,8 @@ class Jobs:
         self._folder = folder.absolute()
 
     def start(self, count: int, file: Path) -> list[str]:
-        """Start replicas that read this file; their names. Raises NeedlemapError in the scheduler's
-        words."""
+        """Start replicas that read this file; their names. Raises NeedlemapError in the
+        scheduler's words."""
         raise NotImplementedError
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:

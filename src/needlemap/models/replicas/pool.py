@@ -92,8 +92,9 @@ class Replicas(Model):
     async def open(
         self, most: int, told: Callable[[str], None], said: Callable[[str], None]
     ) -> None:
-        """Wait until a first replica is there. most: so many have something to do. told: of how
-        they stand; said: of what happens to one. Raises NeedlemapError when none can be had.
+        """Wait until a first replica is there. most: so many have something to do. told: of
+        how they stand; said: of what happens to one. Raises NeedlemapError when none can be
+        had.
         """
         self._told, self._said = told, said
         if self._cluster.count is not None:
@@ -158,7 +159,8 @@ class Replicas(Model):
             return answer
 
     async def _taken(self, lane: int, *, alone: bool) -> Replica:
-        """A place at a replica: the lane's own, one that no lane has, or one whose lane is done."""
+        """A place at a replica: the lane's own, one that no lane has, or one whose lane is
+        done."""
         while True:
             replica = self._free(lane)
             if replica is None:
@@ -192,8 +194,8 @@ class Replicas(Model):
         self._changed.set()
 
     async def _change(self, seconds: float) -> None:
-        """Until something changes, or for so long. Raises NeedlemapError when no replica can be
-        had."""
+        """Until something changes, or for so long. Raises NeedlemapError when no replica can
+        be had."""
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -220,8 +222,9 @@ class Replicas(Model):
         return said[replica.address]
 
     async def _reached(self, replica: Replica, call: Awaitable[Any]) -> Any:
-        """What a call comes to. Raises Lost as soon as the replica is known to be gone: Dask would
-        try to reach it for half a minute. Where it lives after all, it loads its model anew."""
+        """What a call comes to. Raises Lost as soon as the replica is known to be gone: Dask
+        would try to reach it for half a minute. Where it lives after all, it loads its model
+        anew."""
         if replica.gone:
             raise Lost(replica.name)
         reaching = asyncio.ensure_future(call)

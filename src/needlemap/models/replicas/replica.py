@@ -57,7 +57,8 @@ class Recipe:
     version: str = __version__
 
     def make(self) -> Model:
-        """The model. Raises NeedlemapError when it cannot be made here, or is another one here."""
+        """The model. Raises NeedlemapError when it cannot be made here, or is another one
+        here."""
         if self.version != __version__:
             raise SettingsError(
                 f"needlemap is {__version__} there, and {self.version} here. Install one."
@@ -222,7 +223,8 @@ async def _serve(told: Mapping[str, Any], scratch: str) -> int:
 
 
 def _worker(told: Mapping[str, Any], scratch: str) -> Worker:
-    """scratch: a folder of its own: the one that all of a machine share may be another user's."""
+    """scratch: a folder of its own: the one that all of a machine share may be another
+    user's."""
     import dask
     import distributed
 

@@ -50,8 +50,8 @@ class Slurm(Jobs):
         self._ended: dict[str, JobState] = {}
 
     def start(self, count: int, file: Path) -> list[str]:
-        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what there
-        is."""
+        """One array of so many jobs. Raises NeedlemapError with Slurm's own words, and what
+        there is."""
         if not shutil.which("sbatch"):
             raise NeedlemapError(
                 "--slurm needs sbatch, which is not on this machine. Run it on a login node of the "
@@ -226,7 +226,8 @@ def qos_granted() -> list[str]:
 
 
 def qos_checked() -> bool:
-    """Whether Slurm looks at a QOS at all: without accounting it takes any name and ignores it."""
+    """Whether Slurm looks at a QOS at all: without accounting it takes any name and ignores
+    it."""
     found = re.search(
         r"AccountingStorageEnforce\s*=\s*(\S+)", ask("scontrol", "show", "config") or ""
     )

@@ -1,8 +1,8 @@
 """Where lengths and depths lie on an axis, how wide their cells are, and which labels it has.
 
-Values lie at their own places on a linear or a logarithmic axis, whichever their steps fit, and a
-cell reaches half way to its neighbours. Values that fit neither lie side by side, one as wide as
-another.
+Values lie at their own places on a linear or a logarithmic axis, whichever their steps fit,
+and a cell reaches half way to its neighbours. Values that fit neither lie side by side, one as
+wide as another.
 """
 
 from __future__ import annotations

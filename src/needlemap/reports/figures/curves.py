@@ -1,8 +1,8 @@
-"""Score by length of several runs in one plot, with bands, labels at the lines' ends and effective
-lengths.
+"""Score by length of several runs in one plot, with bands, labels at the lines' ends and
+effective lengths.
 
-A suite's lines are its families, and their mean; of several suites each family is a plot, after
-their mean.
+A suite's lines are its families, and their mean; of several suites each family is a plot,
+after their mean.
 """
 
 from __future__ import annotations
@@ -153,9 +153,11 @@ def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
 
 
 def stroke(at: int, of: int) -> Stroke:
-    """The look of a line by its number: colour, dash and shape, so that grey prints tell it too.
+    """The look of a line by its number: colour, dash and shape, so that grey prints tell it
+    too.
 
-    of: how many there are; the bands of many are lighter, of more than `MOST` there are none."""
+    of: how many there are; the bands of many are lighter, of more than `MOST` there are
+    none."""
     colour, dash = LINES[at % len(LINES)], DASHES[(at // len(LINES)) % len(DASHES)]
     opacity = 0.15 if of <= MANY else 0.06 if of <= MOST else 0.0
     return Stroke(colour, colour, SHAPES[at % len(SHAPES)], 1.0, dash, opacity)
@@ -306,7 +308,8 @@ def _endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
 
 
 def spread(places: Sequence[float], apart: float, top: float, bottom: float) -> list[float]:
-    """Ascending places moved as little down, then up, as keeps them apart and above the bottom.
+    """Ascending places moved as little down, then up, as keeps them apart and above the
+    bottom.
 
     >>> spread([1, 2, 9], 2, 0, 10)
     [1, 3, 9]

@@ -73,7 +73,8 @@ class Drawing:
         return self.png if kind == ".png" else self.pdf
 
     def save(self, path: Path | str) -> Path:
-        """Write it in the format that the suffix names; folders are made. Raises SettingsError."""
+        """Write it in the format that the suffix names; folders are made. Raises
+        SettingsError."""
         return write_report(Path(path), self.as_file(Path(path).suffix))
 
     def with_text(self, words: str) -> tuple[dict[str, object], dict[str, object]]:

@@ -1,7 +1,8 @@
-"""A figure of one or several runs, written as PNG, SVG or PDF, for a screen or at a given width.
+"""A figure of one or several runs, written as PNG, SVG or PDF, for a screen or at a given
+width.
 
-Several panels have one legend, and axes that they share are labelled once. Of two runs that can be
-paired it also shows what changed between them.
+Several panels have one legend, and axes that they share are labelled once. Of two runs that
+can be paired it also shows what changed between them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ STYLES = ("needlemap", *OLDER)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One run in a figure. title: over its map, None for the one of model, task and lengths."""
+    """One run in a figure. title: over its map, None for the one of model, task and
+    lengths."""
 
     map: Map
     title: str | None = None
@@ -82,9 +84,9 @@ class Shown:
 class Figure:
     """Runs in their order, and of two runs the comparison, if it is to be shown.
 
-    title: over several maps. palette: of the scores, None for the default. style: of an older tool,
-    if any. model: what all runs have in common, and is not said of each. why_not: why two runs are
-    not compared. sought: runs that seek, whose picture is another one.
+    title: over several maps. palette: of the scores, None for the default. style: of an older
+    tool, if any. model: what all runs have in common, and is not said of each. why_not: why
+    two runs are not compared. sought: runs that seek, whose picture is another one.
     """
 
     runs: tuple[Shown, ...]
@@ -104,8 +106,8 @@ def figure_of(
     palette: str | None = None,
     style: str | None = None,
 ) -> Figure:
-    """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for runs
-    of which only some seek."""
+    """Runs as a figure; of two that can be paired also what changed. Raises SettingsError for
+    runs of which only some seek."""
     check_style(style)
     if any(map(seeks, runs)):
         if not all(map(seeks, runs)):
@@ -144,8 +146,8 @@ def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
 
 
 def draw(figure: Figure, width: float | None = None) -> Drawing:
-    """The picture. width: of the whole figure in points, None for a screen's. Raises SettingsError
-    for an unknown palette."""
+    """The picture. width: of the whole figure in points, None for a screen's. Raises
+    SettingsError for an unknown palette."""
     if figure.sought:
         return draw_sought(figure.sought, figure.title, width)
     if figure.style in OLDER:
@@ -226,8 +228,8 @@ def _title(at: int, figure: Figure) -> str:
 
 
 def columns_of(count: int, total: float) -> int:
-    """How many panels stand side by side: rows are filled where that leaves at least half of what
-    fits."""
+    """How many panels stand side by side: rows are filled where that leaves at least half of
+    what fits."""
     most = max(1, min(count, int(total / LEAST)))
     full = [
         columns for columns in range(most, 0, -1) if count % columns == 0 and 2 * columns >= most
@@ -237,10 +239,9 @@ def columns_of(count: int, total: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FigureGrid:
-    """Panels in rows. width, height: of each map. lefts: room for labels left of each column. side,
-    top: of the margins, 0 for none. shared: whether all have the same axes, so that the outer ones
-    are
-    labelled."""
+    """Panels in rows. width, height: of each map. lefts: room for labels left of each column.
+    side, top: of the margins, 0 for none. shared: whether all have the same axes, so that the
+    outer ones are labelled."""
 
     panels: Sequence[MapPanel]
     columns: int

@@ -1,5 +1,5 @@
-"""A map as a panel: its cells, score by length above it and by depth beside it, on axes of their
-own."""
+"""A map as a panel: its cells, score by length above it and by depth beside it, on axes of
+their own."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
 
 @dataclass(frozen=True, slots=True)
 class DrawnCell:
-    """length: which of the lengths. top, bottom: shares of the height. value: of the scale, None
-    where nothing was measured. partial: some trials are missing; thought: a thinking budget ended
-    some answers. needle: the share of the height at which it really was. tip: all of it in
-    words."""
+    """length: which of the lengths. top, bottom: shares of the height. value: of the scale,
+    None where nothing was measured. partial: some trials are missing; thought: a thinking
+    budget ended some answers. needle: the share of the height at which it really was. tip: all
+    of it in words."""
 
     length: float
     top: float
@@ -108,8 +108,8 @@ class DrawnCell:
 
 @dataclass(frozen=True, slots=True)
 class DrawnMean:
-    """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where not
-    known."""
+    """A point of a margin. place: on the axis, a share. Others in the scale's unit, None where
+    not known."""
 
     place: float
     value: float | None = None
@@ -201,8 +201,8 @@ def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
 
 
 def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
-    """A difference in figures, or where these have no room a loss's dash: a grey print knows no
-    colours."""
+    """A difference in figures, or where these have no room a loss's dash: a grey print knows
+    no colours."""
     ink = scale.ink(value)
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
     if in_figures:
@@ -257,8 +257,8 @@ def draw_depth_axis(panel: MapPanel, box: Box) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Where scores by length, or by depth, are drawn. across: lengths run across it and scores up;
-    else depths run down and scores across."""
+    """Where scores by length, or by depth, are drawn. across: lengths run across it and scores
+    up; else depths run down and scores across."""
 
     box: Box
     scale: Scale
@@ -284,7 +284,8 @@ class Plane:
         return drawn
 
     def holds(self, mean: DrawnMean) -> bool:
-        """Whether an interval leaves a part of the scale out: one that does not tells nothing."""
+        """Whether an interval leaves a part of the scale out: one that does not tells
+        nothing."""
         if mean.low is None or mean.high is None:
             return False
         least, most = self.scale.domain
@@ -334,8 +335,8 @@ def draw_side(panel: MapPanel, box: Box) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line of means looks. shape: of its points. dash: of the line, if any. opacity: of its
-    band."""
+    """How a line of means looks. shape: of its points. dash: of the line, if any. opacity: of
+    its band."""
 
     colour: str = INK
     band: str = BAND
@@ -346,8 +347,8 @@ class Stroke:
 
 
 def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> list[str]:
-    """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else with
-    bars."""
+    """Means with their 95 % intervals: joined, with a band, where the axis is a scale; else
+    with bars."""
     look = Stroke()
     return [
         *draw_bands(means, plane, look, joined=joined),
@@ -358,8 +359,8 @@ def draw_means(means: Sequence[DrawnMean], plane: Plane, *, joined: bool) -> lis
 def draw_bands(
     means: Sequence[DrawnMean], plane: Plane, look: Stroke, *, joined: bool
 ) -> list[str]:
-    """The intervals alone, to the edges of the scale. One that is as wide as the scale is a bar: a
-    band of such is a rectangle that tells nothing."""
+    """The intervals alone, to the edges of the scale. One that is as wide as the scale is a
+    bar: a band of such is a rectangle that tells nothing."""
     drawn = []
     for part in unbroken(means):
         above = [plane.at(mean.place, mean.high) for mean in part if mean.high is not None]

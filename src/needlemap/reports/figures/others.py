@@ -1,11 +1,11 @@
 """Pictures that are no panels: what a run sought, and maps as the two older tools draw them
 (`--style`).
 
-Of a seek: raw counts of each length, the curve fitted to them, and the interval. An older tool's
-map has its cells side by side, all depths labelled, red-amber-green. OpenCompass's has the mean by
-length as a white line over the cells, with a legend, and the overall score below; needlehaystack's
-is the map alone. What both lack is kept: colours stand for 0 to 100, missing cells are hatched, and
-a last line says n.
+Of a seek: raw counts of each length, the curve fitted to them, and the interval. An older
+tool's map has its cells side by side, all depths labelled, red-amber-green. OpenCompass's has
+the mean by length as a white line over the cells, with a legend, and the overall score below;
+needlehaystack's is the map alone. What both lack is kept: colours stand for 0 to 100, missing
+cells are hatched, and a last line says n.
 """
 
 from __future__ import annotations
@@ -229,8 +229,8 @@ WORDS = (
 
 
 def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) -> Drawing:
-    """A plot a run, all of which seek, one below the other. width: of the paper in points, None for
-    a screen's."""
+    """A plot a run, all of which seek, one below the other. width: of the paper in points,
+    None for a screen's."""
     total, y, parts = width or ALONE, EDGE, list[str]()
     for run in runs:
         sought, named = sought_of(run), map_title(run.map) if title is None else title

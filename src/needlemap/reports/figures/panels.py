@@ -1,5 +1,5 @@
-"""What a map and a comparison show: their panels, the words of a caption, and the legend under all
-panels."""
+"""What a map and a comparison show: their panels, the words of a caption, and the legend under
+all panels."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def scores(palette: str | None) -> Scale:
 
 
 def changes(comparison: FamilyComparison) -> Scale:
-    """Differences in points, as far to both sides as a round number above the largest. Intervals
-    may go beyond."""
+    """Differences in points, as far to both sides as a round number above the largest.
+    Intervals may go beyond."""
     most = max((abs(100 * cell.change) for cell in comparison.cells), default=0.0)
     end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
     return Scale("B − A", "B − A, points", "", (-end, end), (-end, 0, end), CHANGES)
@@ -171,8 +171,8 @@ def repeats(map: Map) -> str:
 
 
 def facts(map: Map) -> tuple[str, ...]:
-    """How often a cell was asked, and how it was asked and scored: each is said once of several
-    maps."""
+    """How often a cell was asked, and how it was asked and scored: each is said once of
+    several maps."""
     return repeats(map), f"mode {map.mode}", f"tokenizer {map.tokenizer}", f"scorer {map.scorer}"
 
 
@@ -317,7 +317,8 @@ def _bar(scale: Scale) -> PanelItem:
 def draw_legend(
     items: Sequence[PanelItem], x: float, y: float, room: float
 ) -> tuple[list[str], float]:
-    """All items from x on, no line further right than x + room; and the height that they take."""
+    """All items from x on, no line further right than x + room; and the height that they
+    take."""
     parts: list[str] = []
     at, top = x, y
     for item in items:

@@ -92,8 +92,8 @@ def text(
     x: float, y: float, words: str, size: float = TEXT, *,
     anchor: str = "start", bold: bool = False, fill: str = INK, turned: float = 0,
 ) -> str:  # fmt: skip
-    """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about its
-    anchor."""
+    """A line of text, its baseline at y. anchor: start, middle or end. turned: degrees, about
+    its anchor."""
     place = f'x="{number(x)}" y="{number(y)}" font-size="{number(size)}" fill="{fill}"'
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += ' font-weight="bold"' if bold else ""
@@ -102,7 +102,8 @@ def text(
 
 
 def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
-    """How many points a line of text takes; rather more where a letter's width is not known."""
+    """How many points a line of text takes; rather more where a letter's width is not
+    known."""
     letters = sum(
         _WIDTH.get(letter) or (1.0 if east_asian_width(letter) in "WF" else 0.65)
         for letter in words
@@ -111,8 +112,8 @@ def wide(words: str, size: float = TEXT, *, bold: bool = False) -> float:
 
 
 def wrapped(words: str, room: float, size: float = TEXT, *, bold: bool = False) -> list[str]:
-    """Lines no wider than room: broken between words, not about an equals sign, and in one that is
-    wider."""
+    """Lines no wider than room: broken between words, not about an equals sign, and in one
+    that is wider."""
     lines = [""]
     for word in re.split(r"(?<!=)\s+(?!=)", words.strip()):
         for at, piece in enumerate(_pieces(word, room, size, bold)):
@@ -174,8 +175,8 @@ def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
 
 
 def _escaped(words: str) -> str:
-    """A text, which may be a stranger's, without control codes: one of them ends the process that
-    draws."""
+    """A text, which may be a stranger's, without control codes: one of them ends the process
+    that draws."""
     return escape(printable(words), quote=False)
 
 

@@ -31,8 +31,8 @@ _PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes], *, live: bool = False) -> str:
-    """The whole page. trials: each run's columns, `packed`. live: the page asks its server what is
-    new."""
+    """The whole page. trials: each run's columns, `packed`. live: the page asks its server
+    what is new."""
     style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     blobs = [
         ("summary", packed(summary)),

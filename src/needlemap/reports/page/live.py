@@ -1,11 +1,11 @@
 """The page of a run under way (`needlemap run --live`), for a browser on this machine and for
 nobody else.
 
-`PageFeed` makes versions of the page when somebody asks, seldom enough not to slow the run down.
-`PageServer` gives them out: it listens on the loopback address alone, and answers only who knows
-the token in the path and names this machine as the host (so that no other site reaches it through a
-name of its own: DNS rebinding). It changes nothing: GET and HEAD only. `LivePage` watches the run,
-and serves till it is left.
+`PageFeed` makes versions of the page when somebody asks, seldom enough not to slow the run
+down. `PageServer` gives them out: it listens on the loopback address alone, and answers only
+who knows the token in the path and names this machine as the host (so that no other site
+reaches it through a name of its own: DNS rebinding). It changes nothing: GET and HEAD only.
+`LivePage` watches the run, and serves till it is left.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Version:
 class PageFeed:
     """Takes records from the run, gives versions to any number of readers.
 
-    make: summary and trials of records, given also what the summary's `live` is to say. before:
-    records of earlier starts.
+    make: summary and trials of records, given also what the summary's `live` is to say.
+    before: records of earlier starts.
     """
 
     def __init__(self, make: Make, tally: Tally, before: Sequence[Record]) -> None:
@@ -94,7 +94,8 @@ class PageFeed:
 
     @property
     def delivered(self) -> bool:
-        """Whether the last version reached a reader, and none is still being given anything."""
+        """Whether the last version reached a reader, and none is still being given
+        anything."""
         return self.seen_over and not self._readers
 
     @contextmanager
@@ -221,8 +222,8 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. HTTP/1.0: each has a connection of its own, so none is left open when the run
-    ends."""
+    """One request. HTTP/1.0: each has a connection of its own, so none is left open when the
+    run ends."""
 
     server: PageServer
     server_version, sys_version = "needlemap", ""
@@ -294,8 +295,8 @@ GRACE_S = 2.0  # for which an open page may fetch the end
 
 
 class LivePage(TrialObserver, ExitStack):
-    """Says its address on standard error when it is entered; left, it lets an open page fetch the
-    end.
+    """Says its address on standard error when it is entered; left, it lets an open page fetch
+    the end.
 
     It shows the family that is asked, and beside it those that were begun before.
     """
@@ -321,8 +322,8 @@ class LivePage(TrialObserver, ExitStack):
         self._feed.add(record)
 
     def _wait(self) -> None:
-        """Till an open page has the end. Who presses Ctrl-C now wants no page: the run's own end
-        stands."""
+        """Till an open page has the end. Who presses Ctrl-C now wants no page: the run's own
+        end stands."""
         self._feed.end()
         until = time.monotonic() + GRACE_S
         with suppress(KeyboardInterrupt):

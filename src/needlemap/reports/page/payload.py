@@ -1,8 +1,8 @@
 """The page's summary: everything but the single trials, as JSON can hold it. Same runs, same
 summary.
 
-A run's settings and where they differ from the defaults, versions, hashes; sums of trials, tokens,
-dollars, and of what could not be measured, by kind of failure. Never a secret.
+A run's settings and where they differ from the defaults, versions, hashes; sums of trials,
+tokens, dollars, and of what could not be measured, by kind of failure. Never a secret.
 """
 
 from __future__ import annotations
@@ -336,8 +336,8 @@ def totals(run: Loaded) -> dict[str, Any]:
 
 
 def failures(run: Loaded) -> list[dict[str, Any]]:
-    """Kinds by how often; examples: the first different messages. Trials not asked yet are a kind
-    too."""
+    """Kinds by how often; examples: the first different messages. Trials not asked yet are a
+    kind too."""
     kinds: dict[str, list[Record]] = defaultdict(list)
     for record in run.records:
         if record.failure and not record.scored:

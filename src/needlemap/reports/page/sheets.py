@@ -1,7 +1,7 @@
 """What a page of more than one experiment opens with: sheets of curves, a table and words.
 
-A sheet is a report (runs side by side, a suite's families, a check's probes). A run's own map is no
-sheet.
+A sheet is a report (runs side by side, a suite's families, a check's probes). A run's own map
+is no sheet.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class PageRuns:
         return [at for at, subject in enumerate(self.subjects) if not subject.families.is_plain]
 
     def pairs(self) -> Iterator[tuple[int, int, str]]:
-        """Runs that may be alike: families of one name, of the first subject and another; and a
-        name."""
+        """Runs that may be alike: families of one name, of the first subject and another; and
+        a name."""
         for at in range(1, len(self.subjects)):
             if self.subjects[at].families.is_plain == self.subjects[0].families.is_plain:
                 mine, theirs = self.places(0), self.places(at)
@@ -127,7 +127,8 @@ class PageRuns:
 def make_sheets(
     cast: PageRuns, differences: Sequence[Mapping[str, Any]], rules: tuple[str, ...]
 ) -> list[Sheet]:
-    """Of several subjects one that has them all, then one of each subject with several families."""
+    """Of several subjects one that has them all, then one of each subject with several
+    families."""
     together = [_together(cast, differences, rules)] if len(cast.subjects) > 1 else []
     return [*together, *(_several(cast, at, rules) for at in cast.suites())]
 
@@ -135,8 +136,8 @@ def make_sheets(
 def order_views(
     cast: PageRuns, sheets: Sequence[Sheet], differences: Sequence[Mapping[str, Any]]
 ) -> list[list[Any]]:
-    """Kind and number of what the page shows, the first being what was asked: of one run its map,
-    of two the difference, of several all of them."""
+    """Kind and number of what the page shows, the first being what was asked: of one run its
+    map, of two the difference, of several all of them."""
     changes = [["difference", at] for at, found in enumerate(differences) if not found["refused"]]
     parts = [["sheet", at] for at in range(len(sheets))]
     runs = [["run", at] for at in range(len(cast.runs))]

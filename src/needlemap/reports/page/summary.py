@@ -51,8 +51,8 @@ def write_page(
     palette: str | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> Path:
-    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot be
-    read.
+    """Write the page of some runs, read already or not. Raises NeedlemapError when one cannot
+    be read.
 
     rules: of effective length.
     """
@@ -97,11 +97,11 @@ def make_page(
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from going through all records again and again: it takes a third
-    longer.
+    """Keep the garbage collector from going through all records again and again: it takes a
+    third longer.
 
-    To freeze and unfreeze makes them old at once, so that it does not go through them in the end
-    either.
+    To freeze and unfreeze makes them old at once, so that it does not go through them in the
+    end either.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -115,8 +115,8 @@ def uncollected() -> Iterator[None]:
 
 
 def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], list[str]]:
-    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of the
-    rest."""
+    """Each run's trials, packed, in the most detail that keeps the limit; and what is said of
+    the rest."""
     for detail, left_out in LESS:
         trials = [packed(trial_columns(run.map, run.prompts, detail)) for run in runs]
         notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
@@ -138,9 +138,9 @@ def summary(
     live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> dict[str, Any]:
-    """All runs, the differences from the first of those that may be alike, sheets of several of
-    them, and in which order they are shown. notes: of each family of each run, what the page leaves
-    out.
+    """All runs, the differences from the first of those that may be alike, sheets of several
+    of them, and in which order they are shown. notes: of each family of each run, what the
+    page leaves out.
 
     Raises SettingsError for an unknown palette.
     """
@@ -182,8 +182,8 @@ def summary(
 
 
 def _beside(run: Loaded) -> dict[str, Any]:
-    """What a run sought, as a picture under its map and at a glance; nothing of a run that did not
-    seek."""
+    """What a run sought, as a picture under its map and at a glance; nothing of a run that did
+    not seek."""
     if not seeks(run):
         return {}
     known = [(fact.head, fact.value) for fact in seek_report(run).facts if fact.head]

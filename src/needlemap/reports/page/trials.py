@@ -1,10 +1,10 @@
-"""The cells and trials of a run as columns: what the map is drawn from, and what a click on a cell
-shows.
+"""The cells and trials of a run as columns: what the map is drawn from, and what a click on a
+cell shows.
 
 Texts stand once in a table; columns hold places in it. What stands around the needles of
-neighbouring depths, and of other repeats with the same documents, is mostly the same few passages:
-overlapping windows of one text are put together again, since kept as windows they would be most of
-the page.
+neighbouring depths, and of other repeats with the same documents, is mostly the same few
+passages: overlapping windows of one text are put together again, since kept as windows they
+would be most of the page.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ Following = dict[int, tuple[int, int]]  # by window the next one, and its step i
 
 
 class View(NamedTuple):
-    """A window as a part of a passage: `before` letters up to `at`, and `after` letters from there.
+    """A window as a part of a passage: `before` letters up to `at`, and `after` letters from
+    there.
 
     Letters are counted as JavaScript does, in UTF-16 units.
     """
@@ -106,8 +107,8 @@ def joined(windows: Sequence[Window]) -> tuple[list[str], dict[Window, View]]:
 
 
 def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
-    """The passage of a chain of windows, each so many letters behind the last one; their places in
-    it."""
+    """The passage of a chain of windows, each so many letters behind the last one; their
+    places in it."""
     (before, after), _ = chain[0]
     pieces, places, end = [before, after], [len(before)], len(before) + len(after)
     for (_, after), step in chain[1:]:
@@ -118,8 +119,8 @@ def _text(chain: Sequence[tuple[Window, int]]) -> tuple[str, list[int]]:
 
 
 def _following(windows: Sequence[Window]) -> Following:
-    """By window the next one of the same text, if its needle stands inside it, and how many letters
-    on."""
+    """By window the next one of the same text, if its needle stands inside it, and how many
+    letters on."""
     anchors: dict[str, list[int]] = defaultdict(list)
     for at, (before, _) in enumerate(windows):
         anchors[_anchor(before)].append(at)
@@ -141,8 +142,8 @@ def _candidates(
     ends: re.Pattern[str],
     taken: Container[int],
 ) -> Iterator[tuple[int, int]]:
-    """Windows that go on where one is, and by how many letters; the nearest first. ends: the last
-    letters of anchors, mostly those that end a sentence."""
+    """Windows that go on where one is, and by how many letters; the nearest first. ends: the
+    last letters of anchors, mostly those that end a sentence."""
     before, after = windows[at]
     text = _anchor(before) + after
     for step in (end.end() - ANCHOR for end in ends.finditer(text, ANCHOR - 1)):
@@ -157,8 +158,8 @@ def _anchor(before: str) -> str:
 
 
 def _goes_on(first: Window, second: Window, step: int) -> bool:
-    """Whether the second window is the first one's text, so many letters on, and reaches at least
-    as far."""
+    """Whether the second window is the first one's text, so many letters on, and reaches at
+    least as far."""
     return second[1].startswith(first[1][step:]) and (first[0] + first[1][:step]).endswith(
         second[0]
     )
@@ -191,8 +192,8 @@ SHA = 12  # letters kept of a prompt's hash
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much is told: characters of an answer and of thinking; of which trials what is around
-    needles."""
+    """How much is told: characters of an answer and of thinking; of which trials what is
+    around needles."""
 
     answer: int = ANSWER
     around_right: bool = True

@@ -9,6 +9,7 @@ from needlemap.reports.report import Report
 
 
 def to_pandas(report: Report, key: str = "") -> Any:
-    """A table, by default the first, as programs have it. Raises NeedlemapError without pandas."""
+    """A table, by default the first, as programs have it. Raises NeedlemapError without
+    pandas."""
     tables = [table for table in report.all_tables if not key or table.key == key]
     return plain_frame(tables[0].plain() if tables else [])

@@ -1,8 +1,8 @@
 """The map in a terminal, and a line a length and a depth where there is no terminal.
 
-Every place has a colour and a glyph, so the map can be read without colours too. It takes the width
-it is given: numbers where there is room, else one glyph per cell, else one glyph for several cells
-(their mean).
+Every place has a colour and a glyph, so the map can be read without colours too. It takes the
+width it is given: numbers where there is room, else one glyph per cell, else one glyph for
+several cells (their mean).
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ RAGGED_ROWS = 20
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One place: the mean score in [0, 1] of its cells, or None and whether one of them failed.
+    """One place: the mean score in [0, 1] of its cells, or None and whether one of them
+    failed.
 
-    exists: False where the grid has no cell at all. thought: whether a thinking budget ended an
-    answer before its first word.
+    exists: False where the grid has no cell at all. thought: whether a thinking budget ended
+    an answer before its first word.
     """
 
     score: float | None
@@ -63,8 +64,8 @@ NOWHERE = Spot(None, exists=False)
 class Raster:
     """columns: the lengths in each column. labels: where each row starts. spots: row by row.
 
-    means: per column, the mean over its lengths of the mean over depths. most: cells merged in one
-    spot.
+    means: per column, the mean over its lengths of the mean over depths. most: cells merged in
+    one spot.
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -172,8 +173,8 @@ ASCII = Glyphs("#", ".", "x", "~")
 
 @dataclass(frozen=True, slots=True)
 class TerminalMap:
-    """A map that fits the console it is printed on; rows beyond max_rows are merged. means: below
-    it."""
+    """A map that fits the console it is printed on; rows beyond max_rows are merged. means:
+    below it."""
 
     map: Map
     max_rows: int
@@ -250,10 +251,11 @@ class Painter:
 def terminal_map(
     map: Map, *, max_rows: int = MAX_ROWS, palette: str | None = None, means: bool = True
 ) -> RenderableType:
-    """A rich renderable of a map, finished or not. Raises SettingsError for an unknown palette.
+    """A rich renderable of a map, finished or not. Raises SettingsError for an unknown
+    palette.
 
-    means: also these. max_rows: a live view gives the console's height less 7, the lines around
-    them.
+    means: also these. max_rows: a live view gives the console's height less 7, the lines
+    around them.
     """
     return TerminalMap(map, max(1, max_rows), palette_colours(palette), means)
 
@@ -266,8 +268,8 @@ def map_text(map: Map, width: int) -> str:
 
 
 def broken(line: str, width: int) -> list[str]:
-    """A line in parts of at most so many letters, none within a word that has room; further ones
-    indented."""
+    """A line in parts of at most so many letters, none within a word that has room; further
+    ones indented."""
     begin = line[: len(line) - len(line.lstrip())]
     deeper = f"{begin}  " if width > len(begin) + 20 else ""
     return textwrap.wrap(line, max(1, width), subsequent_indent=deeper, break_on_hyphens=False) or [

@@ -1,7 +1,7 @@
 """Reports as JUnit XML, which CI systems show.
 
-A claim is a test case: what fails is a failure; what is undecided is an error of type 'undecided',
-and skipped where it is to pass.
+A claim is a test case: what fails is a failure; what is undecided is an error of type
+'undecided', and skipped where it is to pass.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
 
 
 def write_junit(target: Path, reports: Sequence[Report], on_undecided: str = "fail") -> None:
-    """Write the file; folders on its way are made. Raises NeedlemapError where it cannot be."""
+    """Write the file; folders on its way are made. Raises NeedlemapError where it cannot
+    be."""
     write_report(target, to_junit(reports, on_undecided))
 
 

@@ -10,7 +10,8 @@ from needlemap.reports.table import markdown_table, plain_markdown
 
 
 def to_markdown(report: Report) -> str:
-    """The verdict, the exit code and what was asked, the tables, and the sentences as a list."""
+    """The verdict, the exit code and what was asked, the tables, and the sentences as a
+    list."""
     verdict = report.verdict
     parts = [f"**{plain_markdown(verdict.said or report.kind)}**"] if verdict else []
     parts.append(f"{verdict.state if verdict else report.kind}, {plain_markdown(report.title)}")

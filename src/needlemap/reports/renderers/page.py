@@ -1,5 +1,5 @@
-"""A report as a sheet of the page: the answer in a sentence, what is known at a glance, curves,
-tables whose rows lead to maps, and the sentences.
+"""A report as a sheet of the page: the answer in a sentence, what is known at a glance,
+curves, tables whose rows lead to maps, and the sentences.
 
 A sheet is texts and curves and knows nothing of how it is drawn.
 """
@@ -31,8 +31,9 @@ def to_sheet(
     first: str = "table",
     comparison: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A report's sheet. views: what its names lead to on the page, as ["run", 3]. key, name: of the
-    sheet. rule: of effective length. first: what comes first, the table or the curves."""
+    """A report's sheet. views: what its names lead to on the page, as ["run", 3]. key, name:
+    of the sheet. rule: of effective length. first: what comes first, the table or the
+    curves."""
     glance = [fact for fact in report.facts if fact.head]
     verdict, folded = report.verdict, [each for each in report.all_tables if each.folded]
     at = {line.name: number for number, line in enumerate(report.chart)}
@@ -126,7 +127,8 @@ def _head(text: str) -> str:
 
 
 def _cells(columns: Sequence[Column], row: Row, cells: Sequence[str]) -> list[Any]:
-    """A name, then texts: scores with the share that colours them, others than numbers as words."""
+    """A name, then texts: scores with the share that colours them, others than numbers as
+    words."""
     name, *rest = map(hidden, cells)
     shown = list[Any]([name])
     for column, cell in zip(columns[1:], rest, strict=True):

@@ -107,8 +107,8 @@ def _wide(grid: Grid) -> int:
 def _grid(
     columns: Iterable[tuple[Column, bool]], rows: Iterable[Sequence[str]], whole: bool = False
 ) -> Grid:
-    """Rows under heads. columns: and whether each is set to the right. whole: whether no cell is
-    broken into lines."""
+    """Rows under heads. columns: and whether each is set to the right. whole: whether no cell
+    is broken into lines."""
     grid = Grid(box=None, pad_edge=False)
     for column, right in columns:
         justify: JustifyMethod = "right" if right else "left"

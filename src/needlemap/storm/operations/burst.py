@@ -21,7 +21,8 @@ class Burst(Operation):
     )
 
     def plan(self, family: FamilyPlan) -> None:
-        """As many sessions as the storm has requests at a time; half of them share a prefix."""
+        """As many sessions as the storm has requests at a time; half of them share a
+        prefix."""
         first, wave = family.paths[0][0].pieces[0], family.at
         for number in range(max(2, family.limits.load - 1)):
             after = family.random.choice((0.0, 0.0, 0.2, 0.5))

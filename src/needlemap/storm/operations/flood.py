@@ -28,7 +28,8 @@ class Flood(Operation):
         return limits.kv_tokens is not None
 
     def plan(self, family: FamilyPlan) -> None:
-        """Prompts that share nothing, as long as there may be; then the session's own once more."""
+        """Prompts that share nothing, as long as there may be; then the session's own once
+        more."""
         limits = family.limits
         session = family.random.randrange(len(family.paths))
         size = max(1, limits.room)
