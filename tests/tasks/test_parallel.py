@@ -72,6 +72,16 @@ def test_a_needle_stands_at_each_named_depth(language, size):
         assert trial.prompt.tokens == LENGTHS[size] - 200
 
 
+@pytest.mark.parametrize("mode", ["bins", "single", "cold"])
+@pytest.mark.parametrize("depth", [0, 50])
+def test_no_plan_moves_a_needle_from_its_named_depth(mode, depth):
+    """`plan` shows all modes; mode `bins` asked for the bin of a depth that no cell has."""
+    grid = {"lengths": [1500, 2000], "depths": [depth], "max_answer_tokens": 20, "mode": mode}
+    for trial in prepare(configure(None, grid | {"task": "parallel"})).trials:
+        for needle in trial.prompt.needles:
+            assert needle.realised == pytest.approx(needle.meant, abs=0.06)
+
+
 def test_keys_stand_in_the_question_in_an_order_of_their_own():
     orders = set()
     for trial in made("english", "4k").trials:

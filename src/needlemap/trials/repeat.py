@@ -99,6 +99,8 @@ class Repeat:
         with in_words(settings):
             item = self.resolved.task.item(self._draw(cell, self.number, held))
         frame = self._frame(item, cell)
+        if item.needles and item.needles[0].still:
+            position = None
         prompt = self.builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
             prompt = self.builder.build(frame, item.needles, cell.length_tokens)
@@ -121,10 +123,12 @@ class Repeat:
         return item.answer_prefix if given == TASKS_OWN else given
 
     def _in_bin(self, prompt: Prompt) -> bool:
-        if not prompt.needles:
+        """Whether the first needle is in its cell's bin; one at a depth of the task's own has
+        none."""
+        grid, needles = self.resolved.grid, prompt.needles
+        if not needles or needles[0].meant not in grid.depths:
             return True
-        needle = prompt.needles[0]
-        return in_bin(self.resolved.grid, needle.meant, needle.realised, self.resolved.tolerance)
+        return in_bin(grid, needles[0].meant, needles[0].realised, self.resolved.tolerance)
 
     def _places(self) -> list[tuple[Cell, int | None]]:
         """The cells to ask, with the first needle's position where the mode chooses it."""
