@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.interop.opencompass.needlebench import load_parallel, load_reasoning, load_single
+from needlemap.interop.opencompass.needlebench import (
+    load_parallel,
+    load_reasoning,
+    load_single,
+    load_trace,
+)
 
 Row = dict[str, Any]
 MARKERS = {"Chinese": "请按照", "English": "Please answer in the format"}
@@ -144,6 +149,42 @@ def test_every_prompt_is_the_originals_byte_for_byte(name, vectors):
             assert mine["answer"] == row["answer"]
             compared += 1
     assert compared == expected
+
+
+TRACES = {
+    "ELDEST_ANCESTOR": "shuffled_story_with_prompt",
+    "NTH_ANCESTOR": "nth_ancestor_prompt",
+    "NTH_DESCENDANT": "nth_descendant_prompt",
+    "RELATIONSHIP_DISTANCE": "relationship_distance_prompt",
+}
+
+
+def test_every_prompt_of_the_second_ancestral_trace_is_the_originals(vectors):
+    compared = 0
+    for row in rows(vectors / "atc.jsonl"):
+        if row["variant"] != "atc_v2":
+            continue
+        params = row["params"]
+        short, kind = ("zh", "zh_CN") if params["language"] == "Chinese" else ("en", "en")
+        words_of = words(vectors)
+        found = {
+            "prompt": words_of[f"atc_v2_format_string|{TRACES[params['question_type']]}_{kind}"],
+            "sentences": words_of[f"atc_v2|templates_{short}"],
+            "terms": words_of[f"atc_v2|terms_{short}"],
+            "generations": words_of[f"atc_v2|generations_{short}"],
+        }
+        made = load_trace(vectors / "input", template=found, **params)
+        mine = made[row["index"] % params["repeats"]]
+        assert mine["prompt"] == row.get("prompt", mine["prompt"])
+        assert sha256(mine["prompt"].encode()).hexdigest() == row["sha256"], params
+        assert mine["answer"] == row["answer"]
+        compared += 1
+    assert compared == 80
+
+
+def test_an_unknown_kind_of_question_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="Unknown question_type 'ELDEST'"):
+        load_trace(tmp_path, 2, "English", 1, "ELDEST", {"prompt": ""})
 
 
 SMALL: dict[str, Any] = {

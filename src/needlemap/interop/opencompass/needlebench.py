@@ -1,5 +1,5 @@
-"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning
-(OpenCompass, March 2024 to today, versions 1 and 2).
+"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning (OpenCompass,
+March 2024 to today, versions 1 and 2), and version 2's ancestral trace.
 
 Its data are the user's files: haystacks, needles.jsonl, names.json,
 multi_needle_reasoning_*.json. Its wording is not here: pass `template`. Its habits are kept:
@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from needlemap.errors import HaystackError, SettingsError
+from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.files import read_json, read_regular
 from needlemap.interop.opencompass.prompts import (
     TokenLines,
@@ -154,7 +154,7 @@ def load_reasoning(
     {last_person}, {"sentences"} with {A}, {B} and {relationship}, and {"terms"}.
     """
     known = dict(template)
-    asked, sentences, terms = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
+    asked, sentences, _ = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
     wording, content = Wording.of(known, language), _json(path, needle_file_name)
 
     def derive(repeat: int, _lines: TokenLines) -> Hidden:
@@ -170,9 +170,8 @@ def load_reasoning(
         people = random.sample(content[language].split(","), num_needles + 1)
         needles = []
         for elder, younger in pairwise(people):
-            sentence, term = random.choice(sentences), random.choice(terms)
-            filled = sentence.replace("{A}", elder).replace("{B}", younger)
-            needles.append(f"\n{filled.replace('{relationship}', term)}\n")
+            fact, _ = _fact(random, template, elder, younger)
+            needles.append(f"\n{fact}\n")
         random.shuffle(needles)
         question = asked.replace("{last_person}", people[-1])
         return Hidden(needles, question, people[0], people[-1])
@@ -182,6 +181,61 @@ def load_reasoning(
     return data.rows(
         wording, hide, lambda size, sizes: chain(size, depth, diff, sizes), depth, diff
     )
+
+
+QUESTIONS = ("ELDEST_ANCESTOR", "NTH_ANCESTOR", "NTH_DESCENDANT", "RELATIONSHIP_DISTANCE")
+
+
+def load_trace(
+    path: str | Path,
+    num_needles: int,
+    language: str,
+    repeats: int,
+    question_type: str,
+    template: Mapping[str, Any],
+    file_name: str = "names.json",
+) -> list[Row]:
+    """Rows {"prompt", "answer"} of the ancestral trace: facts of one line and nothing else.
+
+    question_type: one of QUESTIONS. template: {"prompt"} with {shuffled_story} and what the
+    question names ({last_person}, {person}, {n}, {person_a}, {person_b}), braces doubled;
+    {"sentences"} and {"terms"} as for `load_reasoning`; {"generations"} of each term. Raises
+    NeedlemapError.
+    """
+    if question_type not in QUESTIONS:
+        raise SettingsError(
+            f"Unknown question_type '{question_type}'. {did_you_mean(question_type, QUESTIONS)}"
+        )
+    names = _json(path, file_name)[language].split(",")
+    rows = []
+    for repeat in range(repeats):
+        random = Random(repeat + 1 + 10_000 * QUESTIONS.index(question_type))
+        people, facts, steps = random.sample(names, num_needles + 1), list[str](), 0
+        for elder, younger in pairwise(people):
+            fact, term = _fact(random, template, elder, younger)
+            facts.append(fact)
+            steps += template["generations"][term]
+        random.shuffle(facts)
+        first, last = people[0], people[-1]
+        down = question_type == "NTH_DESCENDANT"
+        prompt = template["prompt"].format(
+            shuffled_story="".join(facts),
+            last_person=last,
+            person=first if down else last,
+            n=steps,
+            person_a=first,
+            person_b=last,
+        )
+        answer = str(steps) if question_type == QUESTIONS[3] else last if down else first
+        rows.append({"prompt": prompt, "answer": answer})
+    return rows
+
+
+def _fact(random: Random, template: Mapping[str, Any], elder: str, younger: str) -> tuple[str, str]:
+    """A fact about two people, and the term in it."""
+    sentence, term = random.choice(template["sentences"]), random.choice(template["terms"])
+    filled = sentence.replace("{A}", elder).replace("{B}", younger)
+    return filled.replace("{relationship}", term), term
 
 
 @dataclass(frozen=True, slots=True)
