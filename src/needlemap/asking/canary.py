@@ -218,13 +218,13 @@ async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None
     `Runner.run` does."""
     trials = unasked(experiment, folder)
     answers = to_be_scored(closed_book_records(folder))
-    alone = runner.beside(_ClosedBook(folder.path / CLOSED_BOOK), len(trials), answers)
+    alone = runner.beside(OneFile(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
     await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))
 
 
-class _ClosedBook:
-    """Appends records to one file."""
+class OneFile:
+    """Appends records to one file, beside those of the grid."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, asyncio.Lock()

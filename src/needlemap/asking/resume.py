@@ -25,7 +25,13 @@ from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
 from needlemap.records import RuledScorer, RunFile, how_to_score
 from needlemap.records.families import check_origin, is_ours
-from needlemap.records.folder import CLOSED_BOOK, RunFolder, records_files, scorer_of
+from needlemap.records.folder import (
+    CLOSED_BOOK,
+    REWORDED,
+    RunFolder,
+    records_files,
+    scorer_of,
+)
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
@@ -72,7 +78,8 @@ def is_replaced(folder: RunFolder, wanted: Experiment) -> bool:
 def set_aside(folder: RunFolder) -> None:
     """Leave a folder that is taken over without its run; what failed in it stays under other
     names."""
-    for file in [*records_files(folder.path), *folder.path.glob(CLOSED_BOOK)]:
+    beside = (file for name in (CLOSED_BOOK, REWORDED) for file in folder.path.glob(name))
+    for file in [*records_files(folder.path), *beside]:
         file.replace(file.with_name(f"replaced-{file.name}"))
     (folder.path / RUN_FILE).unlink()
 

@@ -31,6 +31,7 @@ from needlemap.asking.resume import (
     to_be_scored,
     unscored,
 )
+from needlemap.asking.reworded import MapOnly, Sinks, answers_in, reworded_left
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
@@ -85,7 +86,8 @@ class Session:
         check_reused(experiment)
         folder = RunFolder(path)
         left = unscored(folder, experiment)
-        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
+        wanted = [*left, *reworded_left(folder, experiment)]
+        todo = tuple(ordered(wanted, experiment.settings.mode, experiment.traits.side))
         done = len(experiment.trials) - len(left)
         return cls(experiment, folder, todo, done, Budget.of(experiment.settings))
 
@@ -100,7 +102,7 @@ class Session:
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
         """Of `todo` what is to be asked. The others' answers are kept, and scored anew."""
-        answers = to_be_scored(self.folder.every_record())
+        answers = answers_in(self.folder)
         return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
@@ -145,17 +147,20 @@ class Session:
             # Once more, now that nobody else writes: another run may have ended between `open` and
             # here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
+            left |= {trial.key for trial in reworded_left(self.folder, self.experiment)}
             if isinstance(model, Replicas):
                 with self.budget.waiting():
                     await model.open(len(left), watcher.show_standing, watcher.show_event)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
-            answers = to_be_scored(self.folder.every_record())
+            answers = answers_in(self.folder)
             walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
-            kept = self.budget, writer, watcher, self.done, answers
+            kept = self.budget, Sinks(writer, self.folder), MapOnly(watcher), self.done, answers
             runner = Runner(model, scorer, settings, *kept, self.decides)
             if settings.canary and self.experiment.traits.remote:
-                unknown = [trial for trial in walk if trial.asked not in answers]
+                unknown = [
+                    trial for trial in walk if trial.asked not in answers and not trial.wording
+                ]
                 sent = await send(runner, unknown, self.folder.records())
                 walk = [trial for trial in walk if trial.key not in sent]
             if not runner.outcome.over:

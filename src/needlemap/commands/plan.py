@@ -60,9 +60,11 @@ def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
     for name, settings in chosen.families.items():
         experiment, family = prepare(settings), {"family": name} if name else {}
         tell_notes(experiment, told)
-        for trial in ordered(experiment.trials, settings.mode):
+        asked = (*experiment.trials, *experiment.reworded)
+        for trial in ordered(asked, settings.mode):
             write(json.dumps({**family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
-        count, tokens = count + len(experiment.trials), tokens + experiment.tokens_asked
+        count += len(asked)
+        tokens += sum(trial.prompt.tokens for trial in asked)
     return count, tokens
 
 

@@ -50,7 +50,10 @@ class OlderBuilder(PromptBuilder):
         """The haystack's tokens are what the other parts leave."""
         if wanted.guess < 1:
             return None
-        positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
+        if wanted.pinned is None:
+            positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
+        else:
+            positions = list(wanted.pinned)
         prompt = self._prompt(wanted, positions, wanted.guess)
         left = wanted.room - self._fixed(wanted.frame, wanted.needles)
         return replace(prompt, off_by=wanted.guess - left)

@@ -38,6 +38,7 @@ from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
+REWORDED = "reworded.jsonl"
 _TIES = ("seed", "model", "task")
 
 

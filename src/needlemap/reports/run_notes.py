@@ -35,6 +35,7 @@ from needlemap.records.record import (
     outcome_counts,
 )
 from needlemap.reports.labels import interval_label, score_label
+from needlemap.reports.wordings import wording_lines, wordings_of
 from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed
 from needlemap.text import printable
@@ -66,6 +67,7 @@ def ended_lines(run: Loaded) -> list[str]:
             for record in (kept(run.folder) if run.folder else ())
             if scorer_of(record) == about.scorer.current
         ),
+        *wording_lines(wordings_of(run)),
         *outcome_lines(records, skipped, one=about.one_haystack),
     ]
 

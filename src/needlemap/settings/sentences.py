@@ -7,11 +7,11 @@ the file again.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from needlemap.errors import NeedlemapError, SettingsError, os_error_words
 from needlemap.files import read_regular
-from needlemap.settings import MOST_SENTENCES, marked
+from needlemap.settings import MOST_SENTENCES, Settings, marked
 
 FROM_FILES = frozenset(marked("sentences"))
 _MOST_BYTES = 1 << 20
@@ -19,13 +19,16 @@ _MOST_BYTES = 1 << 20
 
 def with_sentences(given: dict[str, Any]) -> dict[str, Any]:
     """Settings with the sentences of the files that they name. Raises SettingsError."""
-    named = {name: given[name] for name in FROM_FILES if _is_file(given.get(name))}
+    named = {name: given[name] for name in FROM_FILES if _is_file(name, given.get(name))}
     return given | {name: read_sentences(name, path) for name, path in named.items()}
 
 
-def _is_file(value: Any) -> bool:
-    """Whether a value names a file: a text that is no number."""
-    return isinstance(value, str | Path) and not str(value).strip().lstrip("+-").isdecimal()
+def _is_file(name: str, value: Any) -> bool:
+    """Whether a setting's value names a file: a text, but no number where it takes numbers."""
+    if not isinstance(value, str | Path):
+        return False
+    numbered = int in get_args(Settings.model_fields[name].annotation)
+    return not (numbered and str(value).strip().lstrip("+-").isdecimal())
 
 
 def read_sentences(name: str, path: str | Path) -> list[str]:

@@ -17,7 +17,7 @@ from needlemap.prompts.templates import Index, make_frame
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.tasks import Background, Draw, Item, holds_nothing, in_words
-from needlemap.trials import Keys, Trial
+from needlemap.trials import Trial
 from needlemap.trials.leaks import Held, collided, collisions, hidden_words
 from needlemap.trials.resolve import Resolved, make_builder
 
@@ -67,12 +67,25 @@ class Repeat:
 
     def trials(self, cells: Iterable[Cell] | None = None) -> Iterator[Trial]:
         """The trials, lengths outermost; of these cells only where some are given."""
-        keys, first = self.resolved.keys, self.builder.haystack.repeated_from
+        first = self.builder.haystack.repeated_from
         places = self._places() if cells is None else [(cell, None) for cell in cells]
-        trials = [self._trial(keys, cell, position) for cell, position in places]
+        trials = [self._trial(cell, position) for cell, position in places]
         for trial, held in zip(trials, self._collisions(trials), strict=True):
             repeated = first is not None and trial.prompt.haystack_tokens > first
             yield replace(trial, collisions=held, haystack_repeated=repeated)
+
+    def reworded(self, trials: Iterable[Trial]) -> Iterator[Trial]:
+        """The same prompts with the question in other words: haystack and needles stand where they
+        stood, so that they part where the haystack ends."""
+        for trial in trials:
+            for wording, question in trial.item.rewordings:
+                item = trial.item.reworded(question)
+                frame = self._frame(item, trial.cell, wording)
+                length = trial.cell.length_tokens
+                prompt = self.builder.build(frame, item.needles, length, like=trial.prompt)
+                again = self._make_trial(trial.cell, item, prompt)
+                held, repeated = trial.collisions, trial.haystack_repeated
+                yield replace(again, collisions=held, haystack_repeated=repeated, wording=wording)
 
     def _collisions(self, trials: Sequence[Trial]) -> Iterator[tuple[str, ...]]:
         """Of each prompt the words looked for in its answer that its haystack already holds.
@@ -90,7 +103,7 @@ class Repeat:
                 raise collided(haystack.name, held[0], found[held[0]])
             yield held
 
-    def _trial(self, keys: Keys, cell: Cell, position: int | None) -> Trial:
+    def _trial(self, cell: Cell, position: int | None) -> Trial:
         """The trial of a cell; in mode 'bins' at its own depth where no shared position fits.
         Raises TimeUp where the command's time has ended."""
         seconds_left()
@@ -104,10 +117,14 @@ class Repeat:
         prompt = self.builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
             prompt = self.builder.build(frame, item.needles, cell.length_tokens)
+        return self._make_trial(cell, item, prompt)
+
+    def _make_trial(self, cell: Cell, item: Item, prompt: Prompt) -> Trial:
+        """A prompt with its question, its answer's beginning and its ids, as a trial."""
         prefix = self._answer_prefix(item) or self.resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
         prompt = self.feed.fed(prompt) if self.feed else prompt
-        return Trial.of(keys, cell, self.number, item, prompt)
+        return Trial.of(self.resolved.keys, cell, self.number, item, prompt)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
         settings = self.resolved.settings
@@ -144,10 +161,10 @@ class Repeat:
             )
         return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
 
-    def _frame(self, item: Item, cell: Cell) -> Frame:
+    def _frame(self, item: Item, cell: Cell, wording: str = "") -> Frame:
         """The frame of an item's texts, made once; in mode 'cold' one of its own for each trial."""
         settings, prefix = self.resolved.settings, self._answer_prefix(item)
-        salt = _salt(settings, cell, self.number) if settings.mode == "cold" else ""
+        salt = _salt(settings, cell, self.number, wording) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
         if texts not in self.frames:
             frame = make_frame(
@@ -173,7 +190,8 @@ def scored_words(scorer: Scorer) -> list[str]:
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
-def _salt(settings: Settings, cell: Cell, repeat: int) -> str:
+def _salt(settings: Settings, cell: Cell, repeat: int, wording: str) -> str:
     """A first line that no other prompt of the run has."""
-    text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}"
+    behind = f":{wording}" if wording else ""
+    text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}{behind}"
     return f"Document {hashlib.sha256(text.encode()).hexdigest()[:16]}\n"

@@ -97,6 +97,10 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
 
     asked: whether the model is going to be, so that a function of the user's may be imported.
     """
+    if settings.paraphrases and (settings.seek is not None or settings.until):
+        raise SettingsError(
+            "--paraphrases asks all prompts of a grid in other words: leave --seek and --until out."
+        )
     grid = make_grid(
         settings.lengths,
         settings.depths,

@@ -71,7 +71,7 @@ class Trial:
     second time. shared_tokens:
     what the prompt has in common with the one before it in its lane; None where the run's mode
     shares
-    nothing."""
+    nothing. wording: the paraphrase that it asks, '' for the question itself."""
 
     key: str
     asked: str
@@ -84,6 +84,7 @@ class Trial:
     also: tuple[tuple[int, Cell], ...] = ()
     second: bool = False
     shared_tokens: int | None = None
+    wording: str = ""
 
     @classmethod
     def of(cls, keys: Keys, cell: Cell, repeat: int, item: Item, prompt: Prompt) -> Trial:
