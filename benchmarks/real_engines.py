@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
@@ -29,11 +29,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_ser
 from between import between  # of tests/servers
 
 from conftest import Served, Servers  # of tests/real_servers
+from needlemap.grid import tokens
 from needlemap.models.gauge import read_tensors, widened, write_checkpoint
 
 Tensors = dict[str, NDArray[np.uint16]]
 LLAMA, TRANSFORMERS = "llama-server", "transformers serve"
+QUICK = "2k"  # the longest prompt of the first round of faults
 ANSWER = 128  # tokens of a context beside the longest prompt: the answer, and what templates add
+
+
+ASKED: Mapping[str, tuple[str, ...]] = {  # endpoints, and what a check of each is asked
+    "chat": (),
+    "completions": ("--template", "text-en", "--model-options", "api=completions"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,8 @@ class Case:
     """A way to serve the gauge. options: of the engine. asked: of `check`. slots: prompts at a
     time; room: of the longest prompt, what a slot's context holds. altered: the weights. hot: a
     temperature that the server heeds instead of the asked one. fault: what is wrong, '' where
-    nothing is; probes: those that name its kind."""
+    nothing is; probes: those that name its kind. fixes: whether it is of the half on which limits
+    are fixed; they are scored on the other half."""
 
     name: str
     engine: str = LLAMA
@@ -53,6 +62,7 @@ class Case:
     hot: float | None = None
     fault: str = ""
     probes: tuple[str, ...] = ()
+    fixes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +85,21 @@ class Checked:
 
 def honest_cases() -> Iterator[Case]:
     """llama-server by slots, RAM cache, flash attention, cache type and endpoint; values in q8_0
-    need flash attention. transformers serve in two data types."""
-    for slots, ram, flash, kind, api in product(
-        (1, 4), ("on", "off"), ("on", "off"), ("f16", "q8_0"), ("chat", "completions")
-    ):
+    need flash attention. transformers serve in two data types. Limits are fixed on llama-server
+    where an even number of these five is not the first choice, and on transformers in float32."""
+    choices = ("1", "4"), ("on", "off"), ("on", "off"), ("f16", "q8_0"), tuple(ASKED)
+    for chosen in product(*choices):
+        slots, ram, flash, kind, api = chosen
         if kind == "q8_0" and flash == "off":
             continue
         options = ("-fa", flash, "-ctk", kind, "-ctv", kind, *(("-cram", 0) * (ram == "off")))
-        asked = ("--template", "text-en", "--model-options", "api=completions")
         name = f"llama-server, slots {slots}, RAM cache {ram}, flash {flash}, {kind}, {api}"
-        yield Case(name, options=options, asked=asked * (api == "completions"), slots=slots)
+        others = sum(one != first for one, (first, _) in zip(chosen, choices, strict=True))
+        how = {"asked": ASKED[api], "slots": int(slots), "fixes": others % 2 == 0}
+        yield Case(name, options=options, **how)
     for kind in ("float32", "bfloat16"):
-        yield Case(f"transformers serve, {kind}", TRANSFORMERS, ("--dtype", kind))
+        options = ("--dtype", kind)
+        yield Case(f"transformers serve, {kind}", TRANSFORMERS, options, fixes=kind == "float32")
 
 
 def with_values_grown() -> Tensors:
@@ -130,12 +143,14 @@ WRONG = (
 
 
 def faulty_cases() -> Iterator[Case]:
-    """Ten faults, asked what the probes that name them need."""
-    for case in WRONG:
+    """Ten faults, asked what the probes that name them need; every other one is of the half that
+    fixes limits."""
+    for number, case in enumerate(WRONG):
         flash = ("-fa", "on") if case.engine == LLAMA else ()
         asked = [word for probe in ("length", *case.probes) for word in ("--probe", probe)]
         asked += EXACT if case.probes == MARGINS else ()
-        yield replace(case, fault=case.name, options=(*flash, *case.options), asked=tuple(asked))
+        made = replace(case, fault=case.name, options=(*flash, *case.options), asked=tuple(asked))
+        yield replace(made, fixes=number % 2 == 0)
 
 
 CASES = (*honest_cases(), *faulty_cases())
@@ -194,8 +209,6 @@ def checked(
 ) -> Checked:
     """Serve a case and check it. kept: the check's folder, where it is to stay. probes: of an
     honest case, where not all are to be asked."""
-    from needlemap.grid import tokens
-
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         out = kept or folder / "check"
@@ -240,6 +253,26 @@ def read_checked(file: Path) -> list[Checked]:
     return [Checked(**json.loads(line)) for line in lines]
 
 
+def in_rounds(
+    cases: Sequence[Case], max_length: str, times: int
+) -> Iterator[tuple[Case, str, int]]:
+    """Cases with the longest prompt and the time at which each is checked, so that whatever is
+    there when it is interrupted says most: faults at 2k, llama-server once, faults, transformers,
+    then honest ones again. Both halves and numbers of slots take turns."""
+    faults = [case for case in cases if case.fault]
+    others = [case for case in cases if not case.fault and case.engine != LLAMA]
+    kinds = product((True, False), (1, 4))
+    llama = [
+        [c for c in cases if not c.fault and c.engine == LLAMA and (c.fixes, c.slots) == kind]
+        for kind in kinds
+    ]
+    honest = [case for turn in zip_longest(*llama) for case in turn if case]
+    if tokens(max_length) > tokens(QUICK):
+        yield from ((case, QUICK, 0) for case in faults)
+    yield from ((case, max_length, 0) for case in (*honest, *faults, *others))
+    yield from ((case, max_length, time) for time in range(1, times) for case in (*honest, *others))
+
+
 def check_each(
     file: Path,
     max_length: str,
@@ -248,18 +281,19 @@ def check_each(
     kept: Path | None = None,
     probes: str = "",
 ) -> list[Checked]:
-    """Check each case so often as the file lacks it, a line of it after each; all lines."""
-    done = {(each.case, each.max_length, each.time, each.probes) for each in read_checked(file)}
-    for time in range(times):
-        for case in cases:
-            some = "" if case.fault else probes
-            if (case.name, max_length, time, some) in done:
-                continue
-            place = kept / f"{CASES.index(case)}-{max_length}-{time}" if kept else None
-            found = checked(case, max_length, time, place, some)
-            with file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(asdict(found)) + "\n")
-            print(f"{case.name}: {found.code} {found.said or found.ended}", file=sys.stderr)
+    """Check each case as the file lacks it, a line of it after each; all lines."""
+    for case, length, time in in_rounds(cases, max_length, times):
+        some = "" if case.fault else probes
+        known = read_checked(file)  # another command may have added to it
+        if (case.name, length, time, some) in {
+            (e.case, e.max_length, e.time, e.probes) for e in known
+        }:
+            continue
+        place = kept / f"{CASES.index(case)}-{length}-{time}" if kept else None
+        found = checked(case, length, time, place, some)
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(asdict(found)) + "\n")
+        print(f"{case.name}: {found.code} {found.said or found.ended}", file=sys.stderr)
     return read_checked(file)
 
 
