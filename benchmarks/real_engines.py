@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product, zip_longest
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What a check of a case came to. states: of its probes; said: what those that do not pass
-    found; cpu_s: of the check itself, without the server; probes: those that were asked, all where
-    none is named."""
+    found; cpu_s, wall_s: of the check itself; server_cpu_s: of the server, its start included.
+    probes: those that were asked, all where none is named."""
 
     case: str
     fault: str
@@ -81,6 +82,8 @@ class Checked:
     cpu_s: float = 0.0
     ended: str = ""
     probes: str = ""
+    server_cpu_s: float = 0.0
+    wall_s: float = 0.0
 
 
 def honest_cases() -> Iterator[Case]:
@@ -210,7 +213,7 @@ def checked(
     """Serve a case and check it. kept: the check's folder, where it is to stay. probes: of an
     honest case, where not all are to be asked."""
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder, began = Path(place), cpu_s()
         out = kept or folder / "check"
         with serving(case, int(tokens(max_length)), folder) as served:
             address = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
@@ -218,13 +221,14 @@ def checked(
             some += ["--require", probes] * bool(probes)
             asked = ("--max-length", max_length, *address, *case.asked, *some, "--quiet", "-o", out)
             code = "from needlemap.cli import main; main()"
-            before = cpu_s()
+            before, start = cpu_s(), monotonic()
             ended = subprocess.run(
                 [sys.executable, "-c", code, "check", *map(str, asked)],
                 capture_output=True,
                 text=True,
             )
-            spent = cpu_s() - before
+            spent, took = cpu_s() - before, monotonic() - start
+        server = cpu_s() - began - spent
         file = out / "check.json"
         found = json.loads(file.read_text())["findings"] if file.is_file() else []
     return Checked(
@@ -238,6 +242,8 @@ def checked(
         round(spent, 1),
         ended.stderr[-300:] if not found else "",
         probes,
+        round(server, 1),
+        round(took, 1),
     )
 
 

@@ -13,6 +13,7 @@ from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
 from needlemap.check.probe import (
+    HELD,
     LEAST,
     NOTHING,
     Groups,
@@ -313,8 +314,9 @@ class Reference(Paired):
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
         """Half of the level for answers, half for margins."""
-        row = self.at(answers, size, level / 2)
         pairs = self.pairs(answers, size)
+        usual = HELD if size <= layout.options.holds else None
+        row = self.compared(answers, size, level / 2, pairs, usual)
         if not pairs:
             return row
         told = max(most_moved(layout), TIMES_USUAL * _usual(answers, size))

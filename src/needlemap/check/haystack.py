@@ -82,7 +82,7 @@ class Amount:
 
 
 MANY = Amount((48, 48, 24), (4, 4, 8), (2, 2, 4), 4, 48)
-FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
+FEW = Amount((24, 24, 12), (4, 4, 8), (1, 1, 2), 2, 24)
 
 
 @dataclass(frozen=True, slots=True)

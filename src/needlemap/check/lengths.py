@@ -11,14 +11,13 @@ from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
 from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail, upper_tail
 from needlemap.check.finding import AtSize, Finding, NetState, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
-from needlemap.check.probe import LEAST, NOTHING, Probe, short_size, smallest
+from needlemap.check.probe import HELD, LEAST, NOTHING, Probe, short_size, smallest
 
 FALL = 0.20  # of the found share, which a pass excludes
 APART = 0.1  # by how much more must be missed far away to be said
 SILENT = 0.1  # share of what was tried that may bring no answer
 LEAST_FOUND = 0.5  # below it nothing is shown about the server
 SUSPICIOUS = 0.05  # a p below it keeps a row from passing
-HELD = 0.01  # of its facts that the gauge may miss; fewer were, up to its length
 BEYOND = 0.25  # misses, beside other answers of that size, that a pass excludes
 RESIDUES = (2, 3, 4, 8, 16, 32, 64)
 

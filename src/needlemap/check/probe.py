@@ -7,14 +7,14 @@ the entry point group `needlemap.probes`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from needlemap.check.ask import Answers, Reply
-from needlemap.check.exact import ALPHA, lost_tail, net_loss
+from needlemap.check.exact import ALPHA, lost_tail, net_loss, upper_tail
 from needlemap.check.finding import AtSize, Finding, KnownIssue, State, Worst
 from needlemap.errors import SettingsError
 from needlemap.registry import find_kind, installed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NOTHING = "nothing was asked"
 LEAST = 6  # answers or pairs without which no size passes
+HELD = 0.01  # of its facts that the gauge may miss; fewer were, up to its length
 LOSS = 0.25  # net loss that a pass of a paired probe excludes
 TIMES = 3  # how often a lost pair is asked again, in both ways
 _COUNTED = re.compile(r"(?P<count>\d+ of \d+) ?(?P<words>.*)")
@@ -263,8 +264,16 @@ class Paired(Probe):
         """Tango's interval of the net loss; the exact test is of haystacks."""
         return self.compared(answers, size, level, self.pairs(answers, size))
 
-    def compared(self, answers: Answers, size: int, level: float, every: Sequence[Pair]) -> AtSize:
-        """What some pairs of one size come to."""
+    def compared(
+        self,
+        answers: Answers,
+        size: int,
+        level: float,
+        every: Sequence[Pair],
+        usual: float | None = None,
+    ) -> AtSize:
+        """What some pairs of one size come to. usual: the share that a known model's server may
+        lose, and then nothing is gained; None: as much may be lost as is gained."""
         pairs = [(one, other) for one, other in every if one.right or other.right]
         if not every:
             return AtSize(size, "undecided", said=NOTHING)
@@ -273,16 +282,20 @@ class Paired(Probe):
         sure = [pair for pair in lost if self.is_sure(answers, pair)]
         noise = [pair for pair in lost if self.is_noise(answers, pair)]
         left = sum(not self.repeated(answers, pair) for pair in lost)
-        p = lost_tail(*haystacks_apart(lost, gained, noise))
+        haystacks = len({other.ask.repeat for _, other in pairs})
+
+        def tail(less: int, more: int) -> float:
+            return lost_tail(less, more) if usual is None else upper_tail(less, haystacks, usual)
+
+        p = tail(*haystacks_apart(lost, gained, noise))
         # Noise takes from both ways alike: so many in one way are none, whatever comes later.
-        passing = p > level >= lost_tail(*haystacks_apart(lost, gained, ()))
+        passing = p > level >= tail(*haystacks_apart(lost, gained, ()))
         effect = net_loss(*by_haystack([pair for pair in pairs if pair not in noise]))
         upper = 100 * effect.high if effect else None
         worst = min(sure or lost, key=by_length, default=None)
         fails = p <= level and bool(lost)
         passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
         passes = passes and not passing
-        least = least_lost(level)
         said = f"{len(lost)} of {len(pairs)} {self.lost_in}"
         if gained:
             said += f", {len(gained)} gained"
@@ -293,6 +306,7 @@ class Paired(Probe):
         if not pairs:
             said = f"none of {len(every)} found in either way"
         elif lost and not fails and not passes and not passing:
+            least = least_lost(level, lambda lost: tail(lost, 0))
             said += f" (fails from {max(least, len(lost) + 1)} on)"
         return AtSize(
             size,
@@ -370,10 +384,10 @@ def least_to_matter(haystacks: int) -> int:
     return lost
 
 
-def least_lost(level: float) -> int:
-    """How many pairs must be lost, and none gained, for a fail."""
+def least_lost(level: float, tail: Callable[[int], float]) -> int:
+    """How many pairs must be lost, and none gained, for a fail. tail: the chance of so many."""
     least = 1
-    while 0.5**least > level:
+    while tail(least) > level:
         least += 1
     return least
 
