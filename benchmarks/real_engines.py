@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,15 +31,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_ser
 from between import between  # of tests/servers
 
 from conftest import Served, Servers  # of tests/real_servers
+from needlemap.check.ask import BESIDE, Ask, Reply
+from needlemap.check.beside import margin_apart
 from needlemap.grid import tokens
 from needlemap.models.gauge import read_tensors, widened, write_checkpoint
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
 
 Tensors = dict[str, NDArray[np.uint16]]
-LLAMA, TRANSFORMERS = "llama-server", "transformers serve"
+LLAMA, TRANSFORMERS, IN_PROCESS = "llama-server", "transformers serve", "transformers"
 QUICK = "2k"  # the longest prompt of the first round of faults
 ANSWER = 128  # tokens of a context beside the longest prompt: the answer, and what templates add
 
 
+KINDS = {"f16": "float16", "q8_0": "q8_0"}  # data types of llama-server's caches, as MOVES has them
 ASKED: Mapping[str, tuple[str, ...]] = {  # endpoints, and what a check of each is asked
     "chat": (),
     "completions": ("--template", "text-en", "--model-options", "api=completions"),
@@ -51,7 +57,8 @@ class Case:
     time; room: of the longest prompt, what a slot's context holds. altered: the weights. hot: a
     temperature that the server heeds instead of the asked one. fault: what is wrong, '' where
     nothing is; probes: those that name its kind. fixes: whether it is of the half on which limits
-    are fixed; they are scored on the other half."""
+    are fixed; they are scored on the other half. kind: the data type that its margins are of; ''
+    where it gives none."""
 
     name: str
     engine: str = LLAMA
@@ -64,13 +71,15 @@ class Case:
     fault: str = ""
     probes: tuple[str, ...] = ()
     fixes: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """What a check of a case came to. states: of its probes; said: what those that do not pass
     found; cpu_s, wall_s: of the check itself; server_cpu_s: of the server, its start included.
-    probes: those that were asked, all where none is named."""
+    probes: those that were asked, all where none is named. moved: by how many nats a token the
+    margins of each first prompt differ from the reference's."""
 
     case: str
     fault: str
@@ -84,12 +93,14 @@ class Checked:
     probes: str = ""
     server_cpu_s: float = 0.0
     wall_s: float = 0.0
+    moved: Sequence[float] = ()
 
 
 def honest_cases() -> Iterator[Case]:
     """llama-server by slots, RAM cache, flash attention, cache type and endpoint; values in q8_0
     need flash attention. transformers serve in two data types. Limits are fixed on llama-server
-    where an even number of these five is not the first choice, and on transformers in float32."""
+    where an even number of these five is not the first choice, on transformers serve in float32,
+    and on transformers in this process, which alone gives margins, with one of two templates."""
     choices = ("1", "4"), ("on", "off"), ("on", "off"), ("f16", "q8_0"), tuple(ASKED)
     for chosen in product(*choices):
         slots, ram, flash, kind, api = chosen
@@ -99,10 +110,14 @@ def honest_cases() -> Iterator[Case]:
         name = f"llama-server, slots {slots}, RAM cache {ram}, flash {flash}, {kind}, {api}"
         others = sum(one != first for one, (first, _) in zip(chosen, choices, strict=True))
         how = {"asked": ASKED[api], "slots": int(slots), "fixes": others % 2 == 0}
-        yield Case(name, options=options, **how)
+        yield Case(name, options=options, kind=KINDS[kind], **how)
     for kind in ("float32", "bfloat16"):
         options = ("--dtype", kind)
         yield Case(f"transformers serve, {kind}", TRANSFORMERS, options, fixes=kind == "float32")
+    for kind, template in product(("float32", "bfloat16"), ("chat-en", "text-en")):
+        asked = ("--template", template, "--model-options", f"dtype={kind}")
+        how = {"asked": asked, "fixes": template == "chat-en", "kind": kind}
+        yield Case(f"transformers, {kind}, {template}", IN_PROCESS, **how)
 
 
 def with_values_grown() -> Tensors:
@@ -164,7 +179,9 @@ def serving(case: Case, tokens: int, folder: Path) -> Iterator[Served]:
     """A server of the case, for prompts of so many tokens; it ends with the block."""
     started = Servers(folder)
     try:
-        if case.engine == TRANSFORMERS:
+        if case.engine == IN_PROCESS:
+            served = Served("", f"hf/{write_checkpoint(folder / 'gauge')}")
+        elif case.engine == TRANSFORMERS:
             served = _transformers(started, case, folder)
         else:
             served = _llama(started, case, tokens, folder)
@@ -216,7 +233,9 @@ def checked(
         folder, began = Path(place), cpu_s()
         out = kept or folder / "check"
         with serving(case, int(tokens(max_length)), folder) as served:
-            address = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
+            address = ("--model", served.model)
+            if served.root:
+                address = ("--model", f"openai/{served.model}", "--base-url", served.base_url)
             some = [word for name in probes.split(",") if name for word in ("--probe", name)]
             some += ["--require", probes] * bool(probes)
             asked = ("--max-length", max_length, *address, *case.asked, *some, "--quiet", "-o", out)
@@ -231,6 +250,7 @@ def checked(
         server = cpu_s() - began - spent
         file = out / "check.json"
         found = json.loads(file.read_text())["findings"] if file.is_file() else []
+        moved = moved_in(out)
     return Checked(
         case.name,
         case.fault,
@@ -244,6 +264,7 @@ def checked(
         probes,
         round(server, 1),
         round(took, 1),
+        [float(f"{each:.3g}") for each in moved],
     )
 
 
@@ -295,12 +316,37 @@ def check_each(
             (e.case, e.max_length, e.time, e.probes) for e in known
         }:
             continue
-        place = kept / f"{CASES.index(case)}-{length}-{time}" if kept else None
+        name = "-".join(re.findall(r"[\w.]+", case.name))
+        place = kept / f"{name}-{length}-{time}" if kept else None
         found = checked(case, length, time, place, some)
         with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(asdict(found)) + "\n")
         print(f"{case.name}: {found.code} {found.said or found.ended}", file=sys.stderr)
     return read_checked(file)
+
+
+def moved_in(folder: Path) -> list[float]:
+    """By how many nats a token the margins of first prompts differ from the reference's, in the
+    folder of a check."""
+    found = []
+    for way in folder.glob(f"{BESIDE}*"):
+        there = {_place(each): each for each in RunFolder(way).records()}
+        here = RunFolder(folder / way.name.removeprefix(BESIDE)).records()
+        pairs = ((there[_place(each)], each) for each in here if _place(each) in there)
+        apart = (margin_apart(_margins(one), _margins(other)) for one, other in pairs)
+        found += [nats for nats in apart if nats is not None]
+    return found
+
+
+def _place(record: Record) -> tuple[int, float, int]:
+    return record.length_tokens, round(record.depth, 8), record.repeat
+
+
+def _margins(record: Record) -> Reply:
+    kept = record.logprobs
+    rows = zip(kept.tokens, kept.nats, kept.other_nats, strict=True) if kept else ()
+    margins = tuple((token, nats - (other or 0.0)) for token, nats, other in rows)
+    return Reply(Ask("", 0, 0, 0.0, 0), margins=margins)
 
 
 def summed(found: Sequence[Checked]) -> dict[str, object]:

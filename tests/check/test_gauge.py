@@ -90,6 +90,16 @@ def test_a_template_of_ones_own_has_no_free_reference() -> None:
     assert beside_the_gauge(plain)[0].reference == REFERENCE
 
 
+def test_by_completions_with_its_own_template_it_is_known_to_find_all() -> None:
+    """It was not, so that a temperature that was left on passed there."""
+    flags = {"model": "openai/gauge", "model_options": {"api": "completions"}}
+    holds = {
+        template: beside_the_gauge(CheckOptions({**flags, "template": template}))[0].options.holds
+        for template in ("text-en", "chat-en", "llama3")
+    }
+    assert holds == {"text-en": HOLDS, "chat-en": HOLDS, "llama3": 0}
+
+
 @pytest.mark.parametrize("name", ["needle", "template", "haystack", "temperature"])
 def test_with_a_needle_of_ones_own_nothing_is_known_of_what_it_finds(name: str) -> None:
     made, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge", name: "x"}))
@@ -210,14 +220,16 @@ LOSES = {  # a way in which a server loses all answers, by the probe that is mea
 }
 
 
-def few_asked(lost: str = "", size: int = 0) -> tuple[Schedule, Verdict]:
-    """A check of the gauge by a server that loses all answers of one way at one size."""
+def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Verdict]:
+    """A check of the gauge by a server that loses answers of one way at one size: all, or those of
+    the first haystacks."""
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
     schedule = Schedule(replace(asked.options, reference=True), seed=7)
     answers, first = Answers(), schedule.sizes
     while (batch := schedule.next(answers)) is not None:
         for ask in batch.asks:
             is_lost = ask.way.partition("-again")[0] == lost and ask.size == first[size]
+            is_lost = is_lost and ask.repeat < most
             answers.add(Reply.of(ask, "Not said." if is_lost else ask.secret))
     return schedule, judge(schedule, answers)
 
@@ -246,6 +258,15 @@ def test_what_half_as_many_prompts_lose_is_found_at_each_size(
     assert verdict.code == 1
     assert [row.state == "fail" for row in found.sizes] == [at == size for at in range(3)]
     assert found.sizes[size].size == schedule.sizes[size]
+
+
+def test_a_few_answers_that_only_the_server_loses_are_a_fault_of_it() -> None:
+    """The gauge finds all, so nothing is gained to set a loss against: four of twelve long prompts
+    that only the reference answers were undecided."""
+    _, verdict = few_asked("cold", 2, most=8)  # every second first prompt is asked alone
+    (found,) = (each for each in verdict.findings if each.probe == "reference")
+    assert found.sizes[2].lost == 4
+    assert found.sizes[2].state == "fail"
 
 
 def test_many_asks_more_of_the_gauge_and_few_less_of_others(

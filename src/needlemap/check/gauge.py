@@ -24,7 +24,8 @@ TEMPLATE = "text-en"
 # type, at 160 to 8,000 tokens (benchmarks/RESULTS.md). The gauge's own margins are 12 and more.
 MOVES = (("float32", 0.00002), ("float16", 0.03), ("q8_0", 0.06), ("bfloat16", 0.13))
 # With these changed, it is not known how much the gauge finds.
-CHANGING = {"needle", "question", "keywords", "draw", "haystack", "template", "temperature"}
+CHANGING = {"needle", "question", "keywords", "draw", "haystack", "temperature"}
+TAKEN = ("chat-en", "text-en")  # templates in which it finds every needle
 
 
 def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[CheckOptions, str]:
@@ -41,7 +42,8 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
         options = replace(options, max_length=holds)
     if options.few is None:
         options = replace(options, few=True)
-    if not CHANGING & asked.flags.keys():
+    own = not is_wrapped(asked.flags) and asked.flags.get("template", TEMPLATE) in TAKEN
+    if own and not CHANGING & asked.flags.keys():
         options = replace(options, holds=holds)
     reference = asked.reference or ("" if is_wrapped(asked.flags) else REFERENCE)
     if reference == REFERENCE:
