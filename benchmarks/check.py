@@ -13,8 +13,9 @@ differs; and, where `.ci/servers` was run, of llama-server with one slot and wit
 transformers serve, with the model of tests/real_servers.
 
 `--real` checks real engines that serve the gauge (`real_engines.py`): two dozen honest ways to run
-them, and faults. FILE gets a line of JSON after each check, and what it holds is not asked again,
-so that the same command goes on where it was interrupted.
+them, and faults, round by round. FILE gets a line of JSON after each check, and what it holds is
+not asked again, so that the same command goes on where it was interrupted. `--times 0` asks
+nothing, and shows what FILE holds. `--max-length`: of the honest configurations that are counted.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from time import process_time
 from typing import Any
 
 from machine import machine
-from real_engines import CASES, check_each, summed
+from real_engines import CASES, check_each, limits, summed
 from table import rounded, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
@@ -119,7 +120,7 @@ def real(options: argparse.Namespace) -> None:
         options.keep.mkdir(parents=True, exist_ok=True)
     asked = options.max_length, options.times, cases, options.keep, options.probes
     found = check_each(options.real, *asked)
-    rows = []
+    rows, by_name = [], {case.name: case for case in CASES}
     for name, length, some in dict.fromkeys((e.case, e.max_length, e.probes) for e in found):
         mine = [e for e in found if (e.case, e.max_length, e.probes) == (name, length, some)]
         codes = " ".join(str(each.code) for each in mine)
@@ -127,16 +128,23 @@ def real(options: argparse.Namespace) -> None:
         rows.append(
             (
                 name,
+                "fixes" if by_name[name].fixes else "scores",
                 length,
                 some or (" ".join(mine[0].states) if mine[0].fault else "all"),
                 codes,
                 f"{max(e.cpu_s for e in mine):.0f}",
+                f"{max(e.server_cpu_s for e in mine):.0f}",
+                f"{max(moved):.2g}" if (moved := [m for e in mine for m in e.moved]) else "",
                 " ".join(failed),
             )
         )
-    header = ("engine", "to", "probes", "exit codes", "CPU s, most", "fails")
-    notes = ["CPU s: of the check, without the server."]
-    result = {"benchmark": "check", **summed(found)}
+    header = ("engine", "half", "to", "probes", "codes", "CPU s", "server's", "moved", "fails")
+    notes = [
+        "half: limits are fixed on one and scored on the other. codes: exit codes. CPU s, moved "
+        "(nats a token): the most.",
+        *limits(found),
+    ]
+    result = {"benchmark": "check", **summed(found, options.max_length)}
     show("The gauge on real engines", machine(), header, rows, notes, result)
 
 

@@ -33,6 +33,7 @@ from between import between  # of tests/servers
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.check.ask import BESIDE, Ask, Reply
 from needlemap.check.beside import margin_apart
+from needlemap.check.gauge import MOVES
 from needlemap.grid import tokens
 from needlemap.models.gauge import read_tensors, widened, write_checkpoint
 from needlemap.records.folder import RunFolder
@@ -286,6 +287,8 @@ def in_rounds(
     """Cases with the longest prompt and the time at which each is checked, so that whatever is
     there when it is interrupted says most: faults at 2k, llama-server once, faults, transformers,
     then honest ones again. Both halves and numbers of slots take turns."""
+    if not times:
+        return
     faults = [case for case in cases if case.fault]
     others = [case for case in cases if not case.fault and case.engine != LLAMA]
     kinds = product((True, False), (1, 4))
@@ -349,19 +352,45 @@ def _margins(record: Record) -> Reply:
     return Reply(Ask("", 0, 0, 0.0, 0), margins=margins)
 
 
-def summed(found: Sequence[Checked]) -> dict[str, object]:
-    """Honest configurations and faults, and what came of them."""
+def summed(found: Sequence[Checked], max_length: str) -> dict[str, object]:
+    """Honest configurations to a longest prompt, and faults to any, and what came of them: of all,
+    and of the half on which limits are scored."""
     by_name = {case.name: case for case in CASES}
-    honest = [each for each in found if not each.fault]
+    honest = [e for e in found if not e.fault and e.max_length == max_length and not e.probes]
     faults = [each for each in found if each.fault]
-    return {
-        "real_honest": len({each.case for each in honest}),
-        "real_checks": len(honest),
-        "real_blamed": sum(each.code == 1 for each in honest),
-        "real_undecided": sum(each.code not in (0, 1) for each in honest),
-        "real_faults": len({each.case for each in faults}),
-        "real_found": len({each.case for each in faults if is_named(each, by_name[each.case])}),
-    }
+    counts: dict[str, object] = {}
+    for half in ("", "scored_"):
+        good = [each for each in honest if not (half and by_name[each.case].fixes)]
+        bad = [each for each in faults if not (half and by_name[each.case].fixes)]
+        missed = {each.case for each in bad if not is_named(each, by_name[each.case])}
+        counts |= {
+            f"real_{half}honest": len({each.case for each in good}),
+            f"real_{half}checks": len(good),
+            f"real_{half}blamed": sum(each.code == 1 for each in good),
+            f"real_{half}undecided": sum(each.code not in (0, 1) for each in good),
+            f"real_{half}faults": len({each.case for each in bad}),
+            f"real_{half}found": len({each.case for each in bad} - missed),
+        }
+    return counts
+
+
+def limits(found: Sequence[Checked]) -> Iterator[str]:
+    """By data type, in words: how far margins moved in either half of the honest configurations,
+    and the limit, which is to be twice what the first half shows at the least."""
+    by_name = {case.name: case for case in CASES}
+    for kind, limit in MOVES:
+        parts = []
+        for fixes, words in ((True, "the half that fixes limits"), (False, "the other half")):
+            moved = [
+                nats
+                for each in found
+                if (case := by_name[each.case]).kind == kind and case.fixes is fixes
+                for nats in each.moved
+            ]
+            beyond = sum(nats > limit for nats in moved)
+            most = f"{max(moved):.2g} at most, {beyond} of {len(moved)} beyond" if moved else "none"
+            parts.append(f"{words} {most}")
+        yield f"{kind}, limit {limit:g} nats a token: {'; '.join(parts)}."
 
 
 def is_named(found: Checked, case: Case) -> bool:
