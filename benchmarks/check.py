@@ -3,6 +3,7 @@ nobody else?
 
     python benchmarks/check.py [--clean N] [--smoke] [--no-mutants]
     python benchmarks/check.py --real FILE [--max-length 8k] [--times 3] [--only WORDS] [--keep DIR]
+    python benchmarks/check.py --faults FILE [--max-length 8k] [--only WORDS]
 
 The faults are those of tests/gallery/mutants.py, in the model in the box. Each begins at each of a
 check's three sizes in turn, and is asked what the probe that is meant for it needs, at the alpha
@@ -16,6 +17,8 @@ transformers serve, with the model of tests/real_servers.
 them, and faults, round by round. FILE gets a line of JSON after each check, and what it holds is
 not asked again, so that the same command goes on where it was interrupted. `--times 0` asks
 nothing, and shows what FILE holds. `--max-length`: of the honest configurations that are counted.
+
+`--faults` puts the gallery's faults into the gauge (`gauge_faults.py`), resumable alike.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from gauge_faults import begin_each, rows_of
 from machine import machine
 from real_engines import CASES, check_each, limits, summed
 from table import rounded, show
@@ -46,6 +50,7 @@ from mutants import MUTANTS, SIZES, SOUND, asking, begins_at, examined
 
 from conftest import Served, Servers  # of tests/real_servers
 from needlemap.check import probes as all_probes
+from needlemap.grid import tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT / "tests" / "real_servers"
@@ -71,13 +76,22 @@ def main() -> None:
     parser.add_argument("--no-mutants", action="store_true", help="Clean runs alone.")
     parser.add_argument("--keep", type=Path, help="Leave the mutants' checks in this folder.")
     parser.add_argument("--real", type=Path, help="Check real engines, a line each in this file.")
-    parser.add_argument("--max-length", default="8k", help="With --real: the longest prompt.")
+    parser.add_argument(
+        "--faults", type=Path, help="Faults in the gauge, a line each in this file."
+    )
+    parser.add_argument("--max-length", default="8k", help="With a file: the longest prompt.")
     parser.add_argument("--times", type=int, default=3, help="With --real: checks of each.")
     parser.add_argument("--probes", default="", help="With --real: of honest ones only these.")
-    parser.add_argument("--only", default="", help="With --real: cases whose name holds this.")
+    parser.add_argument("--only", default="", help="With a file: cases whose name holds this.")
     options = parser.parse_args()
     if options.real:
         real(options)
+        return
+    if options.faults:
+        found = begin_each(options.faults, int(tokens(options.max_length)), options.only)
+        header, rows, result = rows_of(found)
+        title = "Faults of the gallery in the gauge, found by check"
+        show(title, machine(), header, rows, [], {"benchmark": "check", **result})
         return
     chosen = [mutant for mutant in MUTANTS if not options.smoke or mutant.name in QUICK]
     sizes = SIZES[1:2] if options.smoke else SIZES

@@ -46,6 +46,7 @@ from faults import (
     WindowOnAllLayers,
 )
 
+from needlemap.asking.campaign import MakeModel
 from needlemap.asking.session import make_model
 from needlemap.check import Finding, Options, probes
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
@@ -101,13 +102,21 @@ class Mutant:
         return asking(self.flags, folder, probes, reference, make)
 
     def asking_gauge(
-        self, folder: Path, longest: int, size: int, probes: Collection[str] = PROBES
+        self,
+        folder: Path,
+        longest: int,
+        size: int,
+        probes: Collection[str] = PROBES,
+        elsewhere: MakeModel = make_model,
+        seed: int | None = None,
     ) -> ProbesOnSchedule:
-        """A check to `longest` tokens of the gauge with the fault from a size on."""
+        """A check to `longest` tokens of the gauge with the fault from a size on. elsewhere: its
+        reference; seed: of its prompts, None for a drawn one."""
         options = Options(longest, 8, probes=tuple(probes))
         asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
         make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
-        return ProbesOnSchedule(Check.of(asked, folder), make=lambda _: make())
+        check = Check.of(asked, folder, seed)
+        return ProbesOnSchedule(check, make=lambda _: make(), elsewhere=elsewhere)
 
 
 def _engine(kind: type[Engine]) -> Callable[[int, Box], Model]:

@@ -73,12 +73,15 @@ class Check:
     before: dict[tuple[str, int, float, int], Record] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: CheckOptions, path: Path | None = None) -> Check:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
-        NeedlemapError where it holds another."""
+    def of(cls, asked: CheckOptions, path: Path | None = None, seed: int | None = None) -> Check:
+        """Begin one, or go on with what the folder holds; a fresh one where none is given. seed: of
+        its prompts, where it begins; None: a drawn one. Raises NeedlemapError where the folder
+        holds another."""
         earlier = CHECK.read(path) if path and CHECK.is_in(path) else None
         base = CHECK.read(asked.baseline) if asked.baseline else None
-        seed = earlier.seed if earlier else base.seed if base else randbits(SEED_BITS)
+        known = earlier or base
+        if known or seed is None:
+            seed = known.seed if known else randbits(SEED_BITS)
         options = replace(asked.options, reference=bool(asked.reference))
         flags = dict(asked.flags)
         asker = made_for(flags, options, seed, path or Path(), asked.reference)
