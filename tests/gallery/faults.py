@@ -25,6 +25,7 @@ Attend = Callable[[Array, Array, Array], Array]
 REAL: Attend = demo.attention
 HEAD = 16  # tokens: what prompts share beside their haystack is less
 CUT = 36
+GAUGE_HEAD = 43  # tokens that the gauge's chat template and its task take before the haystack
 WINDOW, LAST, WRAP, CHUNK = 64, 48, 64, 32  # tokens: the shortest faulty prompts have 118
 
 
@@ -240,8 +241,10 @@ class FaultyWalk(Walk):
 class CutWalk(FaultyWalk):
     """Prompts lose more of their beginning than templates differ by."""
 
+    cut = CUT
+
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        start = CUT if len(ids) >= self.begins else 0
+        start = self.cut if len(ids) >= self.begins else 0
         return super().ask(ids[start:], max_answer_tokens, **more)
 
 
@@ -310,6 +313,7 @@ class FaultyGauge(GaugeModel):
         super().__init__(NAME, made)
         self._walk = walk(made, self._walk._stops)
         self._walk.begins = begins
+        self._walk.cut = GAUGE_HEAD + CUT
 
 
 class UnderLoad:

@@ -7,9 +7,14 @@ runs.
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from gauge_faults import begun
 from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
 from threads import THREADS
 
@@ -71,6 +76,15 @@ def test_a_fault_is_found_in_the_gauge_too(tmp_path):
     verdict = asyncio.run(mutant.asking_gauge(tmp_path / "c", 512, 512, ("reference",)).run())
     (found,) = verdict.findings
     assert (found.state, begins_at(found)) == ("fail", 512), found.said
+
+
+@pytest.mark.parametrize("name", ["last-block-of-a-hit", "cut-and-told"])
+def test_a_fault_that_begins_at_the_shortest_size_of_8k_is_found_in_the_gauge(tmp_path, name):
+    """Behind the last of eight facts stood 22 tokens, as each might have been longer: a cache's
+    last block of 16 held none of it."""
+    (mutant,) = [each for each in MUTANTS if each.name == name]
+    found = begun(mutant, 8_000, 0, tmp_path)
+    assert found.state == "found", found.said
 
 
 def test_the_page_says_of_thirty_threads_whether_a_fault_of_their_kind_is_found():

@@ -32,6 +32,7 @@ from needlemap.trials.resolve import ANY, Resolved, foreign_vocabulary, resolve
 
 ENOUGH = 4_000  # tokens of a prompt that shows what stands around a haystack
 MOST_FACTS = 8
+SPARE = 2  # tokens by which a fact may be longer than the one that is measured
 SECRET = "100000000000:999999999999"  # twelve digits: by chance no two are equal
 _ITEM = ("needle", "question", "keywords", "draw")
 _SHORT_ONES = ("demo",)  # back ends whose models were trained on short secrets
@@ -284,7 +285,7 @@ def made_for(
     flags, first = settle_flags({**flags, **facts_for(flags)}, seed)
     answer = first.settings.max_answer_tokens
     most = min(options.max_length, ENOUGH + answer)
-    around, head, fact = _around(first, most)
+    around, head, fact = _around(first, most, 0 if options.holds else SPARE)
     questions = _questions(first.settings)
     sizes = Schedule(
         replace(options, answer_tokens=answer, around=around + fact, facts=1, probes=()), seed
@@ -324,9 +325,11 @@ def _settled(flags: Mapping[str, Any], seed: int) -> Settings:
     return configure(None, {**flags, **own})
 
 
-def _around(first: Resolved, length: int) -> tuple[int, int, int]:
+def _around(first: Resolved, length: int, spare: int) -> tuple[int, int, int]:
     """Tokens of a prompt beside haystack and fact, tokens of them before the haystack, and tokens
-    of a fact: with a seed of their own, so that the sizes of two checks are the same."""
+    of a fact: with a seed of their own, so that the sizes of two checks are the same. spare: tokens
+    by which another fact may be longer, which the gauge's are not. What is spared of all facts
+    stands behind the last one, so that a cache's last block may lack it."""
     one: dict[str, Any] = {"lengths": str(length), "depths": "50", "seed": 0}
     one["task_options"] = {"beside": [50.0]}
     trial = prepare(first.settings.model_copy(update=one)).trials[0]
@@ -334,9 +337,9 @@ def _around(first: Resolved, length: int) -> tuple[int, int, int]:
     number, start, _ = prompt.context
     before = [span for message in prompt.messages[:number] for span in message.spans]
     before += prompt.messages[number].spans[:start]
-    fact = first.tokenizer.count(trial.item.needles[0].text.encode()) + 2
-    around = length - prompt.haystack_tokens - fact + 2
-    return max(around, first.settings.reserve), sum(map(len, before)), fact
+    fact = first.tokenizer.count(trial.item.needles[0].text.encode())
+    around = length - prompt.haystack_tokens - fact
+    return max(around, first.settings.reserve), sum(map(len, before)), fact + spare
 
 
 def _questions(settings: Settings) -> int:
