@@ -14,10 +14,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from gauge_faults import begun
 from mutants import BOX, LONGEST, MUTANTS, SIZES, begins_at, examined
 from threads import THREADS
 
+from gauge_faults import begun
 from needlemap.check import KnownIssue, Options, probes
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
