@@ -1,7 +1,9 @@
 """docs/gallery.md and its pictures: what a check sees of each public fault, from checks that were
 kept.
 
-    python benchmarks/check.py --clean 0 --keep CHECKS; python tools/gallery.py CHECKS
+    python benchmarks/check.py --clean 0 --keep CHECKS
+    python benchmarks/check.py --faults FAULTS
+    python tools/gallery.py CHECKS FAULTS
 
 A picture shows the fault that begins at the middle size: a block for each size, a row for each way
 of asking, a square for each answer. Where a fault shows in margins alone, a square is the darker
@@ -28,12 +30,19 @@ ROWS = {  # ways of asking that show what a probe tests
     "stop": ("ask",),
     "reference": ("reference-cold", "cold"),
 }
+GAUGE_SIZES = 500, 2000, 8000
+GAUGE = "gauge, at 500", "at 2,000", "at 8,000"
+LAST_COLUMNS = """The last three columns are of the same faults in
+[the gauge](gauge.md), in a check to 8,000 tokens: {found} of {asked} are found; an empty cell was
+not asked. The gauge's margins do not feel that positions are off by one."""
 FULL_NATS = 0.5  # a token: margins that move so much are drawn darkest
 
 sys.path.insert(0, str(ROOT / "tests" / "gallery"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
 from threads import THREADS, Thread  # noqa: E402
 
+from gauge_faults import Begun, read_begun  # noqa: E402
 from needlemap.check import Finding, read_check  # noqa: E402
 from needlemap.records.folder import RunFolder  # noqa: E402
 from needlemap.records.record import Record  # noqa: E402
@@ -158,40 +167,50 @@ def section(mutant: Mutant, checks: Path) -> str:
     )
 
 
-def table_row(mutant: Mutant, checks: Path) -> tuple[str, int]:
-    """A fault's row of the table, and at how many sizes it is found where it begins."""
+def table_row(mutant: Mutant, checks: Path, in_gauge: Sequence[Begun]) -> tuple[str, int]:
+    """A fault's row of the table, and at how many sizes of the model in the box it is found where
+    it begins."""
     cells, count = [], 0
     for index, size in enumerate(SIZES):
         finding, at = found_at(checks / f"{mutant.name}-{size}", mutant.probe)
         is_found = at == finding.sizes[index].size
         cells.append("found" if is_found else finding.state if at is None else f"from {at} on")
         count += is_found
+    cells += gauge_cells(mutant.name, in_gauge)
     return f"| [{mutant.name}](#{mutant.name}) | `{mutant.probe}` | {' | '.join(cells)} |", count
+
+
+def gauge_cells(name: str, in_gauge: Sequence[Begun]) -> list[str]:
+    """What became of a fault at each size of the gauge; '' where it was not asked."""
+    told = {(each.fault, each.size): each.state for each in in_gauge}
+    return [told.get((name, size), "") for size in GAUGE_SIZES]
 
 
 def thread_row(thread: Thread, counts: Mapping[str, int]) -> str:
     """A thread's row of the coverage table. counts: at how many sizes each fault is found."""
     found = "not tried"
-    if thread.lacks:
-        found = f"no: needs {thread.lacks}"
-    elif thread.fault:
+    if thread.fault:
         count = counts[thread.fault]
         said = "found" if count == len(SIZES) else f"found at {count} of {len(SIZES)} sizes"
         found = f"{said}: [{thread.fault}](#{thread.fault})"
-    probe = f"`{thread.probe}`" if thread.probe else "none"
+    elif thread.storm:
+        found = f"{'not found' if thread.missed else 'found'}: {thread.storm}"
+    probe = f"`{thread.probe}`" * (not thread.storm) or "[storm](storm.md)"
     return f"| {thread.where} | {thread.what} | {probe} | {found} |"
 
 
 def coverage(counts: Mapping[str, int]) -> str:
     """The table of public threads, and what it comes to."""
     covered = sum(counts.get(thread.fault) == len(SIZES) for thread in THREADS)
-    seen = sum(bool(thread.probe) for thread in THREADS) - covered
-    lacking = len(THREADS) - covered - seen
+    stormed = sum(bool(thread.storm) and not thread.missed for thread in THREADS)
+    missed = sum(thread.missed for thread in THREADS)
+    left = len(THREADS) - covered - stormed - missed
     return f"""## Thirty threads of 2026
 
-Public threads on long contexts that went wrong in silence. Of {len(THREADS)}, {covered} are of a
-kind that a fault of this gallery stands for, and that is found. {seen} more are of a kind that a
-probe asks for, and no fault here stands for them. {lacking} are of no kind that `check` asks for.
+Public threads on long contexts that went wrong in silence. For {covered} of {len(THREADS)} a fault
+of this gallery stands, and is found. For {stormed} more `storm` finds the fault that stands for
+them in its engine in a box; {missed} it missed. {left} are of a kind that a probe asks for, and no
+fault here stands for them.
 
 | thread | what | probe | found |
 | --- | --- | --- | --- |
@@ -200,12 +219,12 @@ probe asks for, and no fault here stands for them. {lacking} are of no kind that
 """
 
 
-def main(checks: Path) -> None:
+def main(checks: Path, in_gauge: Sequence[Begun]) -> None:
     """Draw all that were kept, and write the page."""
     (DOCS / "images" / "gallery").mkdir(parents=True, exist_ok=True)
     rows, counts = [], {}
     for mutant in MUTANTS:
-        row, count = table_row(mutant, checks)
+        row, count = table_row(mutant, checks, in_gauge)
         rows.append(row)
         counts[mutant.name] = count
         check = checks / f"{mutant.name}-{SIZES[1]}"
@@ -213,6 +232,7 @@ def main(checks: Path) -> None:
         drawn = picture(blocks, f"{mutant.name}, from {SIZES[1]} tokens on")
         (DOCS / "images" / "gallery" / f"{mutant.name}.svg").write_text(drawn)
     first, middle, last = SIZES
+    gauge = [each.state == "found" for each in in_gauge]
     found = sum(counts.values())
     head = f"""# The gallery of faults
 
@@ -223,10 +243,10 @@ the model in the box, in [a few lines](../tests/gallery/faults.py) each.
 Each fault begins at each of the three sizes of a check to 256 tokens: shorter prompts are answered
 right. A fault is found if its probe fails at that size, and at no shorter one: {found} of
 {len(MUTANTS) * len(SIZES)} are. `undecided` is exit code 5 where something points to a loss;
-`pass` is a miss.
+`pass` is a miss. {LAST_COLUMNS.format(found=sum(gauge), asked=len(gauge))}
 
-| fault | probe | begins at {first} | at {middle} | at {last} |
-| --- | --- | --- | --- | --- |
+| fault | probe | begins at {first} | at {middle} | at {last} | {" | ".join(GAUGE)} |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 {chr(10).join(rows)}
 
 A picture shows the fault that begins at {middle} tokens. Each square is an answer, and each row is
@@ -238,8 +258,7 @@ The commands run in a checkout, in about half a minute each. A size behind the n
 fault begins. `tools/gallery.py` makes this page: do not edit it.
 
 `python tests/gallery/mutants.py last-tokens-only 512 2048` puts a fault that begins at 512 tokens
-into [the gauge](gauge.md), with prompts to 2,048: it was found from 590 on, the first size beyond.
-The other faults were not asked in the gauge at such lengths.
+into [the gauge](gauge.md), with prompts to 2,048.
 
 """
     sections = [section(mutant, checks) for mutant in MUTANTS]
@@ -260,4 +279,4 @@ WAYS = """## Ways of asking
 """
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), read_begun(Path(sys.argv[2])))

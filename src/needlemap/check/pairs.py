@@ -235,10 +235,11 @@ class Cut(Paired):
                 later.setdefault(ask.repeat, reply)
         return [(later[at], heads[at]) for at in heads if at in later]
 
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """A fail only where the counters say so too: a model that sees the last tokens only also
-        loses all heads. Where nothing is found, and most was not counted, that is a cut as well."""
-        row = super().at(answers, size, level)
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """A fail only where the counters say so too, or the model is known to find all: one that
+        sees the last tokens only also loses all heads. Where nothing is found, and most was not
+        counted, that is a cut as well."""
+        row = self.at(answers, size, level)
         pairs = self.pairs(answers, size)
         if not pairs:
             return row
@@ -252,7 +253,7 @@ class Cut(Paired):
             if not row.n and len(pairs) >= LEAST and 2 * counted < sent:
                 worst = smallest(head for _, head in pairs)
                 row = replace(row, state="fail", points=True, worst=worst)
-        if row.state == "fail" and told is None:
+        if row.state == "fail" and told is None and size > layout.options.holds:
             row = replace(row, state="undecided", points=True)
             said += ": the model or the server"
         return replace(row, said=said)
