@@ -222,10 +222,12 @@ class ShardsMergedInAnotherBase(Engine):
             (scores[..., :half], values[:, :half]),
             (scores[..., half:], values[:, half:]),
         ):
-            weights = np.exp(part)
+            peak = part.max(axis=-1, keepdims=True)
+            weights = np.exp(part - peak)
             total = weights.sum(axis=-1, keepdims=True)
-            parts.append((weights @ held / total, np.log(total)))
-        merged = [2.0**length for _, length in parts]  # e was meant
+            parts.append((weights @ held / total, peak + np.log(total)))
+        most = np.maximum(parts[0][1], parts[1][1])
+        merged = [2.0 ** (length - most) for _, length in parts]  # e was meant
         mixed: Array = sum(
             part * weight for (part, _), weight in zip(parts, merged, strict=True)
         ) / sum(merged)
