@@ -90,6 +90,15 @@ def test_a_template_of_ones_own_has_no_free_reference() -> None:
     assert beside_the_gauge(plain)[0].reference == REFERENCE
 
 
+def test_a_library_puts_a_typed_template_into_its_own_too(tmp_path: Path) -> None:
+    """transformers in this process did, and an honest one was blamed: its margins moved by .2
+    nats."""
+    flags = {"model": f"hf/{write_checkpoint(tmp_path / 'gauge')}", "template": "text-en"}
+    plain = {**flags, "model_options": {"base": True}}
+    found = [beside_the_gauge(CheckOptions(each))[0].reference for each in (flags, plain)]
+    assert found == ["", REFERENCE]
+
+
 def test_by_completions_with_its_own_template_it_is_known_to_find_all() -> None:
     """It was not, so that a temperature that was left on passed there."""
     flags = {"model": "openai/gauge", "model_options": {"api": "completions"}}
@@ -151,7 +160,7 @@ def test_wrong_rotary_positions_are_found_without_a_second_model(
     assert state["reference"] == ("fail" if code else "pass")
     assert found["reference"] == "gauge/numpy"
     said = found["findings"][0]["said"]
-    assert ("as float32 may (to 2e-05)" in said) == (not code)
+    assert ("as float32 may (to 3e-05)" in said) == (not code)
 
 
 @pytest.fixture
