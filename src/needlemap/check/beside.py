@@ -296,9 +296,8 @@ class Reference(Paired):
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
         """The first prompt, here and there."""
-        return haystack.cold, replace(
-            haystack.cold, way=f"{BESIDE}{haystack.cold.way}", state="warm"
-        )
+        there = replace(haystack.cold, way=f"{BESIDE}{haystack.cold.way}", state="warm")
+        return (haystack.cold, there) if haystack.is_beside else ()
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """There, then here."""

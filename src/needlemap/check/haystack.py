@@ -82,7 +82,7 @@ class Amount:
 
 
 MANY = Amount((48, 48, 24), (4, 4, 8), (2, 2, 4), 4, 48)
-FEW = Amount((24, 24, 12), (4, 4, 8), (1, 1, 2), 2, 24)
+FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +272,18 @@ class CheckHaystack:
             return self.ask("cold", fact, less, "cold")
         return self.ask("cold", self.facts - 1, self.layout.comb + BEHIND, "cold")
 
+    @property
+    def is_beside(self) -> bool:
+        """Whether a reference is asked about it: where little is asked, about half of the longest,
+        as many of which are computed beside others as alone."""
+        is_left = self.layout.options.few and self.is_longest and self.repeat % 4 > 1
+        return not is_left or self.round > 1
+
+    @property
+    def is_longest(self) -> bool:
+        """Whether it is of the longest size."""
+        return self.size == self.layout.sizes[-1]
+
     @cached_property
     def tail(self) -> Ask | None:
         """The same question behind more haystack, so that what the cache holds of the prompt ends
@@ -334,7 +346,7 @@ class CheckHaystack:
     @cached_property
     def edges(self) -> list[Ask]:
         """The last fact at consecutive places around the end of a block."""
-        count = 2 if self.size == self.layout.sizes[-1] else 1
+        count = 2 if self.is_longest and not self.layout.options.few else 1
         places = places_of(self.layout.anchor(self.size), self.layout.options.head)
         order = list(places)
         found = []

@@ -354,7 +354,7 @@ class CheckFlags:
     kv: TheCache = "any"
     few: bool | None = flag(
         None,
-        "24 haystacks a size (12 of the longest), fewer questions; with the gauge unless --many.",
+        "24 haystacks of each size and fewer questions; with needlemap's gauge unless --many.",
         "--few/--many",
     )
     probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
