@@ -74,9 +74,9 @@ class Check:
 
     @classmethod
     def of(cls, asked: CheckOptions, path: Path | None = None, seed: int | None = None) -> Check:
-        """Begin one, or go on with what the folder holds; a fresh one where none is given. seed: of
-        its prompts, where it begins; None: a drawn one. Raises NeedlemapError where the folder
-        holds another."""
+        """Begin one, or go on with what the folder holds; a fresh one where none is given.
+        seed: of its prompts, where it begins; None: a drawn one. Raises NeedlemapError where
+        the folder holds another."""
         earlier = CHECK.read(path) if path and CHECK.is_in(path) else None
         base = CHECK.read(asked.baseline) if asked.baseline else None
         known = earlier or base

@@ -326,10 +326,10 @@ def _settled(flags: Mapping[str, Any], seed: int) -> Settings:
 
 
 def _around(first: Resolved, length: int, spare: int) -> tuple[int, int, int]:
-    """Tokens of a prompt beside haystack and fact, tokens of them before the haystack, and tokens
-    of a fact: with a seed of their own, so that the sizes of two checks are the same. spare: tokens
-    by which another fact may be longer, which the gauge's are not. What is spared of all facts
-    stands behind the last one, so that a cache's last block may lack it."""
+    """Tokens of a prompt beside haystack and fact, tokens of them before the haystack, and
+    tokens of a fact: with a seed of their own, so that the sizes of two checks are the same.
+    spare: tokens by which another fact may be longer, which the gauge's are not. What is
+    spared of all facts stands behind the last one: a cache's last block may lack it."""
     one: dict[str, Any] = {"lengths": str(length), "depths": "50", "seed": 0}
     one["task_options"] = {"beside": [50.0]}
     trial = prepare(first.settings.model_copy(update=one)).trials[0]

@@ -56,8 +56,8 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
 
 
 def is_wrapped(flags: Mapping[str, Any]) -> bool:
-    """Whether a server, or a library in this process, puts a template that was typed into its own
-    chat template, which the engine here does not."""
+    """Whether a server, or a library in this process, puts a template that was typed into
+    its own chat template, which the engine here does not."""
     if "template" not in flags or flags.get("model") == REFERENCE:
         return False
     backend, _, name = str(flags.get("model", "")).partition("/")

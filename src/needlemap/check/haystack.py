@@ -274,8 +274,8 @@ class CheckHaystack:
 
     @property
     def is_beside(self) -> bool:
-        """Whether a reference is asked about it: where little is asked, about half of the longest,
-        as many of which are computed beside others as alone."""
+        """Whether a reference is asked about it: where little is asked, about half of the
+        longest, as many of which are computed beside others as alone."""
         is_left = self.layout.options.few and self.is_longest and self.repeat % 4 > 1
         return not is_left or self.round > 1
 

@@ -236,9 +236,9 @@ class Cut(Paired):
         return [(later[at], heads[at]) for at in heads if at in later]
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
-        """A fail only where the counters say so too, or the model is known to find all: one that
-        sees the last tokens only also loses all heads. Where nothing is found, and most was not
-        counted, that is a cut as well."""
+        """A fail only where the counters say so too, or the model is known to find all: one
+        that sees the last tokens only also loses all heads. Where nothing is found, and most
+        was not counted, that is a cut as well."""
         row = self.at(answers, size, level)
         pairs = self.pairs(answers, size)
         if not pairs:

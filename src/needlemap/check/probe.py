@@ -272,8 +272,8 @@ class Paired(Probe):
         every: Sequence[Pair],
         usual: float | None = None,
     ) -> AtSize:
-        """What some pairs of one size come to. usual: the share that a known model's server may
-        lose, and then nothing is gained; None: as much may be lost as is gained."""
+        """What some pairs of one size come to. usual: the share that a known model's server
+        may lose, and then nothing is gained; None: as much may be lost as is gained."""
         pairs = [(one, other) for one, other in every if one.right or other.right]
         if not every:
             return AtSize(size, "undecided", said=NOTHING)
@@ -385,7 +385,8 @@ def least_to_matter(haystacks: int) -> int:
 
 
 def least_lost(level: float, tail: Callable[[int], float]) -> int:
-    """How many pairs must be lost, and none gained, for a fail. tail: the chance of so many."""
+    """How many pairs must be lost, and none gained, for a fail. tail: the chance of so
+    many."""
     least = 1
     while tail(least) > level:
         least += 1
