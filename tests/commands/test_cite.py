@@ -63,10 +63,21 @@ def test_of_a_suite_each_family_names_its_variant_and_rule(needlemap):
     assert lines[0].startswith("items: 8 prompts, ")
     assert "near: multikey (task_options=keys=2) in generated/english, scorer recall" in lines[1]
     assert "own: single (a needle of its own) in generated/english, scorer substring" in lines[1]
-    assert "2 families" in lines[2]
+    assert "the mean of 2 families" in lines[2]
     verified = needlemap("replay", "s", "--verify").stdout.splitlines()
     assert verified[0] == "s/near: 4 of 4 prompts the same bytes as recorded"
     assert sha256_in(verified[2]) == sha256_in(lines[0])
+
+
+def test_of_a_suite_with_weighted_scores_these_are_cited_too(needlemap):
+    Path("s.yaml").write_text(
+        "families:\n  near: {task: multikey}\n  own: {task: passkey}\n"
+        "scores:\n  both: {near: 3, own: 1}\n",
+        "utf-8",
+    )
+    needlemap("run", "suite:s.yaml", *TINY, "--repeats", "5", "-o", "s")
+    score = needlemap("report", "s", "--cite").stdout.splitlines()[2]
+    assert re.search(r"the mean of 2 families\), both \d+\.\d % \[", score)
 
 
 def test_a_run_of_several_starts_is_verified_whole(needlemap):

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.maps.effective import Mean
 from needlemap.maps.intervals import ClusterMean
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RuledScorer
 from needlemap.reports.labels import interval_label, length_range, score_label
 from needlemap.reports.seek_report import length_line, seeks, sought_of
+from needlemap.reports.suite_report import weighted_scores
 from needlemap.reports.summary import overall_of, read_families
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS
@@ -61,7 +63,7 @@ def citation(paths: Sequence[Path]) -> list[str]:
         read = read_families(families)
         runs = {name: run for name, run in read.items() if run is not None}
         scores.setdefault((_items_line(path, runs), _tasks_line(families, runs)), []).append(
-            _score(read)
+            _score(families, read)
         )
     return [
         line
@@ -155,8 +157,9 @@ def _short(value: Any) -> str:
     return Path(value).name if isinstance(value, str) and "/" in value else str(value)
 
 
-def _score(read: Mapping[str, Loaded | None]) -> str:
-    """The model, and its mean with interval and n; or what it sought; and what is missing."""
+def _score(families: Families, read: Mapping[str, Loaded | None]) -> str:
+    """The model, and its mean with interval and n; or what it sought; and what is missing. Of a
+    suite with weighted scores these too."""
     runs = [run for run in read.values() if run is not None]
     model = " and ".join(dict.fromkeys(run.map.model for run in runs))
     if (only := read.get("")) is not None and seeks(only):
@@ -166,9 +169,20 @@ def _score(read: Mapping[str, Loaded | None]) -> str:
     if mean is None:
         return f"{model} has no mean, as some families have no score yet"
     haystacks = f", {counted(mean.clusters, 'haystack')}" if isinstance(mean, ClusterMean) else ""
-    families = f", {len(read)} families" if len(read) > 1 else ""
+    several = f", the mean of {len(read)} families" if len(read) > 1 else ""
     lacking = sum(run.map.missing for run in runs)
     missing = f", {lacking:,} missing" if lacking else ""
-    told = mean.low is not None
-    interval = interval_label(mean.low, mean.high) if told else "without an interval"
-    return f"{model} {score_label(mean.score)} % {interval} (n={n:,}{haystacks}{families}{missing})"
+    told = _in_words(mean)
+    own = "".join(
+        f", {printable(name, line=True)} {_in_words(weighted)}"
+        for name, scores in weighted_scores(families, read).items()
+        if (weighted := scores.overall()) is not None
+    )
+    return f"{model} {told} (n={n:,}{haystacks}{several}{missing}){own}"
+
+
+def _in_words(mean: ClusterMean | Mean) -> str:
+    """A mean in percent with its interval."""
+    known = mean.low is not None
+    interval = interval_label(mean.low, mean.high) if known else "without an interval"
+    return f"{score_label(mean.score)} % {interval}"

@@ -78,7 +78,7 @@ def suite_report(
             name: run and to_json(run_report(run, rules)) for name, run in read.items()
         },
     }
-    weighted = _weighted(families, read)
+    weighted = weighted_scores(families, read)
     if families.scores:
         values["scores"] = [
             _score_fields(name, weights, weighted[name])
@@ -137,7 +137,7 @@ def _scored(
     yield Fact(said="\n".join(lines))
 
 
-def _weighted(families: Families, read: Read) -> dict[str, FamilyScores]:
+def weighted_scores(families: Families, read: Read) -> dict[str, FamilyScores]:
     """The scores that the suite names: without any length until all their families were
     begun."""
     found = {}
