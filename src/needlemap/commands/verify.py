@@ -126,7 +126,7 @@ def _reason(about: RunFile, made: Experiment) -> str:
             f"another tokenizer: '{printable(then.name, line=True)}' had the fingerprint "
             f"{printable(then.fingerprint, line=True)}, '{now.name}' has {now.fingerprint}"
         )
-    own = about.settings.get("haystack_path") is None  # then its text comes with needlemap
+    own = about.named.haystack_path is None  # then its text comes with needlemap
     version = (
         f"another needlemap: {printable(about.needlemap, line=True)} built them, this is "
         f"{__version__}"

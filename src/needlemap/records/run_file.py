@@ -32,6 +32,8 @@ class RunSettings(BaseModel):
     mode: str
     label: str = ""
     order: str = ""
+    seed: Any = 0
+    haystack_path: Any = None
     lengths: Any = None
     depths: Any = None
     seek: float | None = None

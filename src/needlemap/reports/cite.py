@@ -87,7 +87,7 @@ def _items_line(path: Path, runs: Mapping[str, Loaded]) -> str:
         f"{printable(name, line=True)} ({printable(print_, line=True)})"
         for name, print_ in dict.fromkeys(told)
     )
-    seeds = ", ".join(dict.fromkeys(str(about.settings.get("seed", 0)) for about in abouts))
+    seeds = ", ".join(dict.fromkeys(str(about.named.seed) for about in abouts))
     number = counted(len(set(items)), "prompt")
     return (
         f"items: {number}, sha256 {items_hash(items)[:HASH]}, {length_range(lengths)} of "
