@@ -84,8 +84,11 @@ def test_a_limit_ends_a_storm_with_what_was_seen(needlemap, wire, limit, said):
 
 def test_a_plan_says_what_it_takes_and_asks_nothing(needlemap, wire):
     wire.reset()
-    said = needlemap("storm", *SIDE, *SIZES, "--base-url", wire.base_url, "--plan").stderr
+    asked = ("storm", *SIDE, *SIZES, "--base-url", wire.base_url, "--plan")
+    said = needlemap(*asked).stderr
     assert "787 families" in said
+    assert "$" not in said
+    assert ", about $" in needlemap(*asked, "--prices", "input=2", "--prices", "output=8").stderr
     assert not wire.log()
 
 
@@ -107,8 +110,9 @@ def test_a_fault_over_http_is_found_shrunk_and_written_as_a_script(needlemap):
         try:
             assert server.stdout is not None
             url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-            shown = needlemap("storm", *SIDE, *SIZES, "--base-url", url, "-o", "t", code=1).stdout
-            assert "faults of state" in shown
+            shown = needlemap("storm", *SIDE, *SIZES, "--base-url", url, "-o", "t", code=1)
+            assert "faults of state" in shown.stdout
+            assert "needlemap storm t --shrink" in shown.stderr
             shrunk = needlemap("storm", "t", "--shrink").stdout
         finally:
             server.kill()

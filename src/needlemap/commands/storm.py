@@ -16,11 +16,12 @@ from needlemap.errors import SettingsError
 from needlemap.grid import tokens
 from needlemap.http.served import cache_tokens
 from needlemap.maps.rare import needed
-from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, softened
+from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE, softened
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
 from needlemap.reports.storm_report import storm_report
 from needlemap.settings import marked, settings_of
+from needlemap.settings.prices import Prices, price_source
 from needlemap.storm.file import STORM
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.repro import write_repro
@@ -118,11 +119,14 @@ def cost_line(storm: Storm) -> str:
     wanted = storm.options.wanted
     units = needed(wanted)
     times = 1.3 * units / families
+    settings, calls = storm.resolved.settings, round(times * requests)
+    each = Prices.of(settings).usd(round(size / requests), 0, settings.max_answer_tokens)
+    dollars = f", about ${calls * each:,.2f} ({price_source(settings)})" if each else ""
     cancels = "" if storm.limits.cancels else "; no client goes away (--own allows it)"
     return (
-        f"{storm.resolved.settings.model}: {units:,} families without a fault bring the rate below "
-        f"{100 * wanted:g} %: about {short(round(times * requests))} requests and "
-        f"{short(round(times * size))} prompt tokens, equals asked cold among them{cancels}"
+        f"{settings.model}: {units:,} families without a fault bring the rate below "
+        f"{100 * wanted:g} %: about {short(calls)} requests and {short(round(times * size))} "
+        f"prompt tokens{dollars}, equals asked cold among them{cancels}"
     )
 
 
@@ -138,6 +142,8 @@ def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) 
     path = storm.folder.path
     ends = softened(found.code, typed.on_undecided)
     report = storm_report(path, asking.document(found), ends)
+    if found.code == WORSE:
+        tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
     show_finding(report, typed, path, seen=not asking.missed)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from needlemap.maps.rare import rounded_up
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 from needlemap.reports.report import (
     COUNT,
@@ -91,7 +92,7 @@ def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Repor
             Fact(value=f"{found.families:,}", head="Families", note="of requests that share texts"),
             Fact(value=f"{found.requests:,}", head="Requests"),
             Fact(
-                value=f"{100 * found.highest:.2g} %",
+                value=f"{rounded_up(found.highest)} %",
                 head="Not excluded",
                 note="the highest rate of faulty families",
             ),

@@ -288,6 +288,9 @@ def _shown_lines(seens: Seens, families: int, right: float) -> list[str]:
         lines.append(
             f"lost, endless or empty {rounded_up(rate)} % more often than cold prompts would have "
             "shown in half of them"
+            if rate < 1
+            else f"{counted(len(seens.pairs), 'pair')} with cold prompts are too few to show by "
+            "themselves what is lost, endless or empty"
         )
     if right < WEAK:
         lines.append(

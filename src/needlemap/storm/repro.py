@@ -81,8 +81,8 @@ alone = [play([[{{**told["alone"], "after_s": 0, "cancel_s": 0}}]]) for _ in ran
 if not any(right for _, right, _ in alone):
     sys.exit(print("missed alone: wanted", told["wanted"], "got", repr(alone[-1][0])) or 2)
 pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
-minutes = pace * told["loops"] * told["seconds"] / 60
-print(f"{{told['loops']}} loops at most, about {{minutes:.1f}} minutes", flush=True)
+seconds = pace * told["loops"] * told["seconds"]
+print(f"{{told['loops']}} loops at most, about {{seconds:.0f}} seconds", flush=True)
 for loop in range(1, told["loops"] + 1):
     got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
     if not right:
