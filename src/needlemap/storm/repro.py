@@ -18,7 +18,7 @@ from needlemap.files import write_whole
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
 from needlemap.settings import Settings
-from needlemap.storm.act import Act, Turn, key_of
+from needlemap.storm.act import Act, Turn
 from needlemap.storm.act import Path as Conversation
 from needlemap.storm.shrink import LOOPS, Shrunk
 from needlemap.storm.storm import Storm
@@ -26,7 +26,7 @@ from needlemap.storm.storm import Storm
 SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
 MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
-FILLED = 3  # times what a server caches is asked where the fault came behind as much
+FILLED = 3  # times what a server caches is asked
 
 _SCRIPT = """#!/usr/bin/env python3
 '''{title}
@@ -144,14 +144,12 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
 
 def loops_of(storm: Storm, shrunk: Shrunk) -> int:
     """How often the script plays the sequence: as the fault's rate needs; each time at several
-    moments where a client goes away; and until a fresh server is as full as the storm's was,
-    where that had been asked more than it caches before it failed."""
-    acts, file = shrunk.sequence.acts, storm.file()
+    moments where a client goes away; and until a fresh server is full, where it is known what it
+    caches: the one that showed the fault was."""
+    acts, kv_tokens = shrunk.sequence.acts, storm.file().kv_tokens
     loops = shrunk.loops * (2 * MOMENTS if any(act.cancel for act in acts) else 1)
-    target = key_of(shrunk.sequence.number, shrunk.target)
-    before = sum(each.tokens for each in file.sequence if each.key < target)
-    if file.kv_tokens and before >= file.kv_tokens:
-        loops = max(loops, ceil(FILLED * file.kv_tokens / sum(act.tokens for act in acts)))
+    if kv_tokens:
+        loops = max(loops, ceil(FILLED * kv_tokens / sum(act.tokens for act in acts)))
     return min(loops, LOOPS)
 
 
