@@ -46,6 +46,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "levenshtein": ("levenshtein", {}),
     "levenshtein, trim": ("levenshtein", {"trim": True}),
     "keyword": ("keyword", {}),
+    "set": ("set", {}),
     "judge": ("judge", {}),
     "logprob": ("logprob", {}),
 }
@@ -164,6 +165,7 @@ FRAMES = (
     "**x7Kq** {2}",
     "x7Kr{2}",
     "{1}\n{1}",
+    "Final Answer: [{1}]",
 )
 FREE = (
     "",
