@@ -43,7 +43,7 @@ def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap,
     to = ("storm", *SIDE, *SIZES, "--base-url", wire.base_url, "--until", "rate<15%", "-o")
     wire.reset()
     needlemap(*to, "whole")
-    wanted = wire.asked()
+    wanted = wire.prompt_counts()
     whole = STORM.read(needlemap.folder / "whole")
     broken = needlemap.folder / "broken"
     broken.mkdir()
@@ -52,15 +52,15 @@ def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap,
     wire.reset()
     command = [sys.executable, "-c", "from needlemap.cli import main; main()", *to, "broken"]
     with subprocess.Popen(command, cwd=needlemap.folder, stderr=subprocess.PIPE) as killed:
-        while sum(wire.asked().values()) < sum(wanted.values()) // 2:
+        while sum(wire.prompt_counts().values()) < sum(wanted.values()) // 2:
             assert killed.poll() is None, killed.stderr and killed.stderr.read()
             sleep(0.05)
         killed.kill()
     assert not STORM.read(broken).sequence
     needlemap(*to, "broken")
-    twice = wire.asked() - wanted
+    twice = wire.prompt_counts() - wanted
     assert sum(twice.values()) <= 4, "more than was in flight"
-    assert not wanted - wire.asked()
+    assert not wanted - wire.prompt_counts()
     found = STORM.read(broken)
     assert (found.line, found.said, found.counts) == (whole.line, whole.said, whole.counts)
     assert [each.key for each in found.sequence] == [each.key for each in whole.sequence]
