@@ -147,6 +147,8 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "joined": ({"lengths": [4000, 8000]}, {"joined": "text"}),
     "placement": ({}, {"placement": "token"}),
     "counts": ({}, {"counts": "context"}),
+    "distractors": ({}, {"distractors": ["Bob eats pears."]}),
+    "shuffle": ({}, {"shuffle": "sentences"}),
 }
 IN_SOME_CELLS = (
     "order",
@@ -184,6 +186,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "scope": {"until": "no-worse-than reference:2", "scope": "new"},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
+    "paraphrases": {"paraphrases": ["Which fruit does Ann like?"]},
 }
 SOUGHT = (
     "seek",
