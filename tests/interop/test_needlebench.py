@@ -6,6 +6,7 @@ The original's wording is in the vectors, not in this repository: templates are 
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from functools import cache
 from hashlib import sha256
 from itertools import groupby
@@ -15,20 +16,20 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError, SettingsError
+from needlemap.interop.opencompass.ancestry import load_eldest, load_trace
 from needlemap.interop.opencompass.needlebench import (
     load_parallel,
     load_reasoning,
     load_single,
-    load_trace,
 )
 
 Row = dict[str, Any]
 MARKERS = {"Chinese": "请按照", "English": "Please answer in the format"}
-FILES = {  # rows that are compared, and rows whose prompt was a list
+FILES = {  # rows that are compared
     "needlebench_v2_origin": (load_single, 72),
     "needlebench_v2_parallel": (load_parallel, 16),
     "needlebench_v2_reasoning": (load_reasoning, 192),
-    "needlebench_v1_origin": (load_single, 145),
+    "needlebench_v1_origin": (load_single, 193),
     "needlebench_v1_parallel": (load_parallel, 64),
     "needlebench_v1_reasoning": (load_reasoning, 192),
     "needlebench_mar2024_origin": (load_single, 36),
@@ -71,8 +72,8 @@ def learnt(vectors: Path, language: str) -> dict[str, str]:
     return found
 
 
-def template(vectors: Path, row: Row) -> dict[str, Any] | None:
-    """The original's words for a row; None where it sent a list."""
+def template(vectors: Path, row: Row) -> dict[str, Any]:
+    """The original's words for a row."""
     params, (version, part) = row["params"], row["variant"].removeprefix("needlebench_").split("_")
     language = params["language"]
     at = params.get("quesiton_position") or params.get("position") or "End"
@@ -80,8 +81,6 @@ def template(vectors: Path, row: Row) -> dict[str, Any] | None:
         "v1_origin_and_reasoning" if version != "v2" and part != "parallel" else f"{version}_{part}"
     )
     prompt = words(vectors)[f"needlebench_{kind}|{language}|{at}"]
-    if isinstance(prompt, list):
-        return None
     known = learnt(vectors, language)
     if part == "parallel":
         keys = ("form",) if version == "v2" else ("form", "guide", "guide_marker")
@@ -116,11 +115,9 @@ def question_of(vectors: Path, language: str) -> str:
     raise AssertionError(language)
 
 
-def made(vectors: Path, row: Row, load: Any) -> list[dict[str, str]] | None:
+def made(vectors: Path, row: Row, load: Any) -> list[dict[str, str]]:
     params = dict(row["params"])
     found = template(vectors, row)
-    if found is None:
-        return None
     for name in ("quesiton_position", "position"):
         params.pop(name, None)
     if "global_seed_before_load" in params:
@@ -128,6 +125,21 @@ def made(vectors: Path, row: Row, load: Any) -> list[dict[str, str]] | None:
     if "mar2024" in row["variant"]:
         params["seeded"] = False
     return load(vectors / "input", template=found, **params)
+
+
+def same(mine: dict[str, str], row: Row) -> None:
+    """Asserts that both prompts have the same bytes, and both answers.
+
+    Of a list the vector has the JSON, and the model read what Python writes: that is the prompt.
+    """
+    sent = hashed = mine["prompt"]
+    if row.get("prompt_is_list_not_string"):
+        parts = literal_eval(sent)
+        assert sent == str(parts)
+        hashed = json.dumps(parts, ensure_ascii=False)
+    assert sent == str(row.get("prompt", sent))
+    assert sha256(hashed.encode()).hexdigest() == row["sha256"], row["params"]
+    assert mine["answer"] == row["answer"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -139,14 +151,8 @@ def test_every_prompt_is_the_originals_byte_for_byte(name, vectors):
         cell = list(group)
         loader = load or (load_parallel if "parallel" in cell[0]["variant"] else load_single)
         found = made(vectors, cell[0], loader)
-        if found is None:
-            assert all(row.get("prompt_is_list_not_string") for row in cell)
-            continue
         for row in cell:
-            mine = found[row["index"]]
-            assert mine["prompt"] == row.get("prompt", mine["prompt"])
-            assert sha256(mine["prompt"].encode()).hexdigest() == row["sha256"], row["params"]
-            assert mine["answer"] == row["answer"]
+            same(found[row["index"]], row)
             compared += 1
     assert compared == expected
 
@@ -159,27 +165,99 @@ TRACES = {
 }
 
 
-def test_every_prompt_of_the_second_ancestral_trace_is_the_originals(vectors):
-    compared = 0
+VARIANTS = {  # the form, whose words, which prompt or end of a prompt, and the rows compared
+    "atc_v2": (None, "atc_v2|{0}", "", 80),
+    "atc_v2_elder_only": ("ELDER_ONLY", "atc_v2|{0}", "", 30),
+    "atc_v1": ("SHUFFLED", "atc_v1|relationship_{0}", "atc_v1|suffix_", 20),
+    "atc_v1_ordered": ("ORDERED", "atc_v1|relationship_{0}", "atc_v1|suffix_", 20),
+    "atc_v1_choice": ("CHOICE", "atc_v1|relationship_{0}", "atc_v1_choice|suffix_", 80),
+}
+
+
+def traced(vectors: Path, row: Row) -> list[dict[str, str]]:
+    """The rows of the ancestral trace that a vector is one of."""
+    form, key, suffix, _ = VARIANTS[row["variant"]]
+    params, known = dict(row["params"]), words(vectors)
+    short, kind = ("zh", "zh_CN") if params["language"] == "Chinese" else ("en", "en")
+    asked = TRACES[params.get("question_type", "ELDEST_ANCESTOR")]
+    prompt = "{shuffled_story} " + known[suffix + short] if suffix else ""
+    own = f"{row['variant']}|templates_{short}"
+    found = {
+        "prompt": prompt or known[f"atc_v2_format_string|{asked}_{kind}"],
+        "sentences": known.get(own) or known[f"{key.format('templates')}_{short}"],
+        "terms": known[f"{key.format('terms')}_{short}"],
+    }
+    if form is None:
+        found["generations"] = known[f"atc_v2|generations_{short}"]
+        return load_trace(vectors / "input", template=found, **params)
+    if "global_seed_before_load" in params:
+        params["seed"] = params.pop("global_seed_before_load")
+    return load_eldest(vectors / "input", form=form, template=found, **params)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_prompt_of_the_ancestral_trace_is_the_originals(variant, vectors):
+    expected, seen = VARIANTS[variant][-1], set()
     for row in rows(vectors / "atc.jsonl"):
-        if row["variant"] != "atc_v2":
-            continue
-        params = row["params"]
-        short, kind = ("zh", "zh_CN") if params["language"] == "Chinese" else ("en", "en")
-        words_of = words(vectors)
-        found = {
-            "prompt": words_of[f"atc_v2_format_string|{TRACES[params['question_type']]}_{kind}"],
-            "sentences": words_of[f"atc_v2|templates_{short}"],
-            "terms": words_of[f"atc_v2|terms_{short}"],
-            "generations": words_of[f"atc_v2|generations_{short}"],
-        }
-        made = load_trace(vectors / "input", template=found, **params)
-        mine = made[row["index"] % params["repeats"]]
-        assert mine["prompt"] == row.get("prompt", mine["prompt"])
-        assert sha256(mine["prompt"].encode()).hexdigest() == row["sha256"], params
-        assert mine["answer"] == row["answer"]
-        compared += 1
-    assert compared == 80
+        if row["variant"] == variant:
+            found = traced(vectors, row)
+            same(found[row["index"] % len(found)], row)
+            seen.add((json.dumps(row["params"]), row["index"]))
+    assert len(seen) == expected
+
+
+def names_file(folder: Path, text: str) -> Path:
+    (folder / "names.json").write_text(text)
+    return folder
+
+
+ASKED = {
+    "prompt": "{shuffled_story} Who is {last_person}'s eldest?",
+    "sentences": ["{A} is {B}'s {relationship}."],
+    "terms": ["mother"],
+}
+
+
+def test_a_choice_turns_four_options_and_names_the_letter_of_the_eldest(tmp_path):
+    folder = names_file(tmp_path, '{"English": "Ann,Bea,Cid,Dan"}')
+    found = load_eldest(folder, 2, "English", 1, "CHOICE", ASKED)
+    eldest = found[0]["prompt"].split(" is ")[0]
+    for row in found:
+        letter = row["answer"].split("--")[1]
+        assert f"\n{letter}. {eldest}\n" in row["prompt"]
+    assert [row["answer"][3] for row in found] == ["A", "D", "C", "B"]
+
+
+def test_ordered_facts_lead_from_the_eldest_down(tmp_path):
+    folder = names_file(tmp_path, '{"English": "Ann,Bea,Cid,Dan"}')
+    (row,) = load_eldest(folder, 3, "English", 1, "ORDERED", ASKED, seed=4)
+    first, second, _ = row["prompt"].split(".")[:3]
+    assert first.removesuffix("'s mother").split(" is ")[1] == second.split(" is ")[0]
+    assert row["answer"] == "*".join([first.split(" is ")[0]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "error", "sentence"),
+    [
+        ('{"English": "Ann,Bea"}', (3, "English", 1, "ORDERED"), SettingsError, "3 people"),
+        ('{"English": "Ann,Bea"}', (2, "English", 1, "CHOICE"), SettingsError, "4 people"),
+        ('{"English": "Ann,Bea"}', (2, "English", 1, "CHOICES"), SettingsError, "Unknown form"),
+        ('{"English": "Ann,Bea"}', (2, "French", 1, "ORDERED"), SettingsError, "Unknown language"),
+        ('{"Chinese": "Ann,Bea"}', (2, "English", 1, "ORDERED"), HaystackError, "holds no names"),
+        ('{"English": ["Ann"]}', (1, "English", 1, "ORDERED"), HaystackError, "holds no names"),
+    ],
+)
+def test_a_trace_that_cannot_be_made_says_what_is_missing(
+    tmp_path, text, settings, error, sentence
+):
+    with pytest.raises(error, match=sentence):
+        load_eldest(names_file(tmp_path, text), *settings, ASKED)
+
+
+def test_a_trace_without_a_single_person_is_refused(tmp_path):
+    folder = names_file(tmp_path, '{"English": "Ann,Bea"}')
+    with pytest.raises(SettingsError, match="num_needles must be at least 1"):
+        load_eldest(folder, 0, "English", 1, "ORDERED", ASKED)
 
 
 def test_an_unknown_kind_of_question_is_refused(tmp_path):
@@ -218,6 +296,19 @@ def test_a_needle_stands_in_the_haystack_and_its_question_behind_it(folder):
     assert "\nThe owl lives in the mill.\n" in row["prompt"]
     assert row["prompt"].endswith("> Where is the owl? Say: 'The owl lives in ________.'")
     assert row["answer"] == "\nThe owl lives in the mill.\n*mill"
+
+
+def test_a_prompt_of_two_texts_is_the_writing_of_their_list(folder):
+    parts = ["Asked: {question}", "<{context}>\n"]
+    (row,) = load_single(folder, depth=0, **{**SMALL, "template": {"prompt": parts}})
+    asked, told = literal_eval(row["prompt"])
+    assert asked == "Asked: Where is the owl? Say: 'The owl lives in ________.'"
+    assert told.startswith("<\nThe owl lives in the mill.\nThe grass is wet")
+
+
+def test_a_list_that_lacks_the_question_is_refused(folder):
+    with pytest.raises(SettingsError, match=r"must hold \{context\} once and \{question\} once"):
+        load_single(folder, depth=0, **{**SMALL, "template": {"prompt": ["<{context}>", ""]}})
 
 
 def test_a_base_models_prompt_ends_where_the_answer_begins(folder):

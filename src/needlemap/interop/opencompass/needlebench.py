@@ -1,11 +1,11 @@
 """NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning (OpenCompass,
-March 2024 to today, versions 1 and 2), and version 2's ancestral trace.
+March 2024 to today, versions 1 and 2). Its ancestral trace is in `ancestry`.
 
 Its data are the user's files: haystacks, needles.jsonl, names.json,
 multi_needle_reasoning_*.json. Its wording is not here: pass `template`. Its habits are kept:
-characters are split at cuts, a length below its reserve leaves an empty haystack, and of
-several needles that are to be joined the lengths count twice. Of version 1 the Chinese prompts
-with the question first are not made: a slip there sent a list instead of a text.
+characters are split at cuts, a length below its reserve leaves an empty haystack, of several
+needles that are to be joined the lengths count twice, and version 1's Chinese prompts with the
+question first are Python's writing of a list of two texts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from needlemap.errors import HaystackError, SettingsError, did_you_mean
-from needlemap.files import read_json, read_regular
+from needlemap.errors import HaystackError, SettingsError
+from needlemap.files import read_json
+from needlemap.interop.opencompass.ancestry import fact
+from needlemap.interop.opencompass.data import json_of, text_of
 from needlemap.interop.opencompass.prompts import (
     TokenLines,
     Wording,
@@ -32,7 +34,6 @@ from needlemap.text.tokens import Span, Tokenizer
 from needlemap.tokenizers import load as load_tokenizer
 
 _BLANK = "________"  # what a question's form leaves open
-_MOST = 1 << 28  # bytes of a data file
 Row = dict[str, str]
 
 
@@ -56,14 +57,15 @@ def load_single(
     num_repeats_per_file: int,
     length_buffer: int,
     language: str,
-    template: Mapping[str, str],
+    template: Mapping[str, Any],
     needle_file_name: str = "needles.jsonl",
     guide: bool | None = None,
     seeded: bool = True,
 ) -> list[Row]:
     """Rows {"prompt", "answer"} of one cell. The parameters are `load`'s.
 
-    template: {"prompt"} and, for a guide, {"guide", "guide_marker"}. guide: None in version 2;
+    template: {"prompt"}, a text or the list that the original had, and, for a guide, {"guide",
+    "guide_marker"}. guide: None in version 2;
     of version 1 True, or False for base models, whose prompt ends where the answer begins.
     seeded: False as in March 2024, where the needle was drawn from what the shuffle left.
     """
@@ -155,7 +157,7 @@ def load_reasoning(
     """
     known = dict(template)
     asked, sentences, _ = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
-    wording, content = Wording.of(known, language), _json(path, needle_file_name)
+    wording, content = Wording.of(known, language), json_of(path, needle_file_name)
 
     def derive(repeat: int, _lines: TokenLines) -> Hidden:
         mine = [each for each in content if each["derivation_count"] == num_needles]
@@ -170,8 +172,8 @@ def load_reasoning(
         people = random.sample(content[language].split(","), num_needles + 1)
         needles = []
         for elder, younger in pairwise(people):
-            fact, _ = _fact(random, template, elder, younger)
-            needles.append(f"\n{fact}\n")
+            told, _ = fact(random, template, elder, younger)
+            needles.append(f"\n{told}\n")
         random.shuffle(needles)
         question = asked.replace("{last_person}", people[-1])
         return Hidden(needles, question, people[0], people[-1])
@@ -181,61 +183,6 @@ def load_reasoning(
     return data.rows(
         wording, hide, lambda size, sizes: chain(size, depth, diff, sizes), depth, diff
     )
-
-
-QUESTIONS = ("ELDEST_ANCESTOR", "NTH_ANCESTOR", "NTH_DESCENDANT", "RELATIONSHIP_DISTANCE")
-
-
-def load_trace(
-    path: str | Path,
-    num_needles: int,
-    language: str,
-    repeats: int,
-    question_type: str,
-    template: Mapping[str, Any],
-    file_name: str = "names.json",
-) -> list[Row]:
-    """Rows {"prompt", "answer"} of the ancestral trace: facts of one line and nothing else.
-
-    question_type: one of QUESTIONS. template: {"prompt"} with {shuffled_story} and what the
-    question names ({last_person}, {person}, {n}, {person_a}, {person_b}), braces doubled;
-    {"sentences"} and {"terms"} as for `load_reasoning`; {"generations"} of each term. Raises
-    NeedlemapError.
-    """
-    if question_type not in QUESTIONS:
-        raise SettingsError(
-            f"Unknown question_type '{question_type}'. {did_you_mean(question_type, QUESTIONS)}"
-        )
-    names = _json(path, file_name)[language].split(",")
-    rows = []
-    for repeat in range(repeats):
-        random = Random(repeat + 1 + 10_000 * QUESTIONS.index(question_type))
-        people, facts, steps = random.sample(names, num_needles + 1), list[str](), 0
-        for elder, younger in pairwise(people):
-            fact, term = _fact(random, template, elder, younger)
-            facts.append(fact)
-            steps += template["generations"][term]
-        random.shuffle(facts)
-        first, last = people[0], people[-1]
-        down = question_type == "NTH_DESCENDANT"
-        prompt = template["prompt"].format(
-            shuffled_story="".join(facts),
-            last_person=last,
-            person=first if down else last,
-            n=steps,
-            person_a=first,
-            person_b=last,
-        )
-        answer = str(steps) if question_type == QUESTIONS[3] else last if down else first
-        rows.append({"prompt": prompt, "answer": answer})
-    return rows
-
-
-def _fact(random: Random, template: Mapping[str, Any], elder: str, younger: str) -> tuple[str, str]:
-    """A fact about two people, and the term in it."""
-    sentence, term = random.choice(template["sentences"]), random.choice(template["terms"])
-    filled = sentence.replace("{A}", elder).replace("{B}", younger)
-    return filled.replace("{relationship}", term), term
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,24 +259,9 @@ def _different(entries: Sequence[Mapping[str, str]], count: int) -> list[Mapping
 def _entries(path: str | Path, name: str, language: str = "") -> list[dict[str, str]]:
     """Needles of a JSON Lines file, of one language where it is given. Raises
     HaystackError."""
-    lines = _text(path, name).split("\n")
+    lines = text_of(path, name).split("\n")
     try:
         found = [read_json(line) for line in lines if line.strip()]
         return [each for each in found if language in ("", each["language"])]
     except (ValueError, KeyError, TypeError) as error:
         raise HaystackError(f"'{Path(path) / name}' is no file of needles ({error}).") from None
-
-
-def _json(path: str | Path, name: str) -> Any:
-    """A JSON file. Raises HaystackError."""
-    try:
-        return read_json(_text(path, name))
-    except ValueError as error:
-        raise HaystackError(f"'{Path(path) / name}' is not JSON ({error}).") from None
-
-
-def _text(path: str | Path, name: str) -> str:
-    try:
-        return read_regular(Path(path) / name, _MOST).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise HaystackError(f"No file of needles at '{Path(path) / name}' ({error}).") from None

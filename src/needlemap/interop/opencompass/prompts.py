@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.haystacks import shuffled
@@ -136,19 +137,20 @@ _PLACE = re.compile(r"\{(context|question)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """prompt: text with {context} and {question}. guide: a sentence for before guide_marker in
-    the question.
+    """prompt: text with {context} and {question}, or a list of texts that hold them together: a
+    slip of the original's sent one, as Python writes it. guide: a sentence for before
+    guide_marker in the question.
 
     guided_suffix: what the first version appends to the question instead.
     """
 
-    prompt: str
+    prompt: str | Sequence[str]
     guide: str = ""
     guide_marker: str = ""
     guided_suffix: str = ""
 
     @classmethod
-    def of(cls, template: Mapping[str, str] | None, language: str) -> Wording:
+    def of(cls, template: Mapping[str, Any] | None, language: str) -> Wording:
         """The template given, else our own words in that language. Raises SettingsError."""
         if language not in LANGUAGES:
             raise SettingsError(
@@ -159,7 +161,7 @@ class Wording:
         for key in template:
             if key not in (known := [field.name for field in fields(cls)]):
                 raise SettingsError(f"Unknown template key '{key}'. {did_you_mean(key, known)}")
-        places = sorted(_PLACE.findall(template.get("prompt", "")))
+        places = sorted(_PLACE.findall("".join(template.get("prompt", ""))))
         if places != ["context", "question"]:
             raise SettingsError(
                 "The template's 'prompt' must hold {context} once and {question} once."
@@ -183,8 +185,14 @@ class Wording:
     def filled(self, context: str, question: str) -> str:
         """The prompt. Nothing inside context or question is taken for a placeholder."""
         values = {"context": context, "question": question}
-        parts = _PLACE.split(self.prompt)
-        return "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
+        if isinstance(self.prompt, str):
+            return _filled(self.prompt, values)
+        return str([_filled(text, values) for text in self.prompt])
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    parts = _PLACE.split(text)
+    return "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
 
 
 def _own(language: str) -> Wording:

@@ -1,0 +1,27 @@
+"""The user's files of NeedleBench: needles, derivations, names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import HaystackError
+from needlemap.files import read_json, read_regular
+
+_MOST = 1 << 28  # bytes of a file
+
+
+def json_of(path: str | Path, name: str) -> Any:
+    """A JSON file. Raises HaystackError."""
+    try:
+        return read_json(text_of(path, name))
+    except ValueError as error:
+        raise HaystackError(f"'{Path(path) / name}' is not JSON ({error}).") from None
+
+
+def text_of(path: str | Path, name: str) -> str:
+    """A file's text, without a byte order mark. Raises HaystackError."""
+    try:
+        return read_regular(Path(path) / name, _MOST).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HaystackError(f"No file of needles at '{Path(path) / name}' ({error}).") from None
