@@ -87,6 +87,10 @@ def test_probes_that_are_required_pass_without_those_that_were_not_asked(check):
     assert line == "pass cache, mates (required)"
     missing = check("sound", "c", *flags, "--require", "cache,same", code=4)
     assert "not asked: probes: same" in first_line(missing)
+    file = check.folder / "probes.xml"
+    check("sound", "c", *flags, "--require", "cache,mates", "--junit", str(file), code=0)
+    cases = {case.get("name"): list(case) for case in xml.parse(file).getroot().iter("testcase")}
+    assert all(part.tag == "system-out" for name in ("cache", "mates") for part in cases[name])
     check("sound", "c", *flags, "--on-undecided", "pass", code=0)
 
 
@@ -164,6 +168,7 @@ def test_the_same_losses_as_before_pass_for_the_change_only(check):
     assert line.startswith("for the change only, beside lost (1 row stayed as before): found")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("server", "code"), [("sound", 0), ("blind", 1)])
 def test_a_loss_that_was_not_there_before_is_no_pass(check, server, code):
     check("sound", "before", *FEW, code=0)

@@ -1,4 +1,6 @@
-"""`--junit FILE` of check, compare and run: a case a verdict, whatever the exit code."""
+"""`--junit FILE` of compare and run: a case a verdict, whatever the exit code.
+
+Of check: test_check_options.py."""
 
 from __future__ import annotations
 
@@ -83,22 +85,3 @@ def test_of_run_there_must_be_a_verdict(needlemap):
     refused = needlemap("run", *GRID, "-o", "a", "--junit", "x.xml", code=2)
     assert "--junit is of a verdict. Ask for one: --fail-under or --until." in refused.stderr
     assert not (needlemap.folder / "a").exists()
-
-
-def test_of_check_a_case_for_each_probe(needlemap, cases):
-    small = (
-        "--max-length",
-        "256",
-        "--max-answer-tokens",
-        "24",
-        "--quiet",
-        "--probe",
-        "cut",
-        "--probe",
-        "stop",
-        "--require",
-        "cut,stop",
-    )
-    needlemap("check", "--model", "demo/retriever", *small, "-o", "c", "--junit", "check.xml")
-    found = cases("check.xml")
-    assert {name: found[name] for name in ("cut", "stop")} == {"cut": "pass", "stop": "pass"}
