@@ -199,6 +199,7 @@ def test_a_task_without_a_languages_wording_says_so(package):
     assert "Task 'ledger' has no wording in 'chinese'. Give another --language" in ended.stderr
 
 
+@pytest.mark.long
 def test_a_scorer_is_one_file(package):
     package.add("scorers", "amount", "amount:Amount", SCORER)
     assert (
@@ -218,7 +219,13 @@ def test_a_scorer_is_one_file(package):
     assert package.files == ["amount.py"]
 
 
-@pytest.mark.parametrize("facts", [DECLARED, ""], ids=["declared", "read from an object of it"])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(DECLARED, id="declared"),
+        pytest.param("", id="read from an object of it", marks=pytest.mark.long),
+    ],
+)
 def test_a_back_end_is_one_file(package, wire, wires, facts):
     """run.json said `"base_url": null`, so another server's answers went on under the same keys."""
     package.add("models", "gem", "gem:Gemini", MODEL.replace("FACTS", facts))
@@ -245,6 +252,7 @@ def test_a_back_end_is_one_file(package, wire, wires, facts):
     assert len(home) == 4
 
 
+@pytest.mark.long
 def test_a_probe_is_one_file(package):
     """It stands beside all others, and has no say in them."""
     asked = ("check", "--model", "baseline/bm25", "--max-length", "300", "--max-answer-tokens")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
+SHORT = ("gauge", "generation", "rates", "scoring")  # at most three seconds each
 ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
 PROMISED = {
     "ab": {"runs", "graded_found", "mcnemar_apart"},
@@ -79,8 +80,7 @@ PROMISED = {
 @pytest.mark.parametrize(
     "name",
     [
-        # what their smoke runs ask of a check, the gallery's tests ask too
-        pytest.param(name, marks=pytest.mark.long if name in ("check", "green") else ())
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.long)
         for name in sorted(PROMISED)
     ],
 )

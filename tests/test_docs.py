@@ -39,6 +39,14 @@ ELSEWHERE = (
     "pytest.md",
     "check.md",
 )  # typed in tests/real_servers and commands/test_check.py
+HEAVY = (
+    "cluster.md",
+    "own-task.md",
+    "run.md",
+    "scaling.md",
+    "suites.md",
+    "tasks.md",
+)  # seconds each
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
 RUN = [
     page
@@ -78,7 +86,13 @@ def blocks(page: Path) -> list[Block]:
     return made
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=pytest.mark.long if page.name in HEAVY else ())
+        for page in RUN
+    ],
+)
 def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: Any) -> None:
     if (needed := NEEDS.get(page.name)) and not importlib.util.find_spec(needed):
         pytest.skip(f"needs {needed}: pip install '.[hf]'")
@@ -104,6 +118,7 @@ def test_what_a_page_shows_works(page: Path, tmp_path: Path, typed: Any, wire: A
     assert python(page, tmp_path, environment) == ""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # a check, a storm and an ab among them, on a busy machine
 def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path, typed: Any, wire: Any):
     for folder, file, text in (

@@ -69,6 +69,7 @@ def test_depths_that_no_decimals_spell_are_found_again(needlemap, typed, wire):
     assert "the same bytes as recorded" in replayed.stderr
 
 
+@pytest.mark.long
 def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     plugin = needlemap.folder / "plug_in-1.dist-info"
     plugin.mkdir()

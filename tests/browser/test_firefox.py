@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
 NAMES = ("firefox-esr", "firefox")
 START_S = 90
 THEME = """

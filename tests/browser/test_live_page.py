@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+pytestmark = pytest.mark.long
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+/[\w-]{22}/)")
 GRID = (
     "--lengths",

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from needlemap.reports.labels import in_percent, points, score_label
 
+pytestmark = pytest.mark.long
 TIES = [odd / 2000 for odd in range(1, 2000, 2)]  # shares that lie between two tenths of a percent
 NOISE = [share + error for share in TIES for error in (-1e-12, 1e-12)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
 KEPT = Path(__file__).parent / "pictures"
 SMALL = 120  # pixels across
 TOLERANCE = 0.035  # of the distance from black to white, on the whole; an unlike map is above 0.06

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import pytest
+
 from needlemap.reports import CHANGES, DARK_CHANGES
+
+pytestmark = pytest.mark.long
 
 
 def tabs(page):

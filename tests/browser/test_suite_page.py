@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.long
 FAMILIES = [f"{kind}-{number}" for kind in ("single", "multikey") for number in (1, 2, 3)]
 FAMILIES += ["multivalue", "multiquery"]
 

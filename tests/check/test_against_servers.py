@@ -146,7 +146,9 @@ def test_a_server_that_samples_is_not_blamed_for_answers_that_change():
 
 
 @pytest.mark.parametrize("max_length", [2_000, 128_000])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
 def test_one_dead_back_end_of_two_by_turn_fails(seed, max_length):
     """The shortest prompts are asked twice in a row, so that each changed: as the yardstick, they
     excused all others."""

@@ -178,6 +178,7 @@ def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) 
     return asyncio.run(probes.run())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_seed")
 def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
     """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
@@ -309,6 +310,7 @@ class Heated(GaugeModel):
         return await super().answer(prompt, heated)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_seed")
 @pytest.mark.parametrize(("model", "code"), [(GaugeModel, 0), (Heated, 1)])
 def test_a_temperature_that_was_left_on_is_found(

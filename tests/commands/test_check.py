@@ -60,6 +60,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, command_in: Any) -> Checked:
     return Checked(command, shown, found)
 
 
+@pytest.mark.long
 def test_a_sound_model_passes_every_probe_up_to_its_longest_prompts(whole):
     assert whole.found["code"] == 0
     states = {each["probe"]: each["state"] for each in whole.found["probes"] if each["decides"]}
@@ -72,6 +73,7 @@ def test_a_sound_model_passes_every_probe_up_to_its_longest_prompts(whole):
             assert each["tokens"] > 0
 
 
+@pytest.mark.long
 def test_the_page_shows_what_is_printed(whole):
     lines = iter(whole.shown.splitlines())
     for shown in PRINTED.splitlines():
@@ -79,6 +81,7 @@ def test_the_page_shows_what_is_printed(whole):
         assert any(line.startswith(start) for line in lines), shown
 
 
+@pytest.mark.long
 def test_the_first_line_says_what_is_found_at_each_length(whole):
     line = r"found by length: 160 \d+ of N · 202 \d+ of N · 256 \d+ of N"
     many = r"(192|336)"  # with further haystacks where a row was undecided
@@ -87,6 +90,7 @@ def test_the_first_line_says_what_is_found_at_each_length(whole):
     assert whole.found["not_asked"] == []
 
 
+@pytest.mark.long
 def test_a_paired_probe_says_which_loss_it_excludes_at_each_size(whole):
     (cache,) = [each for each in whole.found["probes"] if each["probe"] == "cache"]
     for row in cache["sizes"]:
@@ -94,6 +98,7 @@ def test_a_paired_probe_says_which_loss_it_excludes_at_each_size(whole):
         assert 0 < row["upper"] < 25
 
 
+@pytest.mark.long
 def test_cold_prompts_meet_an_empty_cache_and_all_others_a_full_one(whole):
     for length in (160, 202, 256):
         cold = {row["prompt"]["sha256"]: row for row in whole.records(f"cold-{length}")}
@@ -103,6 +108,7 @@ def test_cold_prompts_meet_an_empty_cache_and_all_others_a_full_one(whole):
         assert median(row["cached_tokens"] for row in warm.values()) > 0.3 * length
 
 
+@pytest.mark.long
 def test_haystacks_of_all_sizes_are_asked_in_turn(whole):
     """A check that is stopped early knows a little of the longest prompts."""
     times = {
@@ -172,6 +178,7 @@ def test_wrong_flags_say_what_to_type(needlemap, flags, said):
     assert not (needlemap.folder / "c").exists()
 
 
+@pytest.mark.long
 def test_replaying_wants_a_cell_or_a_probe_that_found_something(whole):
     for words, said in (
         (("sound", "--probe", "stop", "--worst"), "found nothing"),
@@ -181,6 +188,7 @@ def test_replaying_wants_a_cell_or_a_probe_that_found_something(whole):
         assert said in whole.command("replay", *words, code=2).stderr
 
 
+@pytest.mark.long
 def test_every_prompt_can_be_rebuilt(whole):
     for family in ("ask-256", "edges-256", "tail-160", "short-112"):
         row = whole.records(family)[0]
@@ -189,6 +197,7 @@ def test_every_prompt_can_be_rebuilt(whole):
         assert "the same bytes as recorded" in whole.command("replay", *typed).stderr
 
 
+@pytest.mark.long
 def test_its_page_opens_with_the_answer_and_what_was_found_by_length(whole):
     """It opened with "9 pass", and what was not tried was nowhere in it."""
     families = families_of(whole.command.folder / "sound")
@@ -207,6 +216,7 @@ def test_its_page_opens_with_the_answer_and_what_was_found_by_length(whole):
     assert set(cast.groups()) >= {"160 tokens", "202 tokens", "256 tokens"}
 
 
+@pytest.mark.long
 def test_its_report_says_the_first_line_and_the_exit_code_on_the_terminal_and_in_markdown(whole):
     first, *_, last = whole.shown.splitlines()
     reported = whole.command("report", "sound").stdout.splitlines()

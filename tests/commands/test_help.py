@@ -16,6 +16,7 @@ from needlemap.settings import Settings, marked
 
 COMMANDS = tuple(typer.main.get_command(app).commands)
 PLANNED = ("check", "storm", "ab")  # typed with --plan here; tests of their own type them whole
+HEAVY = ("run", "plan")  # the demo's grid and prompts of 128k; both are typed in the docs too
 OWN = ("--base-url", "http://127.0.0.1:8000/v1", "--tokenizer", "qwen3", "--lengths", "1k,4k")
 
 NEEDLEHAYSTACK = {"model": "m", "context_length": 1000, "depth_percent": 0, "score": 10}
@@ -53,7 +54,13 @@ def work(typed, wire):
     return type_line
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=pytest.mark.long if command in HEAVY else ())
+        for command in COMMANDS
+    ],
+)
 def test_examples_of_a_help_work_as_typed(work, command):
     lines = examples(work(command, "--help"))
     assert len(lines) == (2 if command == "gauge" else 3)

@@ -108,6 +108,7 @@ def test_without_a_reader_it_waits_for_nobody(typed, needlemap, wire, monkeypatc
     assert time.monotonic() - start < 100
 
 
+@pytest.mark.long
 def test_quiet_says_the_address_alone_and_a_closed_page_holds_the_end_up_for_two_seconds_at_most(
     started,
 ):
@@ -121,6 +122,7 @@ def test_quiet_says_the_address_alone_and_a_closed_page_holds_the_end_up_for_two
     assert err == ""
 
 
+@pytest.mark.long
 def test_a_page_that_asks_a_moment_late_gets_the_end_too_behind_the_result(started):
     page = opened(process := started(delay_s=0.1))
     page.document()
@@ -131,6 +133,7 @@ def test_a_page_that_asks_a_moment_late_gets_the_end_too_behind_the_result(start
     assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.long
 def test_exit_codes_are_those_of_the_run(needlemap, wire):
     wire.schedule("ok", "400", cycle=True)
     process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live", "--pause-s", "0.2")
@@ -161,6 +164,7 @@ def test_an_interrupt_ends_it_as_without_and_the_page_hears_of_it(started):
     )
 
 
+@pytest.mark.long
 def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the_page(
     needlemap, wire, started
 ):

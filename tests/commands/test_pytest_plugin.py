@@ -120,6 +120,7 @@ def test_claims_pass_fail_and_are_undecided(tests):
     assert "needlemap: undecided at a margin of 1 points, on these prompts" in undecided
 
 
+@pytest.mark.long
 def test_a_check_passes_or_shows_its_probes(tests):
     asked = (
         "needle_server({}max_answer_tokens=24).assert_checked(max_length='{}', probes=('cut', "
@@ -134,6 +135,7 @@ def test_a_check_passes_or_shows_its_probes(tests):
     assert re.search(r"needlemap: the first \d+ prompts .* were all missed", found[1][1])
 
 
+@pytest.mark.long
 def test_a_storm_passes_below_its_rate_or_shows_what_it_saw(tests, wires_for):
     sound = f"'openai/wire', base_url='{wires_for().base_url}', tokenizer='cl100k_base'"
     lost = f"'openai/wire', base_url='{wires_for('--answer', 'No.').base_url}'"

@@ -70,6 +70,7 @@ def test_two_replicas_record_what_one_process_does_and_are_started_once_for_all_
     assert "started" not in again.stderr
 
 
+@pytest.mark.long
 def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_the_rest_goes_on(
     needlemap,
 ):
@@ -112,7 +113,9 @@ def test_the_asking_process_killed_its_replicas_end_and_the_same_command_goes_on
     assert repeated(needlemap, wire) <= 2
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_while_a_run_asks_its_folder_is_refused_to_others_and_an_interrupt_ends_its_replicas(
     needlemap, wire, how, until
 ):
@@ -156,6 +159,7 @@ def test_waiting_for_replicas_does_not_count_as_the_runs_time(needlemap):
     scored_once(needlemap, 2)
 
 
+@pytest.mark.long
 def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_process(
     needlemap, wire
 ):
@@ -171,6 +175,7 @@ def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_pro
     scored_once(needlemap, 40)
 
 
+@pytest.mark.long
 def test_the_live_page_and_the_dial_work_by_replicas_too(needlemap):
     demo = ("run", "demo", "--lengths", "96", "--depths", "0,50", "-o", "r")
     assert "http://127.0.0.1:" in needlemap(*demo, "--live", "--workers", "1").stderr
@@ -279,6 +284,7 @@ def test_without_dask_one_line_says_what_to_install(typed, monkeypatch):
     assert refused.stderr.splitlines()[-1] == f"needlemap: {said}"
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_there_answers_and_its_workers_stay(needlemap, until):
     """As people start one: `dask scheduler` and `dask worker`, in clear on a network of their
     own."""
@@ -315,6 +321,7 @@ def _listens(address: str) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_replicas_killed_at_random_are_named_and_replaced_and_lose_nothing_that_was_scored(
     needlemap, wire, until
 ):

@@ -154,6 +154,7 @@ def test_a_plan_tells_a_range_and_where_seeking_is_no_better(command):
     assert fields["least"] < fields["most"]
 
 
+@pytest.mark.long
 def test_each_family_of_a_suite_seeks_and_no_mean_is_made_of_them(folder, command):
     (folder / "two.yaml").write_text(
         "families:\n  one: {task: single}\n  keys: {task: kv}\nsettings: {lengths: [600, 2000]}\n",

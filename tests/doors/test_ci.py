@@ -68,6 +68,7 @@ def typed(action: Any, tmp_path: Path) -> Typed:
     return run
 
 
+@pytest.mark.long
 def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(typed, wires, tmp_path):
     before, after = wires().base_url, wires().base_url
     ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
@@ -83,6 +84,7 @@ def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(type
     assert (tmp_path / "output").read_text() == "check=0\nab=0\n"
 
 
+@pytest.mark.long
 def test_a_change_that_loses_fails_the_step_and_the_summary_shows_where(typed, wires, tmp_path):
     before, after = wires().base_url, wires(*FORGETFUL).base_url
     ended = typed(base_url=after, baseline_url=before, **named(COMPARED))

@@ -29,7 +29,7 @@ from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 STORMS = {fault.name: fault.thread for fault in FAULTS.values()}
 STORMS |= {name: fault.thread for name, (fault, _) in REPORTED.items()}
 SURE = [mutant for mutant in MUTANTS if mutant.sure]
-FIRST = {mutant.probe: mutant for mutant in reversed(SURE)}.values()  # of each probe
+SHORT = "last-block-of-a-hit"  # five seconds; the others are long proofs
 
 
 @pytest.mark.timeout(600)
@@ -39,7 +39,7 @@ FIRST = {mutant.probe: mutant for mutant in reversed(SURE)}.values()  # of each 
         pytest.param(
             mutant,
             SIZES[at % len(SIZES)],
-            marks=() if mutant in FIRST else pytest.mark.long,
+            marks=() if mutant.name == SHORT else pytest.mark.long,
             id=f"{mutant.name}-{SIZES[at % len(SIZES)]}",
         )
         for at, mutant in enumerate(SURE)
@@ -57,6 +57,7 @@ def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_pa
     )
 
 
+@pytest.mark.long
 def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_path):
     """The model in the box refuses no length: said to take 256 tokens, it is caught at 257."""
     options = Options(LONGEST, probes=("window", "length"), context=LONGEST)
@@ -76,6 +77,7 @@ def test_every_mutant_is_meant_for_a_probe_that_there_is():
     assert len(MUTANTS) >= 16
 
 
+@pytest.mark.long
 def test_a_fault_is_found_in_the_gauge_too(tmp_path):
     """The model in the box holds to 256 tokens; the gauge shows a fault that begins beyond."""
     (mutant,) = [each for each in MUTANTS if each.name == "last-tokens-only"]

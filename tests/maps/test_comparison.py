@@ -145,6 +145,7 @@ def test_families_with_other_repeats_are_put_side_by_side():
     assert (found.clusters, found.value) == (6, pytest.approx(-1 / 9))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graded", [False, True])
 def test_an_interval_holds_the_truth_about_as_often_as_it_says(random, graded):
     """Families of 1 to 12 trials a repeat that lose at other rates, and haystacks that move all of

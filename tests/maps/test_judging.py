@@ -79,6 +79,7 @@ def test_a_loss_of_exactly_the_margin_is_undecided(random):
     assert words.count("undecided") >= 36
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", [0.1, 0.5])
 def test_haystacks_that_turn_by_a_coin_are_not_called_worse(random, part):
     """One haystack in ten moved half of its pairs, up or down: worse in 41 of 100 runs that looked

@@ -98,6 +98,11 @@ def _likelihood(p_lost: float, p_gained: float, lost: int, gained: int, n: int) 
     return float(np.dot((lost, gained, n - lost - gained), np.log(shares)))
 
 
+@pytest.mark.parametrize(
+    "seeded",
+    [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 20))],
+    indirect=True,
+)
 def test_holms_correction(seeded):
     tests = pytest.importorskip("statsmodels.stats.multitest", reason=REASON)
     values = seeded.uniform(0, 0.2, int(seeded.integers(1, 20))).tolist()

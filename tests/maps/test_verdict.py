@@ -20,7 +20,10 @@ def judged(random, clusters: int, n: int, rates: tuple[float, float], margin: fl
     return judge(Rows(("",), zeros, stack, zeros, first, second, ones), margin)
 
 
-@pytest.mark.parametrize("clusters", [1, 5, 10])
+@pytest.mark.parametrize(
+    "clusters",
+    [pytest.param(1, marks=pytest.mark.long), 5, pytest.param(10, marks=pytest.mark.long)],
+)
 def test_power_is_that_of_the_verdict(random, clusters):
     """Of independent pairs. What promised 80 of 100 was for p, and gave `worse` in 50 from five
     haystacks."""

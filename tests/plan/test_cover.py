@@ -86,6 +86,7 @@ def test_it_comes_near_the_optimum_on_the_usual_grids(cuts, count, longest, leas
     )
 
 
+@pytest.mark.long
 def test_grids_of_thousands_of_cells_are_covered_too(cuts):
     bins, known = grid(spaced(1000, 128_000, 60), 60), cuts(128_000)
     chosen = positions(bins, known)

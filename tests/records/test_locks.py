@@ -121,7 +121,10 @@ def test_whoever_only_looks_keeps_nobody_out(tmp_path):
         thread.join()
 
 
-@pytest.mark.parametrize("kind", COMMANDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind == "run" else pytest.mark.long) for kind in COMMANDS],
+)
 def test_of_two_starts_on_a_new_folder_one_is_refused_and_the_folder_goes_on(needlemap, kind):
     """Both drew a seed, both wrote the folder's file: no later start could go on with either."""
     folder = needlemap.folder

@@ -1,4 +1,4 @@
-"""A long run keeps its memory and its descriptors: 20,000 trials with --long, 800 without.
+"""A long run keeps its memory and its descriptors: 20,000 trials with --long.
 
 NEEDLEMAP_SOAK: how many trials (800). Memory is compared with what it was after the first tenth.
 """
@@ -17,6 +17,7 @@ TRIALS = int(os.environ.get("NEEDLEMAP_SOAK", "800"))
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="memory is read from Linux' /proc"
 )

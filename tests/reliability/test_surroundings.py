@@ -32,6 +32,7 @@ def test_ascii_output_shows_a_question_mark_and_json_keeps_all(needlemap):
     assert "模型" in json.dumps(json.loads(shown), ensure_ascii=False)
 
 
+@pytest.mark.long
 def test_latin_1_output_shows_what_it_has_and_a_question_mark_for_the_rest(needlemap):
     needlemap.environment |= {"PYTHONIOENCODING": "latin-1"}
     flags = "--model", "baseline/bm25", "--lengths", "400", "--depths", "50"
@@ -51,7 +52,13 @@ def test_latin_1_output_shows_what_it_has_and_a_question_mark_for_the_rest(needl
     assert "modèle ??" in said
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "<&- >&- 2>&-",
+        *(pytest.param(one, marks=pytest.mark.long) for one in (">&-", "2>&-", ">&- 2>&-")),
+    ],
+)
 def test_a_closed_stream_stops_nothing(needlemap, closed):
     """`'NoneType' object has no attribute 'isatty'`; and files got the streams' numbers."""
     line = f'exec "$@" {closed}'
@@ -88,6 +95,7 @@ def test_without_a_home_and_an_entry_of_the_user_a_run_goes_on(needlemap):
     assert len(needlemap.records()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["dangling", "a file"])
 def test_workers_need_no_scratch_folder_that_all_users_share(needlemap, tmp_path, kind):
     """/tmp/dask-scratch-space as another user's, or a link, stopped all runs with --workers."""

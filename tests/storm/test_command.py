@@ -104,6 +104,7 @@ def test_a_rate_that_is_none_is_refused(needlemap):
     assert "Give one as 'rate<0.2%'" in ended.stderr
 
 
+@pytest.mark.long
 def test_a_fault_over_http_is_found_shrunk_and_written_as_a_script(needlemap):
     command = [sys.executable, str(ENGINE), "--fault", "turn", "--pages", "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

@@ -58,7 +58,16 @@ def test_the_sound_engine_is_not_blamed(storming):
     assert found.counts == {"right": found.requests}
 
 
-@pytest.mark.parametrize("fault", ["edge", "turn", "zero-chunk", "cancelled-slot", "moved-row"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("edge", "turn"),
+        *(
+            pytest.param(fault, marks=pytest.mark.long)
+            for fault in ("zero-chunk", "cancelled-slot", "moved-row")
+        ),
+    ],
+)
 def test_a_fault_of_state_is_found(storming, fault):
     _, found = storming(Boxed(Engine(fault, **BOX)), rounds=25, kv_tokens=4_800)
     assert found.code == 1, FAULTS[fault].thread

@@ -29,6 +29,9 @@ from needlemap.trials.build import Experiment, prepare
 KNOWN = lexicon("passages", "english")
 TOWNS = rf"\b(?:{'|'.join(KNOWN['towns'])})\b"
 LENGTHS = {"4k": 4096, "128k": 131_072}
+at_each_length = pytest.mark.parametrize(
+    "length", ["4k", pytest.param("128k", marks=pytest.mark.long)]
+)
 Entry = tuple[str, str]  # its title, and what it says
 Solver = Callable[[list[Entry], str, str, Random], str]  # entries, question, type of value
 
@@ -161,7 +164,7 @@ def share(length: str, hops: int, solver: Solver) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-@pytest.mark.parametrize("length", LENGTHS)
+@at_each_length
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_no_short_cut_finds_the_passage(length: str, hops: int, name: str) -> None:
     """Of 36 towns or 200 years a guess is right once in 36 at best."""
@@ -170,7 +173,7 @@ def test_no_short_cut_finds_the_passage(length: str, hops: int, name: str) -> No
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-@pytest.mark.parametrize("length", LENGTHS)
+@at_each_length
 @pytest.mark.parametrize("name", IN_THE_PASSAGE)
 def test_who_has_the_passage_must_still_read_it(length: str, hops: int, name: str) -> None:
     """It has four towns and three years, in any order and in other words than the question's."""
@@ -178,14 +181,14 @@ def test_who_has_the_passage_must_still_read_it(length: str, hops: int, name: st
     assert right <= 0.29 + off
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@at_each_length
 def test_two_steps_cannot_be_answered_from_the_first_passage(length: str) -> None:
     right, _ = share(length, 2, without_the_second_step)
     assert right <= 1 / 36 + 4 * sqrt(1 / 36 / 110)
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-@pytest.mark.parametrize("length", LENGTHS)
+@at_each_length
 def test_the_right_reader_is_always_right_and_a_guesser_as_often_as_chance(
     length: str, hops: int
 ) -> None:

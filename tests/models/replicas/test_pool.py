@@ -118,6 +118,7 @@ def test_a_prompt_travels_without_its_long_texts_and_is_the_same_there():
     assert again.messages[0].spans[0].text is haystack
 
 
+@pytest.mark.long
 def test_each_lane_keeps_to_one_replica(make):
     replicas = make("who")
 
@@ -203,6 +204,7 @@ def test_another_version_and_other_weights_are_wrong(tmp_path, monkeypatch, reci
     assert (held.model, held.problem) == (None, words)
 
 
+@pytest.mark.long
 def test_replicas_that_end_before_they_load_are_not_started_for_ever(make, tmp_path):
     (tmp_path / "mine.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     replicas = make("who", count=1)
@@ -250,6 +252,7 @@ def test_nobody_without_the_runs_certificate_reaches_scheduler_or_replica_and_no
     asked(replicas, use)
 
 
+@pytest.mark.long
 def test_a_borrowed_clusters_workers_stay_and_its_model_is_let_go_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTIONS)
