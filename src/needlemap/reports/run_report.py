@@ -33,7 +33,7 @@ from needlemap.reports.report import Fact, Heat, Report, keyed
 from needlemap.reports.run_notes import Taken, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
-from needlemap.reports.wordings import Wording, ends_of, wordings_of
+from needlemap.reports.wordings import WordingScore, ends_of, wordings_of
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
@@ -98,7 +98,7 @@ def _taken_fields(found: Taken) -> dict[str, Any]:
     }
 
 
-def _wording_fields(found: Wording) -> dict[str, Any]:
+def _wording_fields(found: WordingScore) -> dict[str, Any]:
     """A question in other words: its score, and its change in points, in percent."""
     change, score, (low, high) = found.change, found.score, ends_of(found.change)
     return {

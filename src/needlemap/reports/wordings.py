@@ -27,7 +27,7 @@ Pair = tuple[int, float, float]  # haystack, score as asked, score in other word
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class WordingScore:
     """A question in other words. text: as the user wrote it, or ALL. shared: how many of its words
     the needle has, of how many; None of several. score: its own. change: from the question as it
     stands, over the same prompts. unpaired: answers without a score, or without one beside it."""
@@ -39,7 +39,7 @@ class Wording:
     unpaired: int
 
 
-def wordings_of(run: Loaded) -> list[Wording]:
+def wordings_of(run: Loaded) -> list[WordingScore]:
     """Each wording of a run, and of several all together; none where none was asked. Records by
     another scorer than the run's do not count."""
     records = kept(run.folder, REWORDED) if run.folder else []
@@ -80,7 +80,7 @@ def _haystack(run: Loaded, repeat: int) -> int:
 
 def _wording(
     text: str, shared: tuple[int, int] | None, rows: Sequence[Pair], unpaired: int
-) -> Wording | None:
+) -> WordingScore | None:
     """What some pairs come to; None without any."""
     groups: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for haystack, literal, other in rows:
@@ -92,7 +92,7 @@ def _wording(
     graded = any(score not in (0.0, 1.0) for _, *both in rows for score in both)
     change = paired_difference(scores[0], scores[1], graded=graded)
     rate = rate_of([(haystack, other) for haystack, _, other in rows])
-    return Wording(text, shared, rate, change, unpaired) if rate and change else None
+    return WordingScore(text, shared, rate, change, unpaired) if rate and change else None
 
 
 def _shared(text: str, settings: Mapping[str, object]) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def ends_of(change: Difference) -> tuple[float, float]:
     return max(-1.0, change.low), min(1.0, change.high)
 
 
-def wording_lines(found: Sequence[Wording]) -> list[str]:
+def wording_lines(found: Sequence[WordingScore]) -> list[str]:
     """A line for each wording, behind one for the question as it stands."""
     if not found:
         return []

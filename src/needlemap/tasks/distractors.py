@@ -28,7 +28,7 @@ _TAB = "\t"
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class OwnWords:
     """What the user hides, asks and wants, with slots, and the values that these are drawn from."""
 
     needles: tuple[str, ...]
@@ -48,7 +48,7 @@ class Distractor:
 
 
 def near_misses(
-    wording: Wording, values: Mapping[str, str], right: Sequence[str], count: int, random: Random
+    wording: OwnWords, values: Mapping[str, str], right: Sequence[str], count: int, random: Random
 ) -> list[Distractor]:
     """So many near misses. values: of the needle's own slots. right: what a right answer
     holds.
@@ -117,7 +117,7 @@ def hidden_beside(found: Sequence[Distractor], random: Random) -> Iterator[Needl
         yield Needle(text, random.random(), still=True, wrong=True)
 
 
-def _slots(wording: Wording) -> tuple[list[str], list[str]]:
+def _slots(wording: OwnWords) -> tuple[list[str], list[str]]:
     """The slots that tell which fact is asked for, and those that make its answer. Raises
     SettingsError without any of either."""
     hidden = [name for text in wording.needles for name in placeholders(text, "needle")]
@@ -158,7 +158,7 @@ def _others(choices: Sequence[str] | str, own: str, count: int, random: Random) 
 
 
 def _pool(
-    wording: Wording,
+    wording: OwnWords,
     name: str,
     values: Mapping[str, str],
     right: Sequence[str],
@@ -176,7 +176,7 @@ def _alike(one: str, other: str) -> bool:
     return left in right or right in left
 
 
-def _values(wording: Wording, filled: Mapping[str, str], right: Sequence[str]) -> tuple[str, ...]:
+def _values(wording: OwnWords, filled: Mapping[str, str], right: Sequence[str]) -> tuple[str, ...]:
     """What an answer takes from a near miss: what is wanted of the needle, filled
     otherwise."""
     wanted = wording.keywords or (wording.answer or "",)

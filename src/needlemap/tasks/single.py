@@ -13,7 +13,7 @@ from needlemap.prompts.templates import fill, placeholders
 from needlemap.tasks import Draw, Item, Needle, Reference, Task
 from needlemap.tasks.distractors import (
     Distractor,
-    Wording,
+    OwnWords,
     decoys_of,
     hidden_beside,
     near_misses,
@@ -107,7 +107,7 @@ class AmongOthers(Worded):
             return own_sentences(self.distractors, values, right)
         said = (tuple(needles), self.question, self.answer, tuple(self.keywords), self.draw or {})
         random = draw.random("near misses", "repeat")
-        return near_misses(Wording(*said), values, right, self.distractors, random)
+        return near_misses(OwnWords(*said), values, right, self.distractors, random)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -38,7 +38,7 @@ Row = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenFacts:
     """What a repeat hides and asks: needles in their order, the question, and the stored
     answer. last: of a line of descent, whom the prompt's notes name too."""
 
@@ -71,7 +71,7 @@ def load_single(
     """
     wording, entries = Wording.of(template, language), _entries(path, needle_file_name, language)
 
-    def hide(repeat: int, lines: TokenLines) -> Hidden:
+    def hide(repeat: int, lines: TokenLines) -> HiddenFacts:
         random = Random(repeat)
         if not seeded:
             random.shuffle([*range(len(lines.texts))])
@@ -81,7 +81,7 @@ def load_single(
             question = wording.with_guide(question)
         if guide is False:
             question = _open(question, wording.guide_marker)
-        return Hidden([needle], question, f"{needle}*{entry['arg2']}")
+        return HiddenFacts([needle], question, f"{needle}*{entry['arg2']}")
 
     data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
     return data.rows(wording, hide, lambda size, sizes: chain(size, depth, 0, sizes), depth)
@@ -115,7 +115,7 @@ def load_parallel(
     chosen = _different([each for each in entries if each["language"] == language], len(depths))
     end, stop = ("？", "。") if language == "Chinese" else ("?", ".")
 
-    def hide(repeat: int, _lines: TokenLines) -> Hidden:
+    def hide(repeat: int, _lines: TokenLines) -> HiddenFacts:
         mine = [*chosen]
         Random(repeat).shuffle(mine)
         asked = [each["retrieval_question"] for each in mine]
@@ -125,7 +125,7 @@ def load_parallel(
         words, places = ("*".join(map(str, each)) for each in ([e["arg2"] for e in mine], depths))
         needles = [f"\n{each['needle']}\n" for each in mine]
         asks = wording.with_guide(question) if guide else question
-        return Hidden(needles, asks, f"{words}#{places}")
+        return HiddenFacts(needles, asks, f"{words}#{places}")
 
     def points(size: int, _sizes: Sequence[int]) -> Sequence[int]:
         return [int(size * (depth / 100)) for depth in depths]
@@ -159,15 +159,15 @@ def load_reasoning(
     asked, sentences, _ = (known.pop(key, ()) for key in ("question", "sentences", "terms"))
     wording, content = Wording.of(known, language), json_of(path, needle_file_name)
 
-    def derive(repeat: int, _lines: TokenLines) -> Hidden:
+    def derive(repeat: int, _lines: TokenLines) -> HiddenFacts:
         mine = [each for each in content if each["derivation_count"] == num_needles]
         entry = Random(repeat).choice(mine)
         needles = [f"\n{each}\n" for each in entry["derivations"]]
         suffix = wording.guided_suffix if guide else ""
         answer = f"{entry['answer']}*{entry['answer']}"
-        return Hidden(needles, entry["question"] + suffix, answer)
+        return HiddenFacts(needles, entry["question"] + suffix, answer)
 
-    def descend(repeat: int, _lines: TokenLines) -> Hidden:
+    def descend(repeat: int, _lines: TokenLines) -> HiddenFacts:
         random = Random(repeat)
         people = random.sample(content[language].split(","), num_needles + 1)
         needles = []
@@ -176,7 +176,7 @@ def load_reasoning(
             needles.append(f"\n{told}\n")
         random.shuffle(needles)
         question = asked.replace("{last_person}", people[-1])
-        return Hidden(needles, question, people[0], people[-1])
+        return HiddenFacts(needles, question, people[0], people[-1])
 
     data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
     hide = descend if sentences else derive
@@ -198,7 +198,7 @@ class _Data:
     def rows(
         self,
         wording: Wording,
-        hide: Callable[[int, TokenLines], Hidden],
+        hide: Callable[[int, TokenLines], HiddenFacts],
         points: Callable[[int, Sequence[int]], Sequence[int]],
         *percents: float,
     ) -> list[Row]:
@@ -213,7 +213,7 @@ class _Data:
         self,
         tokenizer: Tokenizer,
         wording: Wording,
-        hide: Callable[[int, TokenLines], Hidden],
+        hide: Callable[[int, TokenLines], HiddenFacts],
         points: Callable[[int, Sequence[int]], Sequence[int]],
     ) -> Iterator[Row]:
         for file in self.file_list:

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import pytest
+from kinship_reader import kinship_oracle
 
 from needlemap import run
 from needlemap.errors import NeedlemapError, SettingsError
@@ -20,21 +21,6 @@ from needlemap.trials.build import prepare
 LENGTHS = {"4k": 4096, "128k": 131_072}
 SIZES = [pytest.param("4k"), pytest.param("128k", marks=pytest.mark.long)]
 FAMILIES = tuple(load_suite("needlebench").families)
-PERSON = r"([A-Z]\w+ [A-Z]\w+)"
-KIN = {  # which of the two is the child
-    rf"{PERSON} is the (?:mother|father) of {PERSON}\.": 1,
-    rf"{PERSON} is the (?:daughter|son) of {PERSON}\.": 0,
-    rf"The (?:mother|father) of {PERSON} is {PERSON}\.": 0,
-    rf"{PERSON} has a (?:daughter|son) called {PERSON}\.": 1,
-    rf"Among the children of {PERSON} is {PERSON}\.": 1,
-    rf"{PERSON} brought up (?:her|his) (?:daughter|son) {PERSON}\.": 1,
-    r"(\w{3})是(\w{3})的[母父]亲。": 1,
-    r"(\w{3})是(\w{3})的(?:女儿|儿子)。": 0,
-    r"(\w{3})的[母父]亲是(\w{3})。": 0,
-    r"(\w{3})有个(?:女儿|儿子)，名叫(\w{3})。": 1,
-    r"(\w{3})的孩子里有(\w{3})。": 1,
-    r"(\w{3})把[她他]的(?:女儿|儿子)(\w{3})抚养成人。": 1,
-}
 
 
 def answer(text: str, *, kin: bool = True) -> str:
@@ -46,15 +32,7 @@ def answer(text: str, *, kin: bool = True) -> str:
         return ", ".join(value for key, value in pairs if key in question)
     if not kin:
         return "I cannot say."
-    above = {
-        match[child + 1]: match[2 - child]
-        for pattern, child in KIN.items()
-        for match in re.finditer(pattern, text)
-    }
-    (name,) = (name for name in above if name in question)
-    steps = re.search(r"stands (\d+) gen|[高低](\d+)代", question)
-    for _ in range(int(steps[1] or steps[2]) if steps else len(above)):
-        name = above.get(name, name)
+    (name,) = kinship_oracle(text, question)
     return f"\\boxed{{{name}}}"
 
 

@@ -1,0 +1,8 @@
+"""Readers that several families' tests have lie beside them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
