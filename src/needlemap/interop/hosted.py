@@ -114,7 +114,7 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
         asked = {"model": served("hosted"), "tokenizer": TOKENIZER, **flags}
     chosen = choose(preset, {**options, **named, **asked})
     experiment = prepare(chosen.first, asked=False)
-    if experiment.scorer.asks or experiment.scorer.weighs:
+    if experiment.scorer.asks or experiment.scorer.passes:
         raise SettingsError(
             f"Scorer '{experiment.scorer.name}' asks a model, which another harness does not lend "
             f"it. Give "

@@ -25,9 +25,9 @@ from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, did_you_mean
 from needlemap.extras import install_line
-from needlemap.files import MOST_BYTES, read_json, read_regular
+from needlemap.files import MOST_BYTES, read_regular
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
-from needlemap.interop import UNIT, ResultRow
+from needlemap.interop import UNIT, ResultRow, parse_json
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # the field of a sample's metadata, or of a document, that says what it is a trial of
@@ -336,10 +336,7 @@ def _score(value: Any) -> float | None:
 
 
 def _object(data: bytes | bytearray, place: str) -> dict[str, Any]:
-    try:
-        value = read_json(data)
-    except (ValueError, RecursionError) as error:
-        raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
+    value = parse_json(data, place)
     if not isinstance(value, dict):
         raise NeedlemapError(f"{place}: no JSON object.")
     return value

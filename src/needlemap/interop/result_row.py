@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.files import read_json
 from needlemap.grid import MOST_TOKENS
 
 Scale = tuple[float, float]
@@ -126,6 +127,14 @@ class Fields:
         '?'."""
         value = self.values.get(name)
         return str("" if value is None else value).encode("utf-8", "replace").decode("utf-8")
+
+
+def parse_json(data: bytes | bytearray, place: str) -> Any:
+    """The value of a JSON text of another tool's. Raises NeedlemapError."""
+    try:
+        return read_json(data)
+    except ValueError as error:
+        raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
 
 
 UNIT: Scale = (0.0, 1.0)

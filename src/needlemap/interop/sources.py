@@ -14,7 +14,7 @@ from pathlib import Path
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES, is_run_folder, open_regular, read_regular
-from needlemap.interop import ResultRow, formats
+from needlemap.interop import ResultRow, needlehaystack_results
 from needlemap.interop.logs import (
     HARNESS,
     INSPECT,
@@ -25,7 +25,7 @@ from needlemap.interop.logs import (
     read_inspect,
     read_inspect_json,
 )
-from needlemap.interop.opencompass.summary import summary_notes
+from needlemap.interop.opencompass import summary
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
@@ -144,7 +144,7 @@ def _source(file: Path, metric: str) -> ResultsFile:
         data = read_regular(file, _MOST)
         tool, rows = _rows(data, name, file.suffix.lower())
         total = file.suffix.lower() == ".csv" and any(row.suite for row in rows)
-        notes = summary_notes(_text(data, name), name) if total else []
+        notes = summary.summary_notes(_text(data, name), name) if total else []
     if not rows:
         raise NeedlemapError(f"{name}: no results in it.")
     return ResultsFile(name, sha256, tool, tuple(rows), tuple(notes))
@@ -164,23 +164,23 @@ def _log(file: Path) -> Log | None:
 
 def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[ResultRow]]:
     if suffix == ".jsonl":
-        return formats.TOOL_2, formats.from_jsonl(data, name)
+        return needlehaystack_results.TOOL_2, needlehaystack_results.from_jsonl(data, name)
     if suffix == ".json":
-        return formats.TOOL_1, formats.from_json(data, name)
+        return needlehaystack_results.TOOL_1, needlehaystack_results.from_json(data, name)
     if suffix not in SUFFIXES or suffix == ".eval":
         raise NeedlemapError(f"{name}: unknown kind of file. {_EXPECTED}.")
     text = _text(data, name)
     if suffix == ".txt":
-        return formats.OPENCOMPASS, formats.summary_from_txt(text, name)
+        return summary.OPENCOMPASS, summary.from_txt(text, name)
     columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
     if "depth_percent" in columns:
-        return formats.TOOL_1, formats.from_csv(text, name)
+        return needlehaystack_results.TOOL_1, needlehaystack_results.from_csv(text, name)
     if columns[0] == "dataset":
-        return formats.OPENCOMPASS, formats.summary_from_csv(text, name)
+        return summary.OPENCOMPASS, summary.from_csv(text, name)
     raise NeedlemapError(
         f"{name}: unknown columns {','.join(columns):.80}. Expected: "
         f"context_length,depth_percent,score or "
-        f"OpenCompass's {','.join(formats.HEADER)},MODEL..."
+        f"OpenCompass's {','.join(summary.HEADER)},MODEL..."
     )
 
 

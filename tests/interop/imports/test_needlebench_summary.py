@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.formats import summary_from_csv
-from needlemap.interop.opencompass.summary import summary_notes
+from needlemap.interop.opencompass.summary import from_csv, summary_notes
 from needlemap.reports.suite_report import fields_of
 
 SUITE = ["single", "parallel", *(f"reasoning-{needles}" for needles in (2, 3, 4, 5))]
@@ -35,7 +34,7 @@ def summary(size: str = "4K", models: str = "a,b", single: str = "90,80", overal
 
 
 def test_a_row_is_a_test_a_language_a_size_and_a_model():
-    rows = summary_from_csv(summary("1000K"), "s.csv")
+    rows = from_csv(summary("1000K"), "s.csv")
     assert {(row.length, row.suite, row.mean, row.scale) for row in rows} == {
         (1_000_000, "needlebench", True, (0.0, 100.0))
     }
@@ -105,8 +104,8 @@ def test_what_is_no_summary_is_refused_in_one_line(text, words, typed):
 def test_the_summary_that_opencompass_wrote_is_read(shared):
     file = shared / "vectors/opencompass/summary_example/needlebench_4k_summary.csv"
     text = file.read_text(encoding="utf-8")
-    rows = summary_from_csv(text, "s.csv")
+    rows = from_csv(text, "s.csv")
     assert [row.native for row in rows] == [48.0] * 4 + [20.0] * 8
     assert len(summary_notes(text, "s.csv")) == 2
     with pytest.raises(NeedlemapError, match="row 6"):
-        summary_from_csv(text.replace("Retrieval-EN-4K,48.00", "Retrieval-EN-4K,1,2", 1), "s.csv")
+        from_csv(text.replace("Retrieval-EN-4K,48.00", "Retrieval-EN-4K,1,2", 1), "s.csv")

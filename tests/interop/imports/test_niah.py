@@ -7,7 +7,7 @@ import json
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.formats import from_jsonl
+from needlemap.interop.needlehaystack_results import from_jsonl
 
 ROW = {
     "schema_version": 2,

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.formats import summary_from_csv as from_csv
-from needlemap.interop.formats import summary_from_txt as from_txt
+from needlemap.interop.opencompass.summary import from_csv, from_txt
 
 HEAD = "dataset,version,metric,mode,a,b\n"
 

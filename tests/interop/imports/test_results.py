@@ -8,7 +8,7 @@ import json
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.interop.formats import from_csv, from_json
+from needlemap.interop.needlehaystack_results import from_csv, from_json
 
 RESULT = {
     "model": "claude-2.1",

@@ -1,19 +1,13 @@
-"""Results of other tools as rows: needlehaystack, versions 2 (`niah`) and 1; OpenCompass's
-summary.
+"""Results of needlehaystack, versions 2 (`niah`) and 1, as rows.
 
-needlehaystack 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of
-cl100k_base for every model, needle and question not counted; its depth as realised is in the
-row's recipe. Seeds make repeats. Rows with status "error" were not measured.
+Version 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base for
+every model, needle and question not counted; its depth as realised is in the row's recipe. Seeds
+make repeats. Rows with status "error" were not measured.
 
-needlehaystack 1: a JSON object a test, with model, context_length, depth_percent, version,
-needle, model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set
-is a list of {token_limit, depth_percent, score}. A table has the same names as its columns.
-None of them says how answers were scored.
-
-OpenCompass: CSV or TXT, a row a data set, a column a model, scores 0..100, "-" for missing. A
-score is the mean of however many answers that cell had; the summary does not say how many, so
-each is marked as a mean, and a comparison of such runs gives no verdict. NeedleBench's own
-summary is read by `opencompass/summary.py`.
+Version 1: a JSON object a test, with model, context_length, depth_percent, version, needle,
+model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a list of
+{token_limit, depth_percent, score}. A table has the same names as its columns. None of them says
+how answers were scored.
 """
 
 from __future__ import annotations
@@ -21,13 +15,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.files import read_json
-from needlemap.interop import Fields, ResultRow
-from needlemap.interop.opencompass.summary import is_summary, read_summary
+from needlemap.interop import Fields, ResultRow, parse_json
 
 TOOL_2, TOOL_1 = "needlehaystack 2", "needlehaystack 1"
 TOKENIZER = "cl100k_base"
@@ -36,20 +28,6 @@ SCORERS = {"uuid_chain": "chain_match"}  # by task; all others: exact_match
 _NEEDED = ("context_length", "target_depth_percent", "score")
 LENGTHS = ("context_length", "token_limit")
 _REPEATED = re.compile(r"_(\d+)\.json$")
-OPENCOMPASS = "OpenCompass"
-HEADER = ("dataset", "version", "metric", "mode")
-NO_SCORE = "-"
-_UNKNOWN = [NO_SCORE] * 2  # metric and mode of a row that was not measured
-_CELL = re.compile(
-    r"^(?P<before>.*?)_?Length(?P<length>\d+)_?Depth(?P<depth>\d+(?:\.\d+)?)(?P<after>.*)$",
-    re.DOTALL,
-)
-_SECTION, _OVER, _UNDER = (
-    "csv format",
-    "^",
-    "$",
-)  # a table's title, and the rules above and below it
-_EXAMPLE = "CDME_Length1000Depth50"
 
 
 def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
@@ -69,11 +47,11 @@ def from_jsonl(data: bytes, name: str) -> list[ResultRow]:
 
 def _fields(line: bytes, place: str, *, last: bool) -> Fields | None:
     try:
-        value = read_json(line)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(line, place)
+    except NeedlemapError:
         if last:
             return None
-        raise NeedlemapError(f"{place}: not readable as JSON ({error}).") from None
+        raise
     if not isinstance(value, dict) or any(name not in value for name in _NEEDED):
         raise NeedlemapError(
             f"{place}: no needlehaystack 2 result. Expected fields: {', '.join(_NEEDED)}."
@@ -158,10 +136,7 @@ def is_result(value: object) -> bool:
 def from_json(data: bytes, name: str) -> list[ResultRow]:
     """Rows of one file: an object, or a list of them. Raises NeedlemapError for anything
     else."""
-    try:
-        value = read_json(data)
-    except (ValueError, RecursionError) as error:
-        raise NeedlemapError(f"{name}: not readable as JSON ({error}).") from None
+    value = parse_json(data, name)
     objects = value if isinstance(value, list) else [value]
     wrong = [number for number, each in enumerate(objects, 1) if not is_result(each)]
     if wrong or not objects:
@@ -229,116 +204,3 @@ def _version(name: str) -> int:
     """The repeat that a file's name tells: `..._results_2.json` is the second."""
     found = _REPEATED.search(name)
     return max(1, int(found[1])) if found and len(found[1]) < 4 else 1
-
-
-def summary_from_txt(text: str, name: str) -> list[ResultRow]:
-    """Rows of the table under 'csv format'. Raises NeedlemapError when there is none."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    named = (at for at, line in enumerate(lines) if line.rstrip() == _SECTION)
-    titles = (at for at in named if _rules(lines, at + 1, _OVER))
-    start = next(titles, None)
-    ends = (at for at in range((start or 0) + 2, len(lines)) if _rules(lines, at, _UNDER))
-    end = next(ends, None) if start is not None else None
-    if start is None or end is None:
-        raise NeedlemapError(
-            f"{name}: no section 'csv format', as OpenCompass's summary has one. Give a summary "
-            f".txt or .csv."
-        )
-    return summary_from_csv("".join(f"{line}\n" for line in lines[start + 2 : end]), name)
-
-
-def _rules(lines: Sequence[str], at: int, sign: str) -> bool:
-    """Whether a line is a rule, made of one sign."""
-    line = lines[at].rstrip() if at < len(lines) else ""
-    return bool(line) and not line.strip(sign)
-
-
-def summary_from_csv(text: str, name: str) -> list[ResultRow]:
-    """Rows of a summary, one for each model and cell. Raises NeedlemapError."""
-    try:
-        lines = [line for line in csv.reader(io.StringIO(text, newline="")) if line]
-    except csv.Error as error:
-        raise NeedlemapError(f"{name}: not readable as CSV ({error}).") from None
-    header = lines[0] if lines else []
-    if is_summary(header, lines):
-        return read_summary(text, name)
-    if tuple(header[:4]) != HEADER:
-        raise NeedlemapError(
-            f"{name}: the first row must be {','.join(HEADER)},MODEL..., got "
-            f"{','.join(header):.80}."
-        )
-    if len(header) == len(HEADER) or len(set(header)) != len(header):
-        raise NeedlemapError(
-            f"{name}: a column a model is expected behind '{HEADER[-1]}', got {header[4:]}."
-        )
-    tests = _tests(lines[1:])
-    rows = [
-        row
-        for number, line in enumerate(lines[1:], 2)
-        for row in _rows(line, header, f"{name}, row {number}", tests)
-    ]
-    if not rows:
-        raise NeedlemapError(
-            f"{name}: no data set with length and depth in its name, as {_EXAMPLE}."
-        )
-    return rows
-
-
-def _tests(lines: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """By data set the tests that were measured of it: metric and mode."""
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        cell = _CELL.match(line[0])
-        if cell and len(line) >= len(HEADER) and list(line[2:4]) != _UNKNOWN:
-            tests = found.setdefault(_dataset(cell), [])
-            tests += [test for test in [" ".join(line[2:4])] if test not in tests]
-    return found
-
-
-def _rows(
-    line: Sequence[str], header: Sequence[str], place: str, tests: Mapping[str, list[str]]
-) -> list[ResultRow]:
-    if len(line) != len(header):
-        raise NeedlemapError(f"{place}: {len(header)} columns expected, got {len(line)}.")
-    found = _CELL.match(line[0])
-    if found is None:
-        return []
-    named = Fields({"length": found["length"], "depth": found["depth"]}, f"{place} ({line[0]})")
-    length, depth = named.whole("length", 1), named.depth("depth")
-    scores = zip(header[len(HEADER) :], line[len(HEADER) :], strict=True)
-    series = _series(found, line, tests)
-    return [
-        _row(place, length, depth, model, said, each) for model, said in scores for each in series
-    ]
-
-
-def _series(found: re.Match[str], line: Sequence[str], tests: Mapping[str, list[str]]) -> list[str]:
-    """Data set, metric and mode: what a map must not mix. A row that was not measured is a
-    cell of each test that others of its data set belong to."""
-    dataset = _dataset(found)
-    known = tests.get(dataset, []) if list(line[2:4]) == _UNKNOWN else []
-    return [f"{dataset} {test}" for test in known or [" ".join(line[2:4])]]
-
-
-def _dataset(found: re.Match[str]) -> str:
-    return (
-        "-".join(part for part in (found["before"].strip("_"), found["after"].strip("_")) if part)
-        or "needle"
-    )
-
-
-def _row(place: str, length: int, depth: float, model: str, said: str, series: str) -> ResultRow:
-    missing = said.strip() == NO_SCORE
-    return ResultRow(
-        place,
-        length,
-        depth,
-        None if missing else Fields({model: said}, place).number(model),
-        model=model,
-        series=series,
-        task=series.split(" ")[0],
-        scorer=OPENCOMPASS,
-        scale=(0.0, 100.0),
-        error=f"'{NO_SCORE}' in the summary" if missing else "",
-        mean=True,
-    )
