@@ -72,12 +72,12 @@ def test_of_a_suite_each_family_names_its_variant_and_rule(needlemap):
 def test_of_a_suite_with_weighted_scores_these_are_cited_too(needlemap):
     Path("s.yaml").write_text(
         "families:\n  near: {task: multikey}\n  own: {task: passkey}\n"
-        "scores:\n  both: {near: 3, own: 1}\n",
+        "scores:\n  most: {near: 3, own: 1}\n  both: [near, own]\n",
         "utf-8",
     )
     needlemap("run", "suite:s.yaml", *TINY, "--repeats", "5", "-o", "s")
     score = needlemap("report", "s", "--cite").stdout.splitlines()[2]
-    assert re.search(r"the mean of 2 families\), both \d+\.\d % \[", score)
+    assert re.search(r"the score both of 2 families\), most \d+\.\d % \[", score)
 
 
 def test_a_run_of_several_starts_is_verified_whole(needlemap):

@@ -23,8 +23,7 @@ from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RuledScorer
 from needlemap.reports.labels import interval_label, length_range, score_label
 from needlemap.reports.seek_report import length_line, seeks, sought_of
-from needlemap.reports.suite_report import weighted_scores
-from needlemap.reports.summary import overall_of, read_families
+from needlemap.reports.summary import overall_of, read_families, score_name, weighted_scores
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.text import counted, printable
@@ -165,17 +164,18 @@ def _score(families: Families, read: Mapping[str, Loaded | None]) -> str:
     if (only := read.get("")) is not None and seeks(only):
         sought = sought_of(only)
         return f"{model} {length_line(sought) if sought else 'found nothing yet'}"
-    mean, n = overall_of(read), sum(run.map.n for run in runs)
+    mean, n = overall_of(families, read), sum(run.map.n for run in runs)
     if mean is None:
         return f"{model} has no mean, as some families have no score yet"
     haystacks = f", {counted(mean.clusters, 'haystack')}" if isinstance(mean, ClusterMean) else ""
-    several = f", the mean of {len(read)} families" if len(read) > 1 else ""
+    what = f"score {score_name(families)}" if families.scores else "mean"
+    several = f", the {what} of {len(read)} families" if len(read) > 1 else ""
     lacking = sum(run.map.missing for run in runs)
     missing = f", {lacking:,} missing" if lacking else ""
     told = _in_words(mean)
     own = "".join(
         f", {printable(name, line=True)} {_in_words(weighted)}"
-        for name, scores in weighted_scores(families, read).items()
+        for name, scores in [*weighted_scores(families, read).items()][:-1]
         if (weighted := scores.overall()) is not None
     )
     return f"{model} {told} (n={n:,}{haystacks}{several}{missing}){own}"

@@ -13,7 +13,7 @@ from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.maps.comparison import Comparison
-from needlemap.maps.effective import Effective, Mean, parse_rule, published_length
+from needlemap.maps.effective import Effective, FamilyScores, Mean, parse_rule, published_length
 from needlemap.maps.means import Map, margin_frame
 from needlemap.maps.seek import Sought
 from needlemap.maps.table_schema import trial_frame
@@ -117,17 +117,17 @@ class Run:
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
 
     def means(self) -> dict[int, Mean]:
-        """The mean over families by length, where all of them have a score: score, low,
-        high."""
-        return scores_of(self._read()).means()
+        """The score of all families by length, where each has one: score, low, high. It is
+        their mean, or the last score that the suite names."""
+        return self._score().means()
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
-        """How far the mean holds by a rule of docs/statistics.md, with an interval; None
+        """How far this score holds by a rule of docs/statistics.md, with an interval; None
         without a mean.
 
         Raises SettingsError for an unknown rule.
         """
-        return scores_of(self._read()).effective(parse_rule(rule))
+        return self._score().effective(parse_rule(rule))
 
     def published_length(self) -> float | None:
         """RULER's rule: the largest length in tokens whose mean exceeds 85.6.
@@ -244,6 +244,9 @@ class Run:
 
     def _read(self) -> dict[str, Loaded | None]:
         return read_families(families_of(self._one_model()))
+
+    def _score(self) -> FamilyScores:
+        return scores_of(families_of(self._one_model()), self._read())
 
 
 def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> Drawing:

@@ -42,11 +42,12 @@ from needlemap.reports.summary import (
     mean_length_lines,
     overall_of,
     read_families,
+    score_name,
     scores_of,
+    weighted_scores,
 )
 from needlemap.text import printable
 
-MEAN = "mean"
 SOUGHT = (Column("name", "family"), Column("found", "effective length"), Column("asked", "asked"))
 
 
@@ -60,9 +61,10 @@ def suite_report(
     one that is seen at a glance. Raises SettingsError for an unknown rule."""
     begun = [run for run in read.values() if run is not None]
     sought = any(map(seeks, begun))
-    scores = FamilyScores([]) if sought else scores_of(read)
+    scores = FamilyScores([]) if sought else scores_of(families, read)
     means, overall, found = scores.means(), scores.overall(), held_by(scores.effective, rules)
-    mean = Line(MEAN, means, scores.effective(parse_rule(glance)), main=True)
+    name = score_name(families)
+    mean = Line(name, means, scores.effective(parse_rule(glance)), main=True)
     models = ", ".join(dict.fromkeys(run.map.model for run in begun))
     title = printable(f"suite {families.suite} · {models}", line=True)
     count = f"{len(read)} families"
@@ -84,7 +86,7 @@ def suite_report(
             _score_fields(name, weights, weighted[name])
             for name, weights in families.scores.items()
         ]
-    lines = mean_length_lines(means, found) if means else [NO_MEAN]
+    lines = mean_length_lines(name, means, found) if means else [NO_MEAN]
     score = score_label(None if overall is None else overall.score)
     shown = _sought(title, read) if sought else _scored(families, read, title, mean, overall, lines)
     if weighted and not sought:
@@ -94,18 +96,18 @@ def suite_report(
         title,
         (*keyed(values), *shown),
         chart=(*family_lines(read), *(() if sought else (mean,))),
-        brief=count if sought else f"{count}, mean {score}",
+        brief=count if sought else f"{count}, {name} {score}",
         answer="" if sought else _answer(read, mean, overall),
     )
 
 
 def _answer(read: Read, mean: Line, overall: Mean | None) -> str:
-    """The mean over families and how far it holds, in a sentence."""
+    """The score of all families and how far it holds, in a sentence."""
     waiting = [*read.values()].count(None)
     begun = f", {waiting} of them not begun" if waiting else ""
     if overall is None:
-        return f"No mean yet over {len(read)} families{begun}"
-    said = f"Mean over {len(read)} families: {score_label(overall.score)} %"
+        return f"No {mean.name} yet over {len(read)} families{begun}"
+    said = f"{mean.name.capitalize()} over {len(read)} families: {score_label(overall.score)} %"
     if mean.effective is None:
         return said
     rule = mean.effective.rule.name
@@ -120,33 +122,23 @@ def _scored(
     overall: Mean | None,
     lines: Sequence[str],
 ) -> Iterator[Fact | Table]:
-    """The mean over families, then scores by length of each family and of the mean."""
+    """The score of all families, then scores by length of each and of all."""
     waiting = [*read.values()].count(None)
     score = "none yet" if overall is None else f"{score_label(overall.score)} %"
-    yield Fact(value=score, head="Mean over families", note="each family counts the same")
+    weighed = "weighted by the suite" if families.scores else "each family counts the same"
+    yield Fact(value=score, head=f"{mean.name.capitalize()} over families", note=weighed)
     if mean.effective is not None:
         held, rule = effective_label(mean.effective), mean.effective.rule.name
-        yield Fact(value=held, head="Effective length", note=f"{rule}, of the mean")
+        yield Fact(value=held, head="Effective length", note=f"{rule}, of the {mean.name}")
     yield Fact(value=len(read), head="Families", note=f"{waiting} not begun" if waiting else "")
     if not any(run.map.lengths for run in read.values() if run is not None):
         yield Fact(said=f"suite {families.suite}: nothing was asked yet")
         return
     rows = [_family(name, run) for name, run in read.items()]
-    rows.append(_values(MEAN, mean.means, overall))
+    if not families.scores:
+        rows.append(_values(mean.name, mean.means, overall))
     yield _by_length("family", rows, Column("count", "n", FIGURES), title=title)
     yield Fact(said="\n".join(lines))
-
-
-def weighted_scores(families: Families, read: Read) -> dict[str, FamilyScores]:
-    """The scores that the suite names: without any length until all their families were
-    begun."""
-    found = {}
-    for name, weights in families.scores.items():
-        cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
-        whole = len(cubes) == len(weights)
-        known = [*weights.values()] if whole else None
-        found[name] = FamilyScores(cubes if whole else [], weights=known)
-    return found
 
 
 def _score_fields(name: str, weights: Mapping[str, float], scores: FamilyScores) -> dict[str, Any]:
@@ -255,6 +247,6 @@ def _model(families: Families, read: Read) -> dict[str, Any]:
     """Its name, its scores, their mean, and how many trials are missing."""
     begun = [run for run in read.values() if run is not None]
     name = begun[0].map.model if begun else str(families.path)
-    means = begun[0].map.margins if families.is_plain else scores_of(read).means()
+    means = begun[0].map.margins if families.is_plain else scores_of(families, read).means()
     missing = sum(run.map.missing for run in begun) or None
-    return _values(name, means, overall_of(read), missing=missing)
+    return _values(name, means, overall_of(families, read), missing=missing)

@@ -45,7 +45,7 @@ from needlemap.reports.labels import (
     score_label,
     tokens_label,
 )
-from needlemap.text import counted
+from needlemap.text import counted, printable
 
 DROP = 0.05
 FAMILY_RULES = (f"absolute:{100 * PUBLISHED:g}", "absolute:85", "relative:85", "auc")
@@ -249,16 +249,42 @@ def read_families(families: Families) -> dict[str, Loaded | None]:
     }
 
 
-def scores_of(read: Mapping[str, Loaded | None]) -> FamilyScores:
-    """Their scores taken together: of none, until all were begun."""
-    cubes = [run.cube for run in read.values() if run is not None]
-    return FamilyScores(cubes if len(cubes) == len(read) else [])
+MEAN = "mean"
 
 
-def overall_of(read: Mapping[str, Loaded | None]) -> ClusterMean | Mean | None:
-    """The mean of a run, of several families their mean; None without a score of each."""
+def score_name(families: Families) -> str:
+    """What the score of all families is called: as the last that the suite names, or mean."""
+    return printable([MEAN, *families.scores][-1], line=True)
+
+
+def scores_of(families: Families, read: Mapping[str, Loaded | None]) -> FamilyScores:
+    """The score of all families: the last that the suite names, or their mean."""
+    return _together(score_weights(families), read)
+
+
+def score_weights(families: Families) -> Mapping[str, float]:
+    """Of each family that counts in the score of all."""
+    return [dict.fromkeys(families.names, 1.0), *families.scores.values()][-1]
+
+
+def weighted_scores(
+    families: Families, read: Mapping[str, Loaded | None]
+) -> dict[str, FamilyScores]:
+    """The scores that the suite names."""
+    return {name: _together(weights, read) for name, weights in families.scores.items()}
+
+
+def _together(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> FamilyScores:
+    """A weighted mean of families: without any length until all of them were begun."""
+    cubes = [run.cube for family in weights if (run := read.get(family)) is not None]
+    whole = len(cubes) == len(weights)
+    return FamilyScores(cubes if whole else [], weights=[*weights.values()] if whole else None)
+
+
+def overall_of(families: Families, read: Mapping[str, Loaded | None]) -> ClusterMean | Mean | None:
+    """The mean of a run, of several families their score; None without a score of each."""
     only = read.get("")
-    return only.map.total if only else scores_of(read).overall()
+    return only.map.total if only else scores_of(families, read).overall()
 
 
 def count_label(run: Loaded | None) -> str:
@@ -274,8 +300,8 @@ def held_by(of: Callable[[Rule], Effective | None], rules: Sequence[str]) -> lis
     return [found for rule in rules if (found := of(parse_rule(rule))) is not None]
 
 
-def _interval_line(means: dict[int, Mean]) -> str:
-    """The mean's 95 % interval by length."""
+def _interval_line(name: str, means: dict[int, Mean]) -> str:
+    """The score's 95 % interval by length."""
     labels = length_labels(list(means))
     known = [
         f"{labels[at]} {interval_label(mean.low, mean.high)}"
@@ -284,18 +310,18 @@ def _interval_line(means: dict[int, Mean]) -> str:
     ]
     if not known:
         return f"no intervals from fewer than {FEWEST} haystacks: --repeats {FEWEST} or more"
-    return f"mean over families, 95 %: {' · '.join(known)}"
+    return f"{name} over families, 95 %: {' · '.join(known)}"
 
 
-def mean_length_lines(means: dict[int, Mean], found: Sequence[Effective]) -> list[str]:
-    """How sure the mean over families is, and how far it holds."""
+def mean_length_lines(name: str, means: dict[int, Mean], found: Sequence[Effective]) -> list[str]:
+    """How sure the score of all families is, and how far it holds."""
     published, threshold = published_length(means), f"{100 * PUBLISHED:g}"
     said = _length(published, list(means))
     shown = [f"{each.rule.name} {effective_label(each)}" for each in found]
     return [
-        _interval_line(means),
+        _interval_line(name, means),
         f"effective length as published, the largest whose mean exceeds {threshold}: {said}",
-        f"effective length of the mean: {' · '.join(shown)}",
+        f"effective length of the {name}: {' · '.join(shown)}",
     ]
 
 

@@ -25,7 +25,7 @@ from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Claim, Fact, Report, Verdict, keyed
-from needlemap.reports.summary import overall_of, read_families
+from needlemap.reports.summary import overall_of, read_families, score_weights
 from needlemap.text import counted
 
 
@@ -149,16 +149,17 @@ def check_threshold(threshold: float) -> float:
 
 
 def judge(path: str | Path, threshold: float) -> Judged:
-    """A run's mean, of several families their mean, against a threshold in percent. Raises
+    """A run's mean, of several families their score, against a threshold in percent. Raises
     NeedlemapError."""
-    read = read_families(families_of(path))
-    mean = overall_of(read)
+    families = families_of(path)
+    read = read_families(families)
+    mean = overall_of(families, read)
     missing = sum(run.map.missing for run in read.values() if run is not None)
     if mean is None or mean.low is None or mean.high is None:
         return Judged(
             threshold, "undecided", percent_of(mean.score if mean else None), None, None, missing
         )
-    sure = 100 * (mean.low - _lost(read))
+    sure = 100 * (mean.low - _lost(score_weights(families), read))
     word = (
         "at least"
         if sure >= threshold - 1e-9
@@ -176,8 +177,12 @@ def judge(path: str | Path, threshold: float) -> Judged:
     )
 
 
-def _lost(read: Mapping[str, Loaded | None]) -> float:
-    """By how much the mean would sink if every trial without a score were wrong, a share."""
-    maps = [run.map for run in read.values() if run is not None]
-    shares = [map.missing / max(1, map.n + map.missing) * (map.overall or 0.0) for map in maps]
-    return sum(shares) / max(1, len(shares))
+def _lost(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> float:
+    """By how much the score would sink if every trial without one were wrong, a share. weights:
+    of the families that count."""
+    maps = {name: run.map for name in weights if (run := read.get(name)) is not None}
+    lost = (
+        weights[name] * map.missing / max(1, map.n + map.missing) * (map.overall or 0.0)
+        for name, map in maps.items()
+    )
+    return sum(lost) / (sum(weights[name] for name in maps) or 1.0)

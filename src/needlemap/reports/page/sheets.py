@@ -30,7 +30,7 @@ from needlemap.reports.pairing import compare_runs
 from needlemap.reports.renderers.page import to_sheet
 from needlemap.reports.report import FIGURES, Column, Fact, Line, Report, Row, Table
 from needlemap.reports.suite_report import family_lines, suite_report
-from needlemap.reports.summary import overall_of, scores_of
+from needlemap.reports.summary import overall_of, score_name, scores_of
 from needlemap.secrets import hidden
 
 Sheet = dict[str, Any]
@@ -183,7 +183,7 @@ def _title(cast: PageRuns, compared: dict[str, Any] | None) -> str:
 def _subject_line(cast: PageRuns, at: int, rules: tuple[str, ...]) -> Line:
     subject, rule = cast.subjects[at], parse_rule(rules[0])
     if not subject.families.is_plain:
-        scores = scores_of(subject.read)
+        scores = scores_of(subject.families, subject.read)
         return Line(cast.names[at], scores.means(), scores.effective(rule))
     (line,) = family_lines(subject.read)
     return replace(
@@ -197,8 +197,8 @@ def _subject_row(subject: Subject, line: Line) -> list[str]:
         map = subject.runs[0].map
         sure = f"{interval_behind(map.total)} {n_label(map.n, counted=map.counted)}".strip()
     else:
-        sure = f"mean of {len(subject.runs)} families"
-    mean = overall_of(subject.read)
+        sure = f"{score_name(subject.families)} of {len(subject.runs)} families"
+    mean = overall_of(subject.families, subject.read)
     score = score_label(None if mean is None else mean.score)
     holds = "-" if line.effective is None else effective_label(line.effective)
     missing = sum(run.map.missing for run in subject.runs)
