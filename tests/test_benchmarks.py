@@ -8,16 +8,20 @@ fifteen).
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import needlemap
+
 FOLDER = Path(__file__).parent.parent / "benchmarks"
-SHORT = ("gauge", "generation", "rates", "scoring")  # at most three seconds each
+SHORT = ("gauge", "generation", "rates", "recovery", "scoring")  # at most three seconds each
 ARCHITECTURES = os.environ.get("NEEDLEMAP_ARCHITECTURES")
 PROMISED = {
     "ab": {"runs", "graded_found", "mcnemar_apart"},
@@ -64,6 +68,7 @@ PROMISED = {
         *("plateau_says_crawls", "salt_and_pepper_says_crawls"),
     },
     "rates": {"times_floor"},
+    "recovery": {"recipes_learn", "recipes_early", "items_to_tell", "coverage", "times_generation"},
     "memory": {"peak_gb_1m", "peak_gb_1m_one_cell", "peer_gb_1m", "limit_gb_1m"},
     "replicas": {"cpu_128k_over_1k", "kb_128k", "cpu_ms_128k", "cpu_ms_1k"},
     "scoring": {"levenshtein_25_times", "levenshtein_2000_times", "levenshtein_20000_times"},
@@ -119,3 +124,30 @@ def test_no_benchmark_names_a_path_of_the_machine_it_was_written_on():
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert not [word for word in ("/work", "/tmp", "/home") if word in text], file
+
+
+@pytest.mark.long
+def test_the_snapshots_of_recovery_read_what_its_scorer_reads(monkeypatch):
+    """They are read in batches, by code of their own: the model in the box gives the same gains."""
+    torch = pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.syspath_prepend(str(FOLDER.parent / "tools"))
+    made = importlib.import_module("recovery_snapshots")
+    model = made.Retriever(made.Shape())
+    with torch.no_grad(), np.load(made.DATA / "retriever.npz", allow_pickle=False) as arrays:
+        for name, value in model.named_parameters():
+            value.copy_(torch.tensor(arrays[name.removeprefix("layers.")].astype(np.float32)))
+    asked = {**made.ITEMS, "repeats": 3, "scorer": "recovery", "max_answer_tokens": 16}
+    items = made.items_of(
+        made.prepare(made.configure("demo", asked)).trials,
+        made.load(str(made.DATA / made.TOKENIZER)),
+    )
+    read = made.read_snapshot(model, items)
+    records = needlemap.run("demo", save=False, quiet=True, **asked).records()
+    scored = sorted(records, key=lambda record: (record.repeat, record.depth))
+    whys = [record.scorer.why for record in scored]
+    assert read["gain"] == pytest.approx([why["gain"] for why in whys], abs=0.01)
+    assert read["oracle"] == pytest.approx([why["oracle_gain"] for why in whys], abs=0.01)
+    assert read["right"] == "".join("01"[why["first_choice"]] for why in whys)
+    assert 0 < read["right"].count("1") < 9
+    assert max(read["control"]) < min(read["oracle"])

@@ -166,6 +166,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "depth_rounding": {"depth_rounding": "round"},
     "haystack_repeat": {"haystack_repeat": True},
     "label": {"label": "mine"},
+    "step": {"step": 500},
     "concurrency": {"concurrency": 9},
     "pause_s": {"pause_s": 1},
     "timeout_s": {"timeout_s": 5},

@@ -210,6 +210,7 @@ ROWS: dict[str, Row] = {
 ALWAYS = {
     "model": "names who answers",
     "label": "names the model in every figure and table",
+    "step": "says which training step the model is of",
     "model_options": "the back end refuses what it does not know",
     "tokenizer": "lengths count somebody's tokens; a model fed ids refuses any but its own",
     "max_answer_tokens": "is taken off each length, even where the answer is given",

@@ -46,7 +46,8 @@ class Stage:
     """A step of the curriculum: `steps` batches of `batch` sequences of one of `tokens` (more of
     short ones).
 
-    form: 'copy', 'glue', 'pair', 'full', 'prompt'; needles: the most in one sequence.
+    form: 'copy', 'glue', 'pair', 'full', 'prompt'; needles: the most in one sequence; share: of
+    the sequences that hold needles, the others are text alone.
     """
 
     form: str
@@ -54,6 +55,7 @@ class Stage:
     batch: int
     steps: int
     needles: int = 0
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class Samples:
         """One sequence of that many tokens."""
         if stage.form == "copy":
             return self._copied(tokens)
+        if stage.share < 1 and self.random.random() >= stage.share:
+            return self._plain(tokens)
         prompting = stage.form == "prompt"
         most = max(1, min(stage.needles, tokens // 40)) if prompting else stage.needles
         facts = self._facts(
@@ -143,6 +147,11 @@ class Samples:
             turn, their = next(turns)
             ids, weights = ids + turn, weights + their
         return ids[:tokens], weights[:tokens]
+
+    def _plain(self, tokens: int) -> Row:
+        """Text alone."""
+        start = self._start(tokens)
+        return self.text.ids[start : start + tokens].tolist(), [LITTLE] * tokens
 
     def _copied(self, tokens: int) -> Row:
         """Random tokens, and the same again and again."""

@@ -77,8 +77,8 @@ MEANINGS = {
     "prompt.haystack_repeated": "whether documents come more than once in this prompt",
     "prompt.collisions": "needles, key words or answers that the haystack held already (--collisions warn)",  # noqa: E501
     "answer": "the answer, unchanged; null if there is none",
-    "logprobs.tokens": "with --logprobs the answer's tokens, at most 4,096; with scorer `logprob` the "  # noqa: E501
-    "reference answer's. Null is all of `logprobs` where there is none",
+    "logprobs.tokens": "with --logprobs the answer's tokens, at most 4,096; with scorers `logprob` and "  # noqa: E501
+    "`recovery` the reference answer's. Null is all of `logprobs` where there is none",
     "logprobs.nats": "natural log-probability of each, after the prompt and the tokens before it",
     "logprobs.others": "the likeliest other token in its place: the runner-up, or the first choice where the "  # noqa: E501
     "token was not that; null where the server does not say",
@@ -87,6 +87,15 @@ MEANINGS = {
     "server repeats it), `steps` (the server is made to say it, token by token)",
     "logprobs.start": "tokens before the first one, so that token i stands at position start + i; null where "  # noqa: E501
     "unknown",
+    "beside[].role": "scorer `recovery`: where the same answer was given too. `bare`: the prompt of the "  # noqa: E501
+    "same length without the needle; `oracle`: the needle and the question alone",
+    "beside[].sha256": "hash of that prompt",
+    "beside[].nats": "natural log-probability of each of the answer's tokens there",
+    "beside[].tokens": "that prompt's tokens, as the provider counted them, else as we did. A prompt that "  # noqa: E501
+    "several trials share counts in the first; here and in the next three the others have 0",
+    "beside[].cached_tokens": "as `cached_tokens`",
+    "beside[].shared_tokens": "as `shared_tokens`",
+    "beside[].latency_s": "as `latency_s`",
     "thinking": "what a reasoning model wrote before its answer, at most 20,000 characters of it",
     "finish": "`stop`, `length`, or the provider's own word",
     "score": "in [0, 1]; null if the trial could not be measured",
@@ -98,6 +107,7 @@ MEANINGS = {
     "scorer.why": "what decided it: words found, distance, the judge's words and usage",
     "scorer.unreadable": "whether nothing could be taken from the answer to be compared; its score is 0 then",  # noqa: E501
     "scorer.mean": "whether it is a mean of an unknown number of answers, as in an imported summary",  # noqa: E501
+    "scorer.ratio": "of `recovery` the gain and the oracle's gain, in nats a token; null for other scorers",  # noqa: E501
     "scorer.usd": "what a judge cost; 0 without one, null if no price is known",
     "prompt_tokens": "as the provider counted them; null if it does not say",
     "cached_tokens": "of which it read from a cache",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.models import Forced, judge
+from needlemap.models import Answer, Forced, judge
 from needlemap.registry import find
 from needlemap.scorers import rule_of
 from needlemap.tasks import Reference
@@ -49,6 +49,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "set": ("set", {}),
     "judge": ("judge", {}),
     "logprob": ("logprob", {}),
+    "recovery": ("recovery", {}),
 }
 _POEM = "The tide came in at four and took the chairs,\nthe lanterns and the letter on the stairs."
 _OTHER = "A train of nineteen wagons left the pit,\nand every wagon had a lamp in it."
@@ -269,9 +270,15 @@ async def share(variant: str, answer: str, reference: Reference) -> float | None
     """What a scorer gives; None where it has no score for such a task or answer."""
     name, _ = VARIANTS[variant]
     scorer = made(variant)
-    if name == "logprob":
-        weighed = Forced(tuple(-len(word) / 10 for word in answer.split()) or (-1.0,), greedy=False)
-        return round(float(scorer.weigh(weighed).share), DIGITS)
+    if name in ("logprob", "recovery"):
+        nats = tuple(-len(word) / 10 for word in answer.split()) or (-1.0,)
+        alone, without = (
+            Answer("", forced=Forced((each,) * len(nats), greedy=False)) for each in (0.0, -2.0)
+        )
+        given = Answer(
+            "", forced=Forced(nats, greedy=False), beside={"bare": without, "oracle": alone}
+        )
+        return round(float(scorer.weigh(given, reference).share), DIGITS)
     if name == "judge":
         native = judge.verdict(answer)
         return None if native is None else round((native - 1) / 9, DIGITS)

@@ -23,7 +23,7 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -61,7 +61,8 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the transformer. theta: base of its rotary positions; eps: of its norms."""
+    """Sizes of the transformer. theta: base of its rotary positions; window: tokens that a token
+    sees, itself included, all where None; eps: of its norms."""
 
     vocabulary: int = 1024
     width: int = 128
@@ -70,6 +71,7 @@ class Shape:
     inner: int = 256
     theta: float = 10_000.0
     eps: float = 1e-6
+    window: int | None = None
 
 
 class Retriever(nn.Module):
@@ -87,6 +89,7 @@ class Retriever(nn.Module):
         """ids: (batch, tokens); logits: (batch, tokens, vocabulary)."""
         heads = self.shape.heads
         cos, sin = self._turns(ids.shape[1])
+        sees = self._sees(ids.shape[1])
         hidden = self.embedding[ids]
         for layer in self.layers:
             joint = (self._norm(hidden, layer["norm_1"]) @ layer["attend"].T).unflatten(
@@ -94,7 +97,9 @@ class Retriever(nn.Module):
             )
             queries, keys, values = joint.permute(2, 0, 3, 1, 4)
             turned = _turned(queries, cos, sin), _turned(keys, cos, sin)
-            mixed = F.scaled_dot_product_attention(*turned, values, is_causal=True)
+            mixed = F.scaled_dot_product_attention(
+                *turned, values, attn_mask=sees, is_causal=sees is None
+            )
             hidden = hidden + mixed.transpose(1, 2).flatten(2) @ layer["mix"].T
             gate, up = (self._norm(hidden, layer["norm_2"]) @ layer["widen"].T).chunk(2, -1)
             hidden = hidden + (F.silu(gate) * up) @ layer["narrow"].T
@@ -102,6 +107,13 @@ class Retriever(nn.Module):
 
     def _norm(self, hidden: Tensor, scale: Tensor) -> Tensor:
         return F.rms_norm(hidden, scale.shape, scale, self.shape.eps)
+
+    def _sees(self, tokens: int) -> Tensor | None:
+        """Which tokens each may look at, (tokens, tokens); None where all those before it."""
+        if self.shape.window is None or tokens <= self.shape.window:
+            return None
+        apart = torch.arange(tokens)[:, None] - torch.arange(tokens)
+        return (apart >= 0) & (apart < self.shape.window)
 
     def _turns(self, tokens: int) -> tuple[Tensor, Tensor]:
         width = self.shape.width // self.shape.heads
@@ -128,17 +140,24 @@ def _turned(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 
-def train(model: Retriever, samples: Samples, rate: float) -> Iterator[dict[str, Any]]:
-    """Trains in place; yields a line of the log every 50 steps and at the end of each stage."""
+def train(
+    model: Retriever,
+    samples: Samples,
+    rate: float,
+    stages: Sequence[Stage] = STAGES,
+    logged: Collection[int] = (),
+) -> Iterator[dict[str, Any]]:
+    """Trains in place; yields a line of the log every 50 steps, after the steps `logged` and at the
+    end of each stage."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
-    total, step, start = sum(stage.steps for stage in STAGES), 0, time.time()
-    for stage in STAGES:
+    total, step, start = sum(stage.steps for stage in stages), 0, time.time()
+    for stage in stages:
         for left in range(stage.steps - 1, -1, -1):
             for group in optimizer.param_groups:
                 group["lr"] = rate * _share_of_rate(step, total)
             step += 1
             found = _learn(model, optimizer, samples, stage)
-            if step % 50 == 0 or left == 0:
+            if step % 50 == 0 or left == 0 or step in logged:
                 yield {
                     "form": stage.form,
                     "step": step,

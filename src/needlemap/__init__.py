@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.public_api import Compared, Run
+    from needlemap.training import recovery
     from needlemap.version import SCHEMA, __version__
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "curves",
     "load",
     "make_plan",
+    "recovery",
     "run",
 ]
 
@@ -35,6 +37,7 @@ _LATE = {
     **dict.fromkeys(("SCHEMA", "__version__"), "needlemap.version"),
     "Compared": "needlemap.reports.public_api",
     "Run": "needlemap.reports.public_api",
+    "recovery": "needlemap.training",
 }
 
 

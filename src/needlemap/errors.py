@@ -68,6 +68,7 @@ class Failure(StrEnum):
     MODEL = "model raised"  # an in-process model or a user's function raised
     REPLICA = "replica lost"  # again and again, while it answered this prompt
     SCORER = "scorer raised"  # a plug-in's scorer raised
+    ORACLE = "needle adds nothing"  # not even alone, so that nothing can be recovered
     SKIPPED = "skipped by budget"  # never asked: a limit was reached
 
 

@@ -73,6 +73,7 @@ def test_every_wire_format_gives_a_map_and_whole_records(needlemap, wire, flags,
             "native": 1.0,
             "why": {"found": ["51328"], "missing": []},
             "mean": False,
+            "ratio": None,
             "unreadable": False,
             "usd": 0.0,
             "rule": record["scorer"]["rule"],  # which it is, tests/scorers tell

@@ -128,6 +128,27 @@ def test_logits_are_those_of_the_network_that_was_trained(
     np.testing.assert_allclose(NumpyEngine(weights).extend(ids), logits, rtol=0, atol=1e-4)
 
 
+def test_a_window_hides_what_lies_further_back_than_all_layers_reach(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(TOOLS)
+    tool = importlib.import_module("train_demo_model")
+    torch.manual_seed(1)
+    whole, narrow, wide = (tool.Retriever(tool.Shape(window=n)) for n in (None, 20, 300))
+    for other in (narrow, wide):
+        other.load_state_dict(whole.state_dict())
+    ids = torch.tensor(random_ids(300)[None].astype("int64"))
+    changed = ids.clone()
+    changed[0, 0] = (ids[0, 0] + 1) % 1024
+    with torch.no_grad():
+        assert torch.equal(whole(ids), wide(ids))
+        reach = 3 * (20 - 1)  # tokens, over three layers
+        before, after = narrow(ids)[0], narrow(changed)[0]
+    assert not torch.equal(before[reach], after[reach])
+    assert torch.equal(before[reach + 1 :], after[reach + 1 :])
+
+
 def test_a_text_in_pieces_gives_the_logits_of_the_whole(weights: Weights):
     ids = random_ids(700)
     whole, pieces = NumpyEngine(weights).extend(ids), NumpyEngine(weights)

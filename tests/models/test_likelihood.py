@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+import needlemap
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Decoding, Logprobs, logprobs_kept
 from needlemap.models.demo import DATA, DemoModel, load_engine
@@ -25,6 +26,7 @@ from needlemap.models.likelihood import rows_of
 from needlemap.models.openai import OpenAIModel, read
 from needlemap.models.walk import logprobs
 from needlemap.prompts import TEXT, Message, Prompt
+from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.tokenizers import load
 
@@ -312,3 +314,33 @@ def test_a_record_keeps_them_and_reads_broken_ones_as_missing():
     ):
         assert Record(**place, logprobs=broken).logprobs is None
         assert logprobs_kept(broken) is None
+
+
+@pytest.mark.parametrize("way", ["echo", "steps"])
+def test_recovery_of_a_server_is_that_of_the_same_model_here(boxes, tmp_path, way):
+    """All three passes of the items in a run; of those that come to the same text on both sides,
+    since what is fed as ids merges nothing at its seams."""
+    given = {
+        "scorer": "recovery",
+        "lengths": [128],
+        "depths": [0, 100],
+        "repeats": 4,
+        "max_answer_tokens": 16,
+        "template": "text-en",
+        "tokenizer": str(DATA / "tokenizer.json"),
+        "canary": False,
+    }
+    options = {"base_url": boxes(way).base_url, "model_options": {"api": "completions"}}
+    there = needlemap.run(model="openai/box", **options, **given, out=tmp_path / "there")
+    here = needlemap.run(model="demo/retriever", **given, out=tmp_path / "here")
+    both = [
+        {
+            each.prompt.sha256: (each.scorer.ratio, [p.sha256 for p in each.beside])
+            for each in load_run(run.path).records
+        }
+        for run in (there, here)
+    ]
+    same = [prompt for prompt, one in both[0].items() if both[1].get(prompt, "?")[-1] == one[-1]]
+    assert len(same) > 1
+    for prompt in same:
+        assert both[0][prompt][0] == pytest.approx(both[1][prompt][0], abs=1e-3)

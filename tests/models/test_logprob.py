@@ -8,23 +8,27 @@ from math import exp, log
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.models import Forced
+from needlemap.models import Answer, Forced
 from needlemap.models.judge import LEAST_NATS, Logprob
 from needlemap.settings.reading import configure
 from needlemap.tasks import Reference
 from needlemap.trials.build import prepare
 
 
+def weigh(forced):
+    return Logprob().weigh(Answer("", forced=forced), Reference("Jack"))
+
+
 def test_the_share_is_the_geometric_mean_probability_of_the_tokens():
-    score = Logprob().weigh(Forced((log(0.5), log(0.125)), False))
+    score = weigh(Forced((log(0.5), log(0.125)), False))
     assert score.share == pytest.approx(0.25)
     assert score.native == pytest.approx(log(0.25))
     assert score.why == {"greedy_match": False, "tokens": 2}
 
 
 def test_a_certain_answer_is_1_and_an_impossible_one_0():
-    assert Logprob().weigh(Forced((0.0, 0.0), True)).share == 1.0
-    worst = Logprob().weigh(Forced((-1e6,), False))
+    assert weigh(Forced((0.0, 0.0), True)).share == 1.0
+    worst = weigh(Forced((-1e6,), False))
     assert (worst.native, worst.share) == (LEAST_NATS, exp(LEAST_NATS))
 
 
@@ -39,7 +43,7 @@ def test_it_takes_no_options():
 
 
 def test_it_is_a_weigher():
-    assert Logprob().weighs
+    assert Logprob().passes == ("whole",)
 
 
 def test_a_model_that_gives_no_probabilities_is_refused_before_anything_is_built():

@@ -141,6 +141,22 @@ def test_a_run_scored_by_logprob_says_how_it_was_weighed(llama, asking):
         assert row["usage"]["requests"] == row["scorer"]["why"]["tokens"]
 
 
+def test_recovery_comes_of_three_passes_of_each_item(llama, asking):
+    exact = ("--tokenizer", asking.checkpoint, "--concurrency", 1, "--scorer", "recovery")
+    _, records = asking.run(llama(), "--lengths", "128", "--depths", "0,100", *exact)
+    assert len(records) == 2
+    for row in records:
+        whole, (bare, oracle) = row["logprobs"], row["beside"]
+        assert (whole["way"], row["answer"]) == ("steps", None)
+        assert (bare["role"], oracle["role"]) == ("bare", "oracle")
+        assert len(whole["nats"]) == len(bare["nats"]) == len(oracle["nats"])
+        gain, most = row["scorer"]["ratio"]
+        assert (gain, most) == (row["scorer"]["why"]["gain"], row["scorer"]["why"]["oracle_gain"])
+        assert gain > 1, "the model was trained to find this needle"
+    bare, oracle = ([row["beside"][at]["tokens"] for row in records] for at in (0, 1))
+    assert 0 < sum(oracle) < sum(bare) == max(bare), "both depths share them, so each is asked once"
+
+
 def test_vllm_repeats_a_given_answer_as_transformers_weighs_it(vllm, prompts, both):
     there, here = both(vllm, prompts(chat=True), given=True)
     assert {answer.logprobs.way for answer in there} == {"echo"}

@@ -46,7 +46,7 @@ OWN = {  # settings of the two tasks that take a user's own texts
         "keywords": ["red", "blue", "green"],
     },
 }
-READ = ("levenshtein", "judge", "logprob", "exact")  # by wording alone, or by a model
+READ = ("levenshtein", "judge", "logprob", "recovery", "exact")  # by wording alone, or by a model
 FRAMES = (
     "{}",
     "{}.",

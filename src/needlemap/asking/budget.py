@@ -98,6 +98,8 @@ class Budget:
         if prompt is None:  # a model that reports no usage: our own count
             prompt = record.own_tokens
         self.spend(prompt, record.cached_tokens or 0, record.completion_tokens or 0, record.usd)
+        for each in record.beside:  # whose price is in the record's
+            self.spend(each.tokens or 0, each.cached_tokens or 0, 0, 0.0)
 
     def spend(
         self, prompt_tokens: int, cached_tokens: int, answer_tokens: int, usd: float | None = None

@@ -18,6 +18,7 @@ from needlemap.prompts import Prompt
 from needlemap.records.record import (
     DISTRACTORS,
     NeedleRecord,
+    PassRecord,
     PromptRecord,
     Record,
     ScorerRecord,
@@ -26,7 +27,7 @@ from needlemap.records.record import (
 from needlemap.scorers import Score, Scorer, rule_of
 from needlemap.scorers.words import sought
 from needlemap.settings import Settings
-from needlemap.settings.prices import Prices
+from needlemap.settings.prices import Prices, summed
 from needlemap.text.tokens import Span
 from needlemap.trials import run_hash
 
@@ -163,9 +164,11 @@ class RecordMaker:
         prompt_tokens = (
             trial.prompt.asked_tokens if answer.prompt_tokens is None else answer.prompt_tokens
         )
+        beside = tuple(_pass_records(trial, answer))
         return {
             "answer": answer.text if answer.forced is None else None,
             "logprobs": answer.logprobs,
+            "beside": beside,
             "thinking": capped(answer.thinking),
             "finish": answer.finish,
             "prompt_tokens": answer.prompt_tokens,
@@ -173,8 +176,16 @@ class RecordMaker:
             "completion_tokens": answer.completion_tokens,
             "thinking_tokens": answer.thinking_tokens,
             "usage": dict(answer.usage),
-            "usd": self.prices.usd(
-                prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0
+            "usd": summed(
+                [
+                    self.prices.usd(
+                        prompt_tokens, answer.cached_tokens or 0, answer.completion_tokens or 0
+                    ),
+                    *(
+                        self.prices.usd(each.tokens or 0, each.cached_tokens or 0, 0)
+                        for each in beside
+                    ),
+                ]
             ),
             "latency_s": round(answer.latency_s, 4),
             "answered_by": answer.model,
@@ -194,6 +205,25 @@ class RecordMaker:
             why=why,
             unreadable=isinstance(score, Score) and score.unreadable,
             usd=score.usd,
+            ratio=score.ratio if isinstance(score, Score) else None,
+        )
+
+
+def _pass_records(trial: Trial, answer: Answer) -> Iterator[PassRecord]:
+    """What a record keeps of a given answer behind the item's other prompts."""
+    for request in trial.beside:
+        given = answer.beside.get(request.role)
+        if given is None:  # it failed
+            continue
+        sent = given.prompt_tokens
+        yield PassRecord(
+            role=request.role,
+            sha256=request.prompt.sha256,
+            nats=tuple(round(each, 6) for each in given.forced.logprobs) if given.forced else (),
+            tokens=request.prompt.asked_tokens if sent is None else sent,
+            cached_tokens=given.cached_tokens,
+            shared_tokens=request.shared_tokens,
+            latency_s=round(given.latency_s, 4),
         )
 
 

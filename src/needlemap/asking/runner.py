@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from itertools import chain
+from typing import Protocol, TypeGuard
 from zlib import crc32
 
 from needlemap.asking.budget import Budget
@@ -37,9 +38,7 @@ from needlemap.secrets import raised_by
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, summed
 from needlemap.sync import first_of
-
-if TYPE_CHECKING:
-    from needlemap.trials import Trial
+from needlemap.trials import Trial, requests
 
 
 class TrialObserver:
@@ -163,6 +162,10 @@ class Runner:
         self._unread = dict[str, UnreadRecord]()  # what was sent and not read, by the trial's key
         at_a_time = settings.concurrency * (model.replicas if model else 1)
         self._pacer = self.pacer or pacer_of(settings, budget, at_a_time, self.watcher.show_event)
+        # Of scorers that read several prompts of an item: what came of each request and in how many
+        # attempts, and the trials that wait for it by their keys, both by the request's `asked`.
+        self._given = dict[str, Given]()
+        self._open = dict[str, dict[str, Trial]]()
         # A judge's server has limits of its own.
         self._scoring = Pacer(left_s=budget.left_s) if scorer.asks else Pacer()
 
@@ -176,6 +179,8 @@ class Runner:
         Raises NeedlemapError when a back end or scorer turns out not to work at all, OSError
         when records cannot be written.
         """
+        for trial in chain.from_iterable(walk for walk, _ in walks):
+            self._expect(trial)
         queue = LaneQueue(*walks, most=most, takeover=_costs if own_caches else lambda _: Halves())
         try:
             async with asyncio.TaskGroup() as group:
@@ -194,6 +199,10 @@ class Runner:
             answered, tried = await self._ask(trial)
             if _is_skipped(answered):
                 await self._keep_sent(trial, answered, tried)
+                scoring.release()
+                continue
+            if self.scorer.passes[1:]:
+                await self._take(trial, answered, tried)
                 scoring.release()
                 continue
             finish = group.create_task(self._finish(trial, answered, tried))
@@ -215,14 +224,47 @@ class Runner:
 
         Raises as `run` does.
         """
-        answered, tried = await self._ask(trial)
-        if _is_skipped(answered):
-            await self._keep_sent(trial, answered, tried)
-            self.outcome.stopped = self.budget.stopped
-            return None
-        record = await self._finish(trial, answered, tried)
+        self._expect(trial)
+        record = None
+        for request in requests([trial]):
+            answered, tried = await self._ask(request)
+            if _is_skipped(answered):
+                await self._keep_sent(request, answered, tried)
+                self.outcome.stopped = self.budget.stopped
+                return None
+            records = await self._take(request, answered, tried)
+            record = records[-1] if records else None
         await asyncio.sleep(min(self.settings.pause_s, max(0.0, self.budget.left_s())))
         return record
+
+    def _expect(self, trial: Trial) -> None:
+        """Keep a trial until all that its scorer reads of it is known."""
+        if trial.beside:
+            for each in (trial, *trial.beside):
+                self._open.setdefault(each.asked, {})[trial.key] = trial
+
+    async def _take(
+        self, request: Trial, answered: Answer | Unmeasured, tried: int
+    ) -> list[Record]:
+        """Take up what came of a request; the records of the trials of which it was the last."""
+        if not self.scorer.passes[1:]:
+            return [await self._finish(request, answered, tried)]
+        self._given[request.asked] = request, answered, tried
+        records = []
+        for trial in list(self._open.get(request.asked, {}).values()):
+            parts = [each.asked for each in (trial, *trial.beside)]
+            if not all(asked in self._given for asked in parts):
+                continue
+            for asked in parts:
+                self._open[asked].pop(trial.key, None)
+            found = [self._given[asked] for asked in parts]
+            for asked in parts[1:]:  # what it took is counted once
+                self._given[asked] = _counted(*self._given[asked])
+            whole = replace(trial, beside=tuple(each[0] for each in found[1:]))
+            records.append(
+                await self._finish(whole, _joined(found), sum(each[2] for each in found))
+            )
+        return records
 
     def _stop(self) -> bool:
         """Whether to ask nothing more. A limit in dollars or tokens lets pass what still
@@ -232,19 +274,22 @@ class Runner:
     async def _ask(self, trial: Trial) -> tuple[Answer | Unmeasured, int]:
         """The model's answer, or why there is none, and the number of attempts (0: not
         sent)."""
+        if trial.asked in self._given:
+            return self._given[trial.asked][1:]
         if trial.asked in self.answers:
             record = self.answers[trial.asked]
             return answer_of(record), record.attempts
         refused = self.outcome.refused_from
         if refused is not None and trial.cell.length_tokens >= refused:
             return Unmeasured(Failure.TOO_LONG, f"Not sent: {refused:,} tokens were refused."), 0
-        answer_tokens = 0 if self.scorer.weighs else self._decoding.most_tokens
+        answer_tokens = 0 if self.scorer.passes else self._decoding.most_tokens
         reserved = await self.budget.reserve(trial.prompt.asked_tokens, answer_tokens)
         if reserved is None:
             return Unmeasured(Failure.SKIPPED, f"Not sent: {self.budget.stopped}"), 0
-        self.watcher.trial_begins(trial)
+        if trial.role == "whole":
+            self.watcher.trial_begins(trial)
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
-        given = trial.item.reference.answer if self.scorer.weighs else None
+        given = trial.item.reference.answer if self.scorer.passes else None
         attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens)
         assert self.model is not None  # whoever gives none has an answer to each trial
         try:
@@ -363,8 +408,8 @@ class Runner:
 
     async def _scored(self, scoring: Scoring, answer: Answer) -> Score | Unmeasured:
         try:
-            if self.scorer.weighs and answer.forced is not None:
-                return self.scorer.weigh(answer.forced)
+            if self.scorer.passes and answer.forced is not None:
+                return self.scorer.weigh(answer, scoring.reference)
             return await scoring.score(self.settings.retries, self._scoring)
         except Unmeasured as failure:
             return failure
@@ -386,6 +431,27 @@ class Runner:
                 outcome.refused_from or record.length_tokens, record.length_tokens
             )
             outcome.refusal = str(score)
+
+
+Given = tuple["Trial", "Answer | Unmeasured", int]  # a request, what came of it, attempts
+
+
+def _counted(request: Trial, answered: Answer | Unmeasured, _: int) -> Given:
+    """A request's outcome as further records have it, for which nothing was asked."""
+    if isinstance(answered, Answer):
+        answered = replace(answered, prompt_tokens=0, cached_tokens=0, latency_s=0.0)
+    return replace(request, shared_tokens=0), answered, 0
+
+
+def _joined(found: Sequence[Given]) -> Answer | Unmeasured:
+    """An item's answer behind its whole prompt, with those behind its others, by their roles; the
+    first failure among them, if there is one."""
+    answers = dict[str, Answer]()
+    for request, answered, _ in found:
+        if isinstance(answered, Unmeasured):
+            return answered
+        answers[request.role] = answered
+    return replace(answers.pop("whole"), beside=answers)
 
 
 def _is_skipped(answered: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:

@@ -47,7 +47,7 @@ from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices
-from needlemap.trials import run_hash
+from needlemap.trials import requests, run_hash
 from needlemap.trials.build import Experiment
 from needlemap.trials.resolve import model_options
 from needlemap.version import SCHEMA, __version__
@@ -122,11 +122,12 @@ class Session:
         return bool(self.todo or unasked(self.experiment, self.folder))
 
     def relabel(self) -> None:
-        """Keep a new label of a run that has nothing left to ask."""
-        label, about = self.experiment.settings.label, self.folder.about()
-        if label and label != about.named.label:
+        """Keep a new label or step of a run that has nothing left to ask."""
+        about = self.folder.about()
+        kept = _kept_names(self.experiment.settings, about)
+        if any(about.settings.get(name) != value for name, value in kept.items()):
             with closing(Writer(self.folder)) as writer:
-                writer.describe(signed(about.with_settings({"label": label})))
+                writer.describe(signed(about.with_settings(kept)))
 
     async def run(
         self, model: Model | None, watcher: TrialObserver, *, close: bool = True
@@ -154,13 +155,12 @@ class Session:
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = answers_in(self.folder)
-            walk = marked(self.experiment, [trial for trial in self.todo if trial.key in left])
+            walk = self._walk([trial for trial in self.todo if trial.key in left])
             kept = self.budget, Sinks(writer, self.folder), MapOnly(watcher), self.done, answers
             runner = Runner(model, scorer, settings, *kept, self.decides)
             if settings.canary and self.experiment.traits.remote:
-                unknown = [
-                    trial for trial in walk if trial.asked not in answers and not trial.wording
-                ]
+                grid = [each for each in walk if each.role == "whole" and not each.wording]
+                unknown = [each for each in grid if each.asked not in answers]
                 sent = await send(runner, unknown, self.folder.records())
                 walk = [trial for trial in walk if trial.key not in sent]
             if not runner.outcome.over:
@@ -191,9 +191,17 @@ class Session:
     def most(self, trials: Iterable[Trial]) -> Reserved:
         """What trials may take at most, judges not counted. Likelihoods are read without an
         answer."""
-        weighed = self.experiment.scorer.weighs
+        weighed = self.experiment.scorer.passes
         answer_tokens = 0 if weighed else self.experiment.settings.most_tokens
-        return self.budget.most((trial.prompt.asked_tokens for trial in trials), answer_tokens)
+        sizes = (each.prompt.asked_tokens for each in requests(trials))
+        return self.budget.most(sizes, answer_tokens)
+
+    def _walk(self, trials: Sequence[Trial]) -> list[Trial]:
+        """All requests of some trials, in the order that shares most."""
+        walk, known = requests(trials), self.experiment
+        if len(walk) > len(trials):
+            walk = ordered(walk, known.settings.mode, known.traits.side)
+        return marked(known, walk)
 
     def _parts(self, walk: list[Trial]) -> list[list[Trial]]:
         """A walk as it is asked: layer by layer, whole, or length by length where a limit may cut
@@ -217,7 +225,7 @@ async def make_ready(scorer: Scorer, trial: Trial, stack: AsyncExitStack) -> Non
     if scorer.asks:
         scorer.open()
         stack.push_async_callback(scorer.close)
-    elif not scorer.weighs:
+    elif not scorer.passes:
         with suppress(Unmeasured):  # what is wrong with one answer is told trial by trial
             try:
                 await scorer.score("", trial.item.reference)
@@ -294,7 +302,6 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
     Cells of earlier starts stay.
     """
     before = folder.run_file
-    label = experiment.settings.label or (before.named.label if before else "")
     expected: dict[tuple[int, float], set[int]] = defaultdict(set)
     for repeat, cell in (place for trial in experiment.trials for place in trial.places):
         expected[cell.length_tokens, cell.depth].add(repeat)
@@ -315,7 +322,8 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         python=platform.python_version(),
         packages=versions(),
         identity=run_hash(experiment.settings),
-        settings=experiment.settings.model_dump(mode="json") | {"label": label},
+        settings=experiment.settings.model_dump(mode="json")
+        | _kept_names(experiment.settings, before),
         tokenizer=RunTokenizer(
             name=experiment.tokenizer.name, fingerprint=experiment.tokenizer.fingerprint
         ),
@@ -328,6 +336,14 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         **{name: value for name, value in where_known.items() if value},
     )
     return signed(made)
+
+
+def _kept_names(settings: Settings, before: RunFile | None) -> dict[str, Any]:
+    """What a run is called and the step it is of; where none is given, as an earlier start had
+    it."""
+    label = settings.label or (before.named.label if before else "")
+    step = before.named.step if settings.step is None and before else settings.step
+    return {"label": label, "step": step}
 
 
 def _shared(

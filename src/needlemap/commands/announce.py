@@ -26,6 +26,7 @@ from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
 from needlemap.commands.arguments import AbFlags, CheckFlags, CompareFlags, StormFlags
+from needlemap.errors import Failure
 from needlemap.models import Model
 from needlemap.plan import by_length
 from needlemap.plan.estimate import notes_on
@@ -350,6 +351,8 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
             if experiment.settings.save
             else ""
         )
+        if {*outcome.failures} == {Failure.ORACLE}:
+            again = "With this model that stays so."
         for each in outcome.aside:
             tell(f"needlemap: set aside: {each}")
         tell(f"needlemap: not measured: {kinds}. {again}".rstrip())

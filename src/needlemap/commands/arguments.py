@@ -454,6 +454,7 @@ class ReportFlags:
     width: str = flag("", "Of a printed figure: 3.25in, 8.4cm, column, text, page.")
     style: str = flag("", "Of a figure: as opencompass or needlehaystack draws it.")
     curves: bool = flag(False, "A figure of scores by length.")
+    by: str = flag("", "step: checkpoints of one training in one table, and with -o in a figure.")
     map: AsMap = False
     cite: bool = flag(False, "Three lines to paste: the items' hash, the variant, the score.")
     rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
@@ -486,6 +487,11 @@ class CompareFlags:
     )
     label: list[str] | None = flag(
         None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
+    )
+    floor: list[Path] | None = flag(
+        None,
+        "The run of another training seed of A, repeatable: is B's change larger than the seeds'?",
+        metavar="RUN",
     )
     sequential: bool = _rare(False, "A verdict looked for after each whole haystack.")
     metric: Metric = ""

@@ -44,6 +44,7 @@ from needlemap.reports.report import Heat, Report
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report, runs_below
 from needlemap.reports.seek_report import seeks
+from needlemap.reports.series_report import series_report
 from needlemap.reports.suite_report import fields_of, models_report, suite_report
 from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
@@ -82,8 +83,8 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
         _freeze(runs, out)
         return
     runs = [run for path in runs for run in _inside(path)]
-    if typed.cite or typed.json:
-        (_cite if typed.cite else _print_json)(runs, typed)
+    if typed.by or typed.cite or typed.json:
+        (_by_step if typed.by else _cite if typed.cite else _print_json)(runs, typed)
         return
     trackers, rules = [parse_tracker(text) for text in typed.log or ()], _rules(typed)
     _refuse_of_figures(typed)
@@ -157,6 +158,34 @@ def _cite(runs: Sequence[Path], typed: ReportFlags) -> None:
         raise SettingsError("--cite prints its lines alone: leave -o, --log and --json out.")
     for line in citation(runs):
         show(line)
+
+
+def _by_step(runs: Sequence[Path], typed: ReportFlags) -> None:
+    """Print a series of checkpoints, or draw it."""
+    from needlemap.reports.figures.series import draw_series
+
+    if typed.by != "step":
+        raise SettingsError(f"Runs are reported --by step, got '{typed.by}'.")
+    if typed.log or typed.cite:
+        raise SettingsError(
+            "--by step prints a table or draws a figure: leave --log and --cite out."
+        )
+    report, out = series_report([load_run(path) for path in _folders(runs)]), typed.out
+    if out is None:
+        if typed.json:
+            show_json(to_json(report))
+        else:
+            show_report(report)
+    elif out.suffix.lower() == MARKDOWN:
+        tell(str(reported.write_markdown(report, out)))
+    elif out.suffix.lower() in FIGURES:
+        drawing = draw_series(report, title=typed.title, width=points_wide(typed.width))
+        tell(str(drawing.save(out)))
+    else:
+        raise SettingsError(
+            f"A series is a table or a figure, and {out.name} is neither. Give "
+            f"{', '.join([*FIGURES, MARKDOWN])}, or leave -o out."
+        )
 
 
 def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:

@@ -177,7 +177,7 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
     named = {**about.settings, "scorer": scorer, "scorer_options": dict(options)}
     whole = with_cells(checked(named, str(folder.path / "run.json")), about.cells)
     experiment = prepare(whole, asked=False)
-    if experiment.scorer.weighs:
+    if experiment.scorer.passes:
         raise SettingsError(
             f"Scorer '{scorer}' asks the model anew. Type: needlemap run --scorer {scorer}"
         )

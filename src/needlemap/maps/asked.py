@@ -100,6 +100,15 @@ class AskedPrompt:
         return sum(scores) / len(scores) if scores else None
 
     @property
+    def ratio(self) -> tuple[float, float] | None:
+        """The two parts of a score that is a ratio, the means of its answers'; None of others."""
+        found = [each.scorer.ratio for each in self.records if each.scored and each.scorer]
+        parts = [each for each in found if each is not None]
+        if not parts:
+            return None
+        return sum(part[0] for part in parts) / len(parts), sum(p[1] for p in parts) / len(parts)
+
+    @property
     def cells(self) -> dict[Cell, Place]:
         """The cells that it stands in, each with its first place there."""
         return one_a_cell(self.places)

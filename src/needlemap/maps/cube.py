@@ -38,7 +38,9 @@ class Cube:
     and repeats' numbers ascend. one_haystack: whether all repeats have the same. again: the
     first two scores of each prompt that was asked more than once; again_at: their lengths.
     short: lengths with a prompt that is shorter, since the haystack ended. counted: False
-    where a score is a mean of an unknown number of answers.
+    where a score is a mean of an unknown number of answers. linear: whether scores are
+    linearised (`ratio.py`), each length by itself, so that a length's mean is its ratio of
+    sums; they may lie beyond [0, 1].
     """
 
     repeats: tuple[int, ...]
@@ -52,6 +54,7 @@ class Cube:
     again_at: tuple[int, ...] = ()
     short: frozenset[int] = frozenset()
     counted: bool = True
+    linear: bool = False
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -116,7 +119,46 @@ def make_cube(
     made = cube_of(scores, {prompt.places[0] for prompt in prompts}, copies, at)
     alike = one_haystack or unknown
     made = replace(made, one_haystack=alike, short=short, counted=counted)
+    ratios = [(prompt, prompt.ratio) for prompt, _ in scored]
+    if ratios and all(ratio is not None for _, ratio in ratios):
+        made = _linear(made, [(prompt, ratio) for prompt, ratio in ratios if ratio])
     return replace(made, again=again, again_at=again_at)
+
+
+def linearised(gains: Array, most: Array) -> Array:
+    """Scores (see `ratio.py`) whose mean is sum(gains) / sum(most), of two arrays of one shape
+    with NaN where nothing was measured.
+
+    >>> linearised(np.array([1.0, 3.0]), np.array([4.0, 4.0])).tolist()
+    [0.25, 0.75]
+    """
+    total = np.nansum(most)
+    if not total > 0:
+        return np.full(gains.shape, np.nan)
+    ratio = np.nansum(gains) / total
+    n = (~np.isnan(gains + most)).sum()
+    return np.asarray(ratio + (gains - ratio * most) * n / total)
+
+
+def _linear(cube: Cube, ratios: Sequence[tuple[AskedPrompt, Pair]]) -> Cube:
+    """A cube of scores that are ratios, linearised length by length."""
+    axes = cube.repeats, cube.lengths, cube.depths
+    row, column, layer = ({value: at for at, value in enumerate(axis)} for axis in axes)
+    gains, most = np.full(cube.scores.shape, np.nan), np.full(cube.scores.shape, np.nan)
+    slots = dict[Place, tuple[int, int, int]]()
+    for prompt, _ in ratios:
+        for place in (prompt.places[0], *prompt.cells.values()):
+            slots[place] = row[place[0]], column[place[1]], layer[place[2]]
+    for prompt, ratio in ratios:
+        gains[slots[prompt.places[0]]], most[slots[prompt.places[0]]] = ratio
+    scores = np.full(cube.scores.shape, np.nan)
+    for at in range(len(cube.lengths)):
+        scores[:, at] = linearised(gains[:, at], most[:, at])
+    spread = scores.copy()
+    for prompt, _ in ratios:
+        for place in prompt.cells.values():
+            spread[slots[place]] = scores[slots[prompt.places[0]]]
+    return replace(cube, scores=scores, spread=spread, linear=True)
 
 
 def cube_of(

@@ -39,10 +39,11 @@ def column(
 
 def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
     """Drawn means, or where none differs from another, those of `agreed` in the order of the
-    draws."""
+    draws. Linearised scores (`ratio.py`) may sum to less than nothing."""
     if order is None or np.ptp(drawn_means) > 1e-12:
         return drawn_means
-    return agreed(float(np.nansum(scores)), int((~np.isnan(scores)).sum()), len(order))[order]
+    n = int((~np.isnan(scores)).sum())
+    return agreed(min(float(n), max(0.0, float(np.nansum(scores)))), n, len(order))[order]
 
 
 @lru_cache(maxsize=1_000)

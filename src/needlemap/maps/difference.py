@@ -203,6 +203,7 @@ def paired_difference(
         each[0] * each[1], sums, None if graded or not alike else (lost, gained)
     )
     value, n = float(sums.sum() / counts.sum()), len(each[0])
+    low, high = min(low, value), max(high, value)  # of linearised scores it may lie beyond 1
     counted = p, n, len(sums), means[0], means[1], lost, gained
     return Difference(value, low, high, *counted, flipped, least, size, effect)
 

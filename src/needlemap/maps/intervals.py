@@ -243,6 +243,23 @@ def robust_error(sums: Array, counts: Array) -> float:
     return float(sqrt(clusters / (clusters - 1) * (left**2).sum()) / n)
 
 
+def t_interval(values: Array, share: float = 0.95) -> tuple[float, float, float] | None:
+    """Mean of values of any size (clusters, trials), NaN where missing, and the ends of its
+    two-sided interval: Student's t with the cluster-robust error. None for fewer than two
+    clusters.
+
+    >>> [round(x, 2) for x in t_interval(np.array([[1.0, 2.0], [3.0, 4.0], [2.0, np.nan]]))]
+    [2.4, -0.63, 5.43]
+    """
+    known = values[~np.isnan(values).all(axis=1)]
+    if len(known) < 2:
+        return None
+    sums, counts = np.nansum(known, axis=1), (~np.isnan(known)).sum(axis=1).astype(np.float64)
+    mean = float(sums.sum() / counts.sum())
+    reach = t_quantile((1 + share) / 2, len(known) - 1) * robust_error(sums, counts)
+    return mean, mean - reach, mean + reach
+
+
 def cluster_mean(scores: Array) -> ClusterMean | None:
     """Mean and interval of scores (clusters, trials), NaN where missing; None when all are.
 

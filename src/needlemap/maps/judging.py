@@ -360,7 +360,8 @@ def _haystack_losses(rows: Rows, whole: Sequence[int]) -> tuple[list[float], lis
     for side in (rows.against(), rows.in_favour()):
         keys = side.haystack * len(rows.names) + side.family
         each, at, n = np.unique(keys, return_inverse=True, return_counts=True)
-        means = np.bincount(at, side.losses, minlength=len(each)) / n
+        # Linearised scores (`ratio.py`) may lie a little beyond [0, 1], and bets do not.
+        means = np.clip(np.bincount(at, side.losses, minlength=len(each)) / n, -1.0, 1.0)
         stacks, back, families = np.unique(
             each // max(1, len(rows.names)), return_inverse=True, return_counts=True
         )

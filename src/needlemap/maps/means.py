@@ -20,7 +20,9 @@ import numpy as np
 from needlemap.grid import percent
 from needlemap.maps import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.maps.cell_score import CellScore
+from needlemap.maps.cube import linearised
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
+from needlemap.maps.ratio import ratio_mean
 from needlemap.maps.table_schema import cell_frame, plain_frame
 from needlemap.records.record import SKIPPED, THINKING_SPENT
 
@@ -85,6 +87,8 @@ def position_gap(cube: Cube) -> tuple[DepthScore, DepthScore] | None:
 def _clustered(cube: Cube, scores: Array) -> ClusterMean | None:
     """Of scores (repeats, ...) of a cube, without an interval where scores are means
     themselves."""
+    if cube.linear:
+        return ratio_mean(cube.clustered(scores)) if scores.size else None
     found = cluster_mean(cube.clustered(scores)) if scores.size else None
     return found if found is None or cube.counted else replace(found, low=None, high=None)
 
@@ -233,6 +237,11 @@ def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
     means = any(record.scorer is not None and record.scorer.mean for record in records)
     effect = assumed_effect(np.array([float(n)])) if one and n else 1.0
     interval = None if score is None or means else effective_wilson(score, n, effect, 1)
+    ratios = [ratio for prompt in asked if (ratio := prompt.ratio) is not None]
+    if ratios and len(ratios) == n:
+        mean = _ratio(ratios, one=one)
+        score = mean.score
+        interval = None if mean.low is None or mean.high is None else (mean.low, mean.high)
     return CellScore(
         *cell,
         sum(realised) / len(realised) if realised else cell[1],
@@ -247,6 +256,14 @@ def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
             for prompt in asked
         ),
     )
+
+
+def _ratio(ratios: Sequence[tuple[float, float]], *, one: bool) -> ClusterMean:
+    """A cell of scores that are ratios. one: whether they share a haystack."""
+    scores = linearised(*np.array(ratios).T).reshape((1, -1) if one else (-1, 1))
+    found = ratio_mean(scores)
+    assert found is not None  # there is one
+    return found
 
 
 def _mean(values: list[float | None]) -> float | None:

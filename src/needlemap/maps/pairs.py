@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", int, float)
 CUT = 50  # changed answers that are cut into tokens where none were kept: a millisecond a long one
 AROUND = 40  # characters shown on either side of a difference
-WEIGHS = "logprob"  # the scorer that gives a model its answer: nothing is said then
+WEIGHS = ("logprob", "recovery")  # scorers that give a model its answer: nothing is said then
 RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 
 
@@ -219,7 +219,7 @@ def _difference(
 
 def _is_weighed(record: Record) -> bool:
     """Whether the model was given the answer, and only how likely it is was measured."""
-    return record.scorer is not None and record.scorer.name == WEIGHS
+    return record.scorer is not None and record.scorer.name in WEIGHS
 
 
 def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as Vocabulary
 
 from needlemap.errors import SettingsError
-from needlemap.models import MARK, Traits
+from needlemap.models import MARK, Traits, touch
 from needlemap.models.model_files import ModelFiles, weights_fingerprint
 from needlemap.prompts import TEXT, Prompt
 from needlemap.rendering import RENDERER, Unbounded
@@ -122,6 +122,14 @@ class Chat:
         if len(ids) and int(ids.min()) >= 0:
             return ids
         return self.whole([(message.role, message.content) for message in prompt.messages])
+
+    def answer_ids(self, prompt: Prompt, answer: str) -> NDArray[np.int32]:
+        """An answer's ids as they go on behind the prompt: with a blank where two words would
+        touch."""
+        last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
+        spelling = self.vocabulary.id_to_token(int(self.ids(prompt)[-1])) or ""
+        blank = " " if touch(last, answer) and spelling not in self.spellings else ""
+        return np.asarray(self.plain.index((blank + answer).encode()).ids, np.int32)
 
     def _text(self, rows: Sequence[Row]) -> str:
         if self.template is None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models import Decoding, Traits, touch
+from needlemap.models import Decoding, Traits
 from needlemap.models.chat import Chat
 from needlemap.models.decoding import STOP_FIELDS
 from needlemap.models.hf_cache import configured_switch
@@ -167,12 +167,8 @@ class HuggingFaceModel(WalkingModel):
             )
 
     def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
-        """An answer's ids as they go on behind the prompt: with a blank where two words would
-        touch."""
-        last = b"".join(span.data for span in prompt.spans[-1:])[-4:].decode("utf-8", "ignore")
-        spelling = self._vocabulary.id_to_token(int(self._chat.ids(prompt)[-1])) or ""
-        blank = " " if touch(last, answer) and spelling not in self._chat.spellings else ""
-        return np.asarray(self._chat.plain.index((blank + answer).encode()).ids, np.int32)
+        """An answer's ids as they go on behind the prompt."""
+        return self._chat.answer_ids(prompt, answer)
 
 
 def checked_engine(

@@ -22,7 +22,7 @@ from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http.compatible import served
-from needlemap.models import Answer, Decoding, Forced, Model, backend_or_default, find_backend
+from needlemap.models import Answer, Decoding, Model, backend_or_default, find_backend
 from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
 from needlemap.scorers import Score, Scorer
@@ -229,7 +229,7 @@ class Logprob(Scorer):
     """
 
     name = "logprob"
-    weighs = True
+    passes = ("whole",)
     scale = (LEAST_NATS, 0.0)
 
     async def score(self, answer: str, reference: Reference) -> Score:
@@ -240,8 +240,10 @@ class Logprob(Scorer):
             "server's."
         )
 
-    def weigh(self, forced: Forced) -> Score:
+    def weigh(self, answer: Answer, reference: Reference) -> Score:
         """The score of a reference answer that was given to the model."""
+        forced = answer.forced
+        assert forced is not None  # it was given
         mean = max(LEAST_NATS, fsum(forced.logprobs) / len(forced.logprobs))
         why = {"greedy_match": forced.greedy, "tokens": len(forced.logprobs)}
         return Score(min(1.0, exp(mean)), mean, why)  # rounding may take a mean above 0

@@ -163,7 +163,8 @@ class Answer:
     the answer instead of asked for one; text is then empty. allowance: what the server still takes.
     note: what the user should know of the asking. logprobs: what was thought of each token, of an
     asked answer
-    where that was wanted.
+    where that was wanted. beside: the same given answer behind an item's other prompts, by the
+    names of a scorer's passes.
     """
 
     text: str
@@ -180,6 +181,7 @@ class Answer:
     allowance: Allowance | None = None
     note: str = ""
     logprobs: Logprobs | None = None
+    beside: Mapping[str, Answer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):

@@ -27,7 +27,7 @@ from needlemap.plan import (
     walk_order,
 )
 from needlemap.settings.prices import Prices, summed
-from needlemap.trials import Trial
+from needlemap.trials import Trial, requests
 from needlemap.trials.build import Experiment
 
 _MOST = 10**9  # of any size in a model's configuration
@@ -169,7 +169,7 @@ class WalkedTrials:
     def of(cls, experiment: Experiment, workers: int) -> WalkedTrials:
         """The walk of an experiment, in as many lanes as there are workers."""
         mode, side = experiment.settings.mode, experiment.traits.side
-        walk = ordered(experiment.trials, mode, side)
+        walk = ordered(requests(experiment.trials), mode, side)
         sizes = tuple(trial.prompt.asked_tokens for trial in walk)
         common = tuple(shared(walk, mode, side))
         return cls(experiment, tuple(walk), sizes, common, make_lanes(sizes, common, workers))

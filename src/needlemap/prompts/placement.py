@@ -141,6 +141,17 @@ class PromptBuilder:
             )
         return restored(prompt, order)
 
+    def alone(self, frame: Frame, needles: Sequence[Needle]) -> Prompt:
+        """The needles in the order of their depths, with the frame around them and no haystack."""
+        hidden = [needles[place] for place in by_depth(needles)]
+        context = self._context(hidden, [0] * len(hidden), 0, "")
+        spans = (*frame.before, *context, *frame.after)
+        message = Message(frame.messages[frame.context].role, spans)
+        around = frame.messages[: frame.context], frame.messages[frame.context + 1 :]
+        place = (frame.context, len(frame.before), len(frame.before) + len(context))
+        tokens = self._seams.count(spans) + frame.outside_tokens
+        return Prompt((*around[0], message, *around[1]), context=place, tokens=tokens)
+
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
         """About how many haystack tokens the prompt of that length holds: seams may move it by one
         or two."""

@@ -207,7 +207,7 @@ def _golden_about(run: Loaded) -> dict[str, Any]:
 def _golden_line(record: Record) -> bytes:
     """What a comparison needs of a record, in its JSON line."""
     scorer = record.scorer
-    if scorer is not None and scorer.name != WEIGHS:  # which says there of how many tokens
+    if scorer is not None and scorer.name not in WEIGHS:  # which says there of how many tokens
         record = record.model_copy(update={"scorer": scorer.model_copy(update={"why": {}})})
     fields = record.model_dump(
         mode="json", by_alias=True, include=set(_KEPT), exclude_defaults=True

@@ -124,6 +124,7 @@ class ScorerRecord(BaseModel):
 
     unreadable: whether nothing could be taken from the answer; its score is 0 then.
     mean: whether the score is a mean of an unknown number of answers, as in an imported summary.
+    ratio: of a score that is a ratio, its two parts: maps show ratios of their sums.
     usd: what a judge cost; None when no price is known.
     """
 
@@ -137,6 +138,24 @@ class ScorerRecord(BaseModel):
     unreadable: bool = False
     mean: bool = False
     usd: Amount = 0.0
+    ratio: tuple[float, float] | None = None
+
+
+class PassRecord(BaseModel):
+    """A given answer behind another of an item's prompts. role: 'bare' is the prompt of the same
+    length without the needle, 'oracle' the needle and the question alone. nats: log-probability of
+    each of the answer's tokens there. tokens: as the server counted the prompt's, else as we did;
+    of a prompt that several items share the first record has them, others 0; so with
+    cached_tokens, shared_tokens and latency_s, which are as a record's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    role: str
+    sha256: str
+    nats: tuple[float, ...]
+    tokens: Count = None
+    cached_tokens: Count = None
+    shared_tokens: Count = None
+    latency_s: Amount = None
 
 
 class UnreadRecord(BaseModel):
@@ -180,7 +199,8 @@ class Record(BaseModel):
     shares nothing. asked: hash of what the model was asked, so that answers can be scored anew; key
     adds what is right and the scorer. reference_sha256: of all that is right and wrong
     (`Reference.digest`), '' where unknown. logprobs: what the model thought of each token of its
-    answer, on request, or of the reference answer where that is what was scored. thinking: what a
+    answer, on request, or of the reference answer where that is what was scored. beside: the same
+    behind the item's other prompts. thinking: what a
     reasoning model wrote before its answer, at most 20,000 characters of it. rescored: whether the
     answer is an earlier record's, scored anew: nothing was asked. run: hash of the settings that
     make its run what it
@@ -209,6 +229,7 @@ class Record(BaseModel):
     prompt: PromptRecord | None = None
     answer: str | None = None
     logprobs: Thought = None
+    beside: tuple[PassRecord, ...] = ()
     thinking: str | None = None
     finish: str | None = None
     score: float | None = Field(None, ge=0, le=1)
@@ -271,6 +292,12 @@ class Record(BaseModel):
         ours = self.prompt.tokens if self.prompt else None
         return ours if self.prompt_tokens is None else self.prompt_tokens
 
+    @property
+    def all_tokens(self) -> int | None:
+        """Tokens of its prompt and of the others that were asked for it; None as sent_tokens."""
+        sent = self.sent_tokens
+        return None if sent is None else sent + sum(each.tokens or 0 for each in self.beside)
+
     def line(self) -> bytes:
         """Its JSON line."""
         unsaid = None if self.wording else {"wording"}  # lines without it are as they were
@@ -290,15 +317,22 @@ def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, 
 
 
 _COSTS: dict[str, Callable[[Record], float | None]] = {
-    "prompt_tokens": lambda record: None if record.latency_s is None else record.sent_tokens,
-    "cached_tokens": attrgetter("cached_tokens"),
-    "planned_tokens": attrgetter("shared_tokens"),
+    "prompt_tokens": lambda record: None if record.latency_s is None else record.all_tokens,
+    "cached_tokens": lambda record: _with_beside(record, "cached_tokens"),
+    "planned_tokens": lambda record: _with_beside(record, "shared_tokens"),
     "completion_tokens": attrgetter("completion_tokens"),
     "thinking_tokens": attrgetter("thinking_tokens"),
     "usd": attrgetter("asked_usd"),
     "judge_usd": attrgetter("judge_usd"),
-    "seconds": attrgetter("latency_s"),
+    "seconds": lambda record: _with_beside(record, "latency_s"),
 }
+
+
+def _with_beside(record: Record, name: str) -> float | None:
+    """A record's amount with that of the item's other prompts; None where it has none."""
+    own: float | None = getattr(record, name)
+    return summed([own, *(getattr(each, name) for each in record.beside)], of_known=True)
+
 
 SCORED = "scored"
 REFUSED = "refused by the model"

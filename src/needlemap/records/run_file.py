@@ -20,7 +20,7 @@ from needlemap.text import printable
 from needlemap.version import SCHEMA
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
-_NUMBERS = ("seek", "within")
+_NUMBERS = ("seek", "within", "step")
 RunKind = Literal["run", "suite", "check", "ab", "storm"]
 
 
@@ -31,6 +31,7 @@ class RunSettings(BaseModel):
     task: str
     mode: str
     label: str = ""
+    step: int | None = None
     order: str = ""
     seed: Any = 0
     haystack_path: Any = None

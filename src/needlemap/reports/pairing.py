@@ -13,7 +13,7 @@ from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, n
 from needlemap.grid import percent
 from needlemap.maps.comparison import Comparison, compare_families
 from needlemap.maps.judging import Scope
-from needlemap.maps.pairs import Pairs, Token, pair_answers, pair_up
+from needlemap.maps.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.records import (
     contrast,
     how_to_score,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from needlemap.records.families import Families
 
 MARGIN = 2.0  # points
-_ASKS = "logprob"  # reads probabilities, which no kept answer has
 
 
 Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun, as they were read
@@ -231,9 +230,12 @@ def alike(first: Loaded, second: Loaded) -> str:
             f"compare it with a run that was imported from the same tool."
         )
     names = [run.about.scorer.name for run in runs]
-    if _ASKS in names:
-        other = runs[names[0] == _ASKS].path
-        return f"Scorer '{_ASKS}' asks the model, so '{other}' is to be run again: --scorer {_ASKS}"
+    asking = next((name for name in names if name in WEIGHS), None)
+    if asking is not None:
+        other = runs[names[0] == asking].path
+        return (
+            f"Scorer '{asking}' asks the model, so '{other}' is to be run again: --scorer {asking}"
+        )
     stale = [run for run in runs if outdated(run.path, run.about)] or [second]
     pattern = next((run for run in runs if run not in stale), first).about.scorer
     typed = " and ".join(how_to_score(run.path, pattern) for run in stale)

@@ -162,12 +162,13 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Line:
     """Scores by length, under a name. effective: how far they hold. main: whether it is of all
-    the others."""
+    the others. dotted: whether it goes with the line before it, of which it shows another score."""
 
     name: str
     means: Mapping[int, ClusterMean | Mean | None]
     effective: Effective | None = None
     main: bool = False
+    dotted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

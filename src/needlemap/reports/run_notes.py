@@ -9,6 +9,7 @@ hold is said: a server that reports nothing has neither cached nor computed anyt
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -16,7 +17,7 @@ from statistics import median
 
 from needlemap.grid import duration_label
 from needlemap.maps import AskedPrompt
-from needlemap.maps.intervals import rate_of
+from needlemap.maps.intervals import ClusterMean, rate_of
 from needlemap.models import backend_or_default
 from needlemap.records import RunFile, outdated
 from needlemap.records.folder import scorer_of
@@ -34,7 +35,7 @@ from needlemap.records.record import (
     costs_of,
     outcome_counts,
 )
-from needlemap.reports.labels import interval_label, score_label
+from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.reports.wordings import wording_lines, wordings_of
 from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed
@@ -69,6 +70,7 @@ def ended_lines(run: Loaded) -> list[str]:
         ),
         *wording_lines(wordings_of(run)),
         *outcome_lines(records, skipped, one=about.one_haystack),
+        *first_choice_lines(records, one=about.one_haystack),
     ]
 
 
@@ -119,6 +121,37 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
             )
             lines.append(f"{said}: {share}")
     return lines
+
+
+def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[str]:
+    """How many values were the model's first choice, by length: what accuracy would be, beside a
+    score that forces answers; nothing for other scorers. one: whether all repeats have one
+    haystack."""
+    found = first_choices(records, one=one)
+    rates = {length: rate for length in found if (rate := Rate.of(found[length]))}
+    if not rates:
+        return []
+    labels = length_labels([*rates])
+    told = " · ".join(f"{labels[length]} {_rate(rate)}" for length, rate in rates.items())
+    return [f"accuracy (each token of the value is the model's first choice): {told}"]
+
+
+def first_choices(records: Iterable[Record], *, one: bool) -> dict[int, list[tuple[int, float]]]:
+    """By length, for each trial its haystack's number and 1 where each token of the value was the
+    model's first choice, else 0."""
+    found: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: record.length_tokens):
+        hit = record.scorer.why.get("first_choice") if record.scorer and record.scored else None
+        if isinstance(hit, bool):
+            found[record.length_tokens].append((0 if one else record.repeat, float(hit)))
+    return found
+
+
+def accuracy_by_length(run: Loaded) -> dict[int, ClusterMean]:
+    """By length the share of values that were the model's first choice; empty for scorers that
+    force no answer."""
+    found = first_choices(run.records, one=run.about.one_haystack)
+    return {length: mean for length in found if (mean := rate_of(found[length]))}
 
 
 def closed_book_lines(records: Iterable[Record]) -> list[str]:

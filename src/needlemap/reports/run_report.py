@@ -196,7 +196,7 @@ def listed(path: Path) -> list[str]:
         families = families_of(path)
         read = read_families(families)
         begun = [run for run in read.values() if run is not None]
-        mean = overall_of(read)
+        mean = overall_of(families, read)
     except NeedlemapError as error:
         return [str(path), "", "", "", "", f"cannot be read: {printable(str(error), line=True)}"]
     return [

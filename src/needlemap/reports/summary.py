@@ -64,7 +64,7 @@ def summary_lines(cube: Cube, rules: Sequence[str] = RULES) -> list[str]:
         *_effective_lines(cube, rules),
         *_depth_lines(cube),
         *_again_lines(cube),
-        *([_power_line(mean)] if cube.counted else []),
+        *([_power_line(mean)] if cube.counted and not cube.linear else []),
     ]
 
 
@@ -89,6 +89,8 @@ def _few_lines(cube: Cube, clusters: int) -> list[str]:
 def _all_prompts_lines(cube: Cube, mean: ClusterMean) -> list[str]:
     unit = "haystack" if any(cube.lengths) else "sample"
     line = f"all prompts: {_score(mean)} (n={mean.n:,}, {counted(mean.clusters, unit)}"
+    if cube.linear:
+        return [f"{line}; each length is the ratio of its summed gains)"]
     if mean.standard_error is not None and mean.design_effect is not None:
         error = f"standard error {score_label(mean.standard_error)}"
         return [f"{line}, {error} by {unit}, design effect {mean.design_effect:.1f})"]

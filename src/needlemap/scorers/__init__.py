@@ -13,12 +13,13 @@ from needlemap.scorers.function import (
     name_function,
     source_hash,
 )
-from needlemap.scorers.scorer import FIRST_RULE, MARK, Score, Scorer, rule_of
+from needlemap.scorers.scorer import FIRST_RULE, MARK, Pass, Score, Scorer, rule_of
 
 __all__ = [
     "FIRST_RULE",
     "MARK",
     "FunctionScorer",
+    "Pass",
     "Score",
     "Scorer",
     "call_beside",

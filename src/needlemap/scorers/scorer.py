@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.registry import Checked
 
 if TYPE_CHECKING:
-    from needlemap.models import Forced
+    from needlemap.models import Answer
     from needlemap.tasks import Reference
+
+
+# Prompts of one item: as it is; of the same length without the needle; the needle and the question
+# without a haystack.
+Pass = Literal["whole", "bare", "oracle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +24,14 @@ class Score:
     """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it
     (distance, words, ...). usd: what it cost to be told; None when no price is known. unreadable:
     nothing could be taken from the answer to be compared; its share is 0 then, and reports show it
-    apart."""
+    apart. ratio: of a score that is a ratio, its two parts: means are ratios of their sums."""
 
     share: float
     native: float
     why: Mapping[str, Any] = field(default_factory=dict)
     usd: float | None = 0.0
     unreadable: bool = False
+    ratio: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         """A plug-in's slip here would make a false map."""
@@ -47,8 +53,9 @@ class Scorer(metaclass=Checked):
     name: its registered name. rule: its number, raised by whatever moves a score. scale: lowest and
     highest native score. options: as resolved, for the record. asks: whether it needs a connection,
     as a judge does. attempts: how often it is asked for a verdict that can be read (it raises
-    Failure.JUDGE for others). weighs: whether it reads how likely the model finds the reference
-    answer, and is asked for no other.
+    Failure.JUDGE for others). passes: the prompts behind each of which the model is given the
+    reference answer, to tell how likely it is, 'whole' first; none for a scorer of answers that the
+    model writes.
     """
 
     name: str
@@ -57,14 +64,24 @@ class Scorer(metaclass=Checked):
     options: Mapping[str, Any] = {}
     asks: bool = False
     attempts: int = 1
-    weighs: bool = False
+    passes: tuple[Pass, ...] = ()
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """A scorer written for an older version says `weighs = True`, and its `weigh` takes the
+        answer's log-probabilities alone."""
+        super().__init_subclass__(**more)
+        if vars(cls).get("weighs") and not cls.passes:
+            cls.passes = ("whole",)
+            cls.weigh = _weigh_of_older(cls.weigh)  # type: ignore[method-assign, assignment]
 
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
         raise NotImplementedError
 
-    def weigh(self, forced: Forced) -> Score:
-        """The score of a reference answer that was given to the model."""
+    def weigh(self, answer: Answer, reference: Reference) -> Score:
+        """The score of a reference answer that was given to the model. answer: behind the whole
+        prompt; its `beside` has it behind the others. Raises Unmeasured where nothing is to be
+        scored."""
         raise NotImplementedError
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
@@ -77,6 +94,15 @@ class Scorer(metaclass=Checked):
 
     async def close(self) -> None:
         """Release connections, at the end."""
+
+
+def _weigh_of_older(weigh: Callable[..., Score]) -> Callable[[Scorer, Answer, Reference], Score]:
+    """`Scorer.weigh` by one that takes the answer's log-probabilities alone."""
+
+    def weigh_answer(self: Scorer, answer: Answer, _: Reference) -> Score:
+        return weigh(self, answer.forced)
+
+    return weigh_answer
 
 
 def rule_of(scorer: Any) -> int:

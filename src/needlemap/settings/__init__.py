@@ -155,9 +155,12 @@ class Settings(BaseModel):
 
     # model
     model: Annotated[str, _MODEL("asked", "model_identity", "shared")] = "baseline/bm25"
-    """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list."""
+    """Who answers: BACKEND/NAME, as openai/gpt-4o; several: repeat the flag, in YAML a list; a
+    training's checkpoints: 'hf/run/step-*'."""
     label: Annotated[str, _MODEL("free", "shared", "rare")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
+    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0)] = None
+    """The training step that a checkpoint is of; of --model 'hf/run/step-*' each folder's own."""
     base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
         None
     )

@@ -21,6 +21,7 @@ from needlemap.secrets import check_key_names, parts_of, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
 from needlemap.settings.sentences import FROM_FILES, with_sentences
+from needlemap.settings.series import is_several
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows
 # them.
@@ -126,12 +127,11 @@ def read_settings(
     ]
     layers.append(SettingsLayer(COMMAND, given))
     models = [each.data["model"] for each in layers if each.data.get("model") is not None]
-    if subject is None and models and isinstance(models[-1], list):
-        listed = ", ".join(map(str, models[-1]))
-        raise SettingsError(f"'model' is a list ({listed}), and this takes one: give --model.")
+    if subject is None and models and is_several(models[-1]):
+        listed = ", ".join(map(str, models[-1])) if isinstance(models[-1], list) else models[-1]
+        raise SettingsError(f"'model' names several ({listed}), and this takes one: give --model.")
     layers = [
-        _of_one(each, subject) if isinstance(each.data.get("model"), list) else each
-        for each in layers
+        _of_one(each, subject) if is_several(each.data.get("model")) else each for each in layers
     ]
     settled, givers = _settle(layers)
     older = None if between else _older(layers)

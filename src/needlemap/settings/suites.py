@@ -21,6 +21,7 @@ from needlemap.settings.reading import (
     read_settings,
     setting_in,
 )
+from needlemap.settings.series import expanded, is_series, is_several
 from needlemap.settings.trust import Trust, for_plan, refuse_code
 
 MARK = "suite:"
@@ -73,13 +74,15 @@ def choose_each(
     that stands only in a file may run. planned: nothing is going to be asked. Raises
     SettingsError.
     """
-    subjects = [_subject(each) for each in _models(named, flags)] or [{}]
+    typed = [_subject(each) for each in _models(named, flags)]
+    subjects = [*expanded(typed)] or [{}]
+    alone = len(subjects) < 2 and not any(is_series(each["model"]) for each in typed)
     suite = None
     if named is not None and named.startswith(MARK):
         suite = load_suite(named.removeprefix(MARK))
     plain = DEFAULT if is_demo(named, flags) else named
     each, unread = dict[str, Chosen](), list[list[Unheeded]]()
-    for name, subject in zip(_folder_names(subjects), subjects, strict=True):
+    for name, subject in zip([""] if alone else _folder_names(subjects), subjects, strict=True):
         with naming(name and f"Model '{subject['model']}'"):
             if suite:
                 settled = suite.settle(flags, subject or None)
@@ -129,9 +132,11 @@ def _given_by(family: Mapping[str, Any], setting: str) -> Any:
 
 
 def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
-    """The list of models that is named last; empty where one is."""
+    """The models that are named last; empty where one is that is no series."""
     model = flags.get("model") or (given_in(named, "model") if named else None)
-    return model if isinstance(model, list) else []
+    if not is_several(model):
+        return []
+    return model if isinstance(model, list) else [model]
 
 
 def _subject(model: Any) -> dict[str, Any]:
@@ -154,12 +159,8 @@ def _subject(model: Any) -> dict[str, Any]:
 
 
 def _folder_names(subjects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A folder's name for each model: its label, else what it is called; '' for the only one.
-
-    Raises SettingsError for twins.
-    """
-    if len(subjects) < 2:
-        return [""]
+    """A folder's name for each model: its label, else what it is called. Raises SettingsError for
+    twins."""
     names = [folder_name(str(each.get("label") or each["model"])) for each in subjects]
     for name, subject in zip(names, subjects, strict=True):
         if names.count(name) > 1:

@@ -250,7 +250,7 @@ RULES: dict[str, UnreadRule] = {
         lambda c: not c.p.heeds(c.name), "'{s.model}' takes no {flag}", by=("model",)
     ),
     "sampled": UnreadRule(
-        lambda c: getattr(c.s, c.name) is not None and getattr(c.p.scorer, "weighs", False),
+        lambda c: getattr(c.s, c.name) is not None and bool(getattr(c.p.scorer, "passes", ())),
         "Scorer '{s.scorer}' weighs a given answer and asks for none",
         by=("scorer",),
         behind="model",

@@ -28,7 +28,7 @@ from needlemap.settings import Settings, prompt_source_of
 from needlemap.tasks import ReadyPrompt, Task
 from needlemap.tasks.single import WORDING
 from needlemap.text.tokens import Span, TokenText
-from needlemap.trials import Trial, ask_twice, share_prompts
+from needlemap.trials import Trial, ask_twice, requests, share_prompts
 from needlemap.trials.leaks import (
     given_away,
     refuse_given_away,
@@ -73,14 +73,14 @@ class Experiment(Resolved):
 
     @property
     def tokens_asked(self) -> int:
-        """Prompt tokens of all trials, as lengths count them."""
-        return sum(trial.prompt.tokens for trial in self.trials)
+        """Prompt tokens of all requests, as lengths count them."""
+        return sum(trial.prompt.tokens for trial in requests(self.trials))
 
     @property
     def tokens_fed(self) -> int | None:
-        """Prompt tokens of all trials as the model is fed them, where that is another
+        """Prompt tokens of all requests as the model is fed them, where that is another
         vocabulary."""
-        fed = sum(trial.prompt.asked_tokens for trial in self.trials)
+        fed = sum(trial.prompt.asked_tokens for trial in requests(self.trials))
         return fed if fed != self.tokens_asked else None
 
     @property
@@ -101,7 +101,13 @@ def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
     may differ. Raises TimeUp as soon as the command's time ends.
     """
     resolved = resolve(settings, asked=asked)
-    if (lender := prompt_source_of(settings)) is not None:
+    lender = prompt_source_of(settings)
+    if resolved.scorer.passes[1:] and (lender is not None or resolved.task.ready):
+        raise SettingsError(
+            f"Scorer '{resolved.scorer.name}' needs each prompt without its needle too, and these "
+            f"prompts are asked as they are. Take a task that hides needles, as --task single."
+        )
+    if lender is not None:
         return _prepare_lent(resolved, prepare(lender, asked=False))
     if resolved.task.ready:
         return _prepare_ready(resolved, resolved.task)

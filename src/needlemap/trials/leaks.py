@@ -163,7 +163,7 @@ def refuse_unheard(items: Iterable[Item], words: Sequence[str]) -> None:
 def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
     """Raises SettingsError for a distractor that the scorer takes for a right answer, or
     nearly one. A scorer that asks somebody, or that fails, is not tried."""
-    if scorer.asks or scorer.weighs:
+    if scorer.asks or scorer.passes:
         return
     tried = set[tuple[str, str]]()
     for item in items:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from needlemap.deadline import seconds_left
+from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
@@ -14,7 +15,7 @@ from needlemap.prompts import Prompt
 from needlemap.prompts.feeding import Feed
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import Index, make_frame
-from needlemap.scorers import Scorer
+from needlemap.scorers import Pass, Scorer
 from needlemap.settings import Settings
 from needlemap.tasks import Background, Draw, Item, holds_nothing, in_words
 from needlemap.trials import Trial
@@ -83,7 +84,7 @@ class Repeat:
                 frame = self._frame(item, trial.cell, wording)
                 length = trial.cell.length_tokens
                 prompt = self.builder.build(frame, item.needles, length, like=trial.prompt)
-                again = self._make_trial(trial.cell, item, prompt)
+                again = self._make_trial(trial.cell, item, prompt, frame)
                 held, repeated = trial.collisions, trial.haystack_repeated
                 yield replace(again, collisions=held, haystack_repeated=repeated, wording=wording)
 
@@ -117,14 +118,37 @@ class Repeat:
         prompt = self.builder.build(frame, item.needles, cell.length_tokens, position)
         if settings.mode == "bins" and not self._in_bin(prompt):
             prompt = self.builder.build(frame, item.needles, cell.length_tokens)
-        return self._make_trial(cell, item, prompt)
+        return self._make_trial(cell, item, prompt, frame)
 
-    def _make_trial(self, cell: Cell, item: Item, prompt: Prompt) -> Trial:
-        """A prompt with its question, its answer's beginning and its ids, as a trial."""
+    def _make_trial(self, cell: Cell, item: Item, prompt: Prompt, frame: Frame) -> Trial:
+        """A prompt as a trial, with the item's other prompts that its scorer reads."""
+        beside = {
+            role: self._finished(self._beside(role, frame, item, cell), item)
+            for role in self.resolved.scorer.passes[1:]
+        }
+        finished = self._finished(prompt, item)
+        return Trial.of(self.resolved.keys, cell, self.number, item, finished, beside)
+
+    def _finished(self, prompt: Prompt, item: Item) -> Prompt:
+        """A prompt with its question, its answer's beginning and its ids."""
         prefix = self._answer_prefix(item) or self.resolved.template.answer_prefix
         prompt = replace(prompt, question=item.question, answer_prefix=prefix)
-        prompt = self.feed.fed(prompt) if self.feed else prompt
-        return Trial.of(self.resolved.keys, cell, self.number, item, prompt)
+        return self.feed.fed(prompt) if self.feed else prompt
+
+    def _beside(self, role: Pass, frame: Frame, item: Item, cell: Cell) -> Prompt:
+        """Another prompt of an item, for scorers that read how likely its answer is there. Raises
+        SettingsError for an item that hides nothing."""
+        hidden = [each for each in item.needles if not (each.wrong or _is_decoy(each.text, item))]
+        if not hidden:
+            raise SettingsError(
+                f"Scorer '{self.resolved.scorer.name}' leaves the needle out of a prompt, and task "
+                f"'{self.resolved.settings.task}' hides none. Take a task that does, as --task "
+                f"single."
+            )
+        if role == "oracle":
+            return self.builder.alone(frame, hidden)
+        rest = [needle for needle in item.needles if needle not in hidden]
+        return self.builder.build(frame, rest, cell.length_tokens)
 
     def _draw(self, cell: Cell, number: int, holds: Callable[[str], bool]) -> Draw:
         settings = self.resolved.settings
@@ -181,6 +205,14 @@ class Repeat:
             )
             self.frames[texts] = self.feed.framed(frame) if self.feed else frame
         return self.frames[texts]
+
+
+def _is_decoy(text: str, item: Item) -> bool:
+    """Whether a needle says something of another kind than what is asked for."""
+    reference = item.reference
+    held = (any(word in text for word in words) for words in (reference.decoys, reference.keywords))
+    wrong, right = held
+    return wrong and not right
 
 
 def scored_words(scorer: Scorer) -> list[str]:

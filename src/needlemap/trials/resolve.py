@@ -297,11 +297,22 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if name == task.scorer else {}
     made = find_scorer(name)(**{**own, **settings.scorer_options})
-    if made.weighs and not traits.teacher:
+    if made.passes and not traits.teacher:
         raise SettingsError(
             f"Scorer '{name}' needs the model's own probabilities of an answer, which "
             f"'{settings.model}' "
             f"does not give. Use --model hf/PATH or {served()}, or another --scorer."
+        )
+    one_prompt = {
+        "--closed-book": settings.closed_book,
+        "--seek": settings.seek is not None,
+        "--paraphrases": bool(settings.paraphrases),
+    }
+    if made.passes[1:] and any(one_prompt.values()):
+        flag = next(flag for flag, given in one_prompt.items() if given)
+        raise SettingsError(
+            f"Scorer '{name}' gives the model each answer behind several prompts, and {flag} "
+            f"asks one. Leave {flag} out, or give another --scorer."
         )
     return made
 

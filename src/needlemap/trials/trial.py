@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from needlemap.grid import Cell
 from needlemap.models import backend_or_default
 from needlemap.prompts import Prompt
-from needlemap.scorers import Scorer, rule_of
+from needlemap.scorers import Pass, Scorer, rule_of
 from needlemap.settings import Settings, with_role
 from needlemap.tasks import Item, Reference
 
@@ -51,14 +51,20 @@ class Keys:
         draw = [length_tokens, repeat if self.drawn else None, second]
         return _hash([self.shared, *said, *draw])[:32]
 
+    def beside_hash(self, prompt: Prompt, answer: str) -> str:
+        """Hash of a given answer behind another of an item's prompts: items that share it ask
+        once."""
+        return _hash([self.shared, prompt.sha256, prompt.answer_prefix, prompt.ids_sha256, answer])
+
     def asked_alone(self, question: str) -> str:
         """That of a question without a haystack."""
         return _hash([self.shared, "closed book", question])[:32]
 
-    def key(self, asked: str, reference: Reference) -> str:
-        """The key of an answer (its `asked`) by what is right, the scorer and its rule."""
+    def key(self, asked: str, reference: Reference, beside: Iterable[str] = ()) -> str:
+        """The key of an answer (its `asked`) by what is right, the scorer and its rule. beside:
+        what else was asked to score it."""
         scorer = self.scorer
-        by = [scorer.name, dict(scorer.options), rule_of(scorer)]
+        by = [scorer.name, dict(scorer.options), rule_of(scorer), *beside]
         return _hash([asked, reference.digest(), *by])[:32]
 
 
@@ -71,7 +77,8 @@ class Trial:
     second time. shared_tokens:
     what the prompt has in common with the one before it in its lane; None where the run's mode
     shares
-    nothing. wording: the paraphrase that it asks, '' for the question itself."""
+    nothing. wording: the paraphrase that it asks, '' for the question itself. beside: requests with
+    the item's other prompts that its scorer reads. role: which of them `prompt` is."""
 
     key: str
     asked: str
@@ -85,12 +92,28 @@ class Trial:
     second: bool = False
     shared_tokens: int | None = None
     wording: str = ""
+    beside: tuple[Trial, ...] = ()
+    role: Pass = "whole"
 
     @classmethod
-    def of(cls, keys: Keys, cell: Cell, repeat: int, item: Item, prompt: Prompt) -> Trial:
-        """A trial with its key."""
-        asked = keys.asked_hash(prompt, cell.length_tokens, repeat)
-        return cls(keys.key(asked, item.reference), asked, cell, repeat, item, prompt)
+    def of(
+        cls,
+        keys: Keys,
+        cell: Cell,
+        repeat: int,
+        item: Item,
+        prompt: Prompt,
+        beside: Mapping[Pass, Prompt] | None = None,
+    ) -> Trial:
+        """A trial with its key. beside: the item's other prompts that the scorer reads."""
+        asked, answer = keys.asked_hash(prompt, cell.length_tokens, repeat), item.reference.answer
+        others = [
+            (keys.beside_hash(each, answer), role, each) for role, each in (beside or {}).items()
+        ]
+        key = keys.key(asked, item.reference, (other[0] for other in others))
+        made = cls(key, asked, cell, repeat, item, prompt)
+        requests = (replace(made, asked=at, prompt=each, role=role) for at, role, each in others)
+        return replace(made, beside=tuple(requests))
 
     @property
     def places(self) -> tuple[tuple[int, Cell], ...]:
@@ -100,7 +123,15 @@ class Trial:
     def once_more(self, keys: Keys) -> Trial:
         """The same prompt, asked a second time."""
         asked = keys.asked_hash(self.prompt, self.cell.length_tokens, self.repeat, second=True)
-        return replace(self, asked=asked, key=keys.key(asked, self.item.reference), second=True)
+        key = keys.key(asked, self.item.reference, (each.asked for each in self.beside))
+        return replace(self, asked=asked, key=key, second=True)
+
+
+def requests(trials: Iterable[Trial]) -> list[Trial]:
+    """Every request that trials take: themselves, and each other prompt of their items once."""
+    trials = list(trials)
+    beside = {each.asked: each for trial in trials for each in trial.beside}
+    return [*trials, *beside.values()]
 
 
 def share_prompts(trials: Iterable[Trial]) -> list[Trial]:

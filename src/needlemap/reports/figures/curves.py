@@ -8,7 +8,7 @@ after their mean.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
@@ -61,7 +61,9 @@ from needlemap.reports.figures.heat import (
 )
 from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
 from needlemap.reports.labels import effective_label, length_range, unique_names
+from needlemap.reports.run_notes import accuracy_by_length
 
+DOTTED = "0.8 1.6"  # of accuracy beside a score that forces answers
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")
 SHAPES = ("circle", "square", "triangle", "diamond")
 MANY, MOST = 4, 8  # lines whose bands are light, and that have bands
@@ -145,11 +147,15 @@ def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
 
 
 def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
-    """A line a run."""
-    return tuple(
-        Curve(name, run.map.margins, effective_length(run.cube, rule), stroke(at, len(runs)))
-        for at, (name, run) in enumerate(runs.items())
-    )
+    """A line a run, and dotted below it, without a name, the accuracy of one whose scorer forces
+    answers."""
+    curves = list[Curve]()
+    for at, (name, run) in enumerate(runs.items()):
+        look = stroke(at, len(runs))
+        curves.append(Curve(name, run.map.margins, effective_length(run.cube, rule), look))
+        if right := accuracy_by_length(run):
+            curves.append(Curve("", right, None, replace(look, dash=DOTTED, opacity=0.0)))
+    return tuple(curves)
 
 
 def stroke(at: int, of: int) -> Stroke:
@@ -180,6 +186,8 @@ def _captions(groups: Sequence[Group], plots: Sequence[Plot], rule: Rule) -> lis
     prompts = f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}"
     said = [*filter(None, common), f"n = {prompts} prompts a line"]
     signs = [
+        "Dotted: accuracy."
+        * any(curve.stroke.dash == DOTTED for plot in plots for curve in plot.curves),
         "Bands: 95 % intervals." * any(curve.banded for plot in plots for curve in plot.curves),
         f"Dashed: {100 * rule.threshold:g} %." * (rule.kind == "absolute"),
         f"Triangles, numbers at names: effective length ({rule.name}).",
@@ -192,12 +200,12 @@ def _one(
 ) -> tuple[list[str], float]:
     """One plot with its labels at the lines' ends; and where it ends."""
     (plot,) = plots
-    names = [_ending(curve) for curve in plot.curves]
+    names = [_ending(curve) for curve in plot.curves if curve.name]
     aside = min(0.4 * total, 12 + max(wide(name, bold=True) for name in names))
     left = EDGE + SCORE.room
     box = Box(left, top, total - EDGE - left - aside, min(0.6 * (total - aside), 260.0))
     box = box._replace(height=max(box.height, NEAR * len(names)))
-    return [*_plot(plot, axis, rule, box), *_endings(plot, axis, box, aside - 10)], below(box)
+    return [*draw_plot(plot, axis, rule, box), *endings(plot, axis, box, aside - 10)], below(box)
 
 
 def _several(
@@ -213,16 +221,18 @@ def _several(
             box = Box(left + at * (width + gap), y + 12, width, 0.62 * width)
             head: list[Row] = [(fitted(plot.title, width, bold=True), TEXT, True)]
             low = first + at + columns >= len(plots)
-            parts += draw_rows(head, box.x, y) + _plot(plot, axis, rule, box, left=at == 0, low=low)
+            parts += draw_rows(head, box.x, y) + draw_plot(
+                plot, axis, rule, box, left=at == 0, low=low
+            )
         last = first + columns >= len(plots)
         y = below(box) + 4 if last else box.y + box.height + 8
     legend, height = draw_legend(
-        [_key(curve) for curve in plots[0].curves], left, y, total - EDGE - left
+        [_key(curve) for curve in plots[0].curves if curve.name], left, y, total - EDGE - left
     )
     return [*parts, *legend], y + height
 
 
-def _plot(
+def draw_plot(
     plot: Plot, axis: Axis, rule: Rule, box: Box, *, left: bool = True, low: bool = True
 ) -> list[str]:
     """Axes, lines and marks."""
@@ -286,12 +296,12 @@ def _ending(curve: Curve) -> str:
     return f"{curve.name} · {held.replace('>=', '≥')}"
 
 
-def _endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
+def endings(plot: Plot, axis: Axis, box: Box, room: float) -> list[str]:
     """Names beside the ends of their lines, moved apart where they would touch."""
     plane, ends = Plane(box, SCORE), []
     for curve in plot.curves:
         known = [mean for mean in _means(curve, axis) if mean.value is not None]
-        if known:
+        if known and curve.name:
             ends.append((curve, plane.at(known[-1].place, known[-1].value or 0.0)))
     ends.sort(key=lambda end: end[1][1])
     places = spread([y for _, (_, y) in ends], NEAR, box.y + 2, box.y + box.height)
