@@ -15,6 +15,7 @@ transformers = pytest.importorskip(
     "transformers", reason="needs transformers: python3 -m pip install '.[hf]'"
 )
 
+from needlemap.models import hf_attention  # noqa: E402
 from needlemap.models.hf_attention import split_attention  # noqa: E402
 from needlemap.models.hf_engine import HuggingFaceEngine  # noqa: E402
 
@@ -55,6 +56,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
 every_kind = pytest.mark.parametrize("kind", MAKERS)
 
 
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
 def made(kind: str, dtype: Any = None) -> Any:
     torch.manual_seed(0)
     config = MAKERS[kind]()
@@ -73,8 +77,8 @@ def in_chunks(model: Any) -> Any:
     for start in range(0, TOKENS, CHUNK):
         tokens = torch.from_numpy(ids()[start : start + CHUNK].astype(np.int64))[None]
         with torch.inference_mode():
-            rows.append(model(tokens, past_key_values=cache).logits[0])
-    return torch.cat(rows).float().numpy()
+            rows.append(model(tokens.to(model.device), past_key_values=cache).logits[0])
+    return torch.cat(rows).float().cpu().numpy()
 
 
 class Shapes:
@@ -150,3 +154,52 @@ def test_below_float32_it_rounds_no_worse_than_a_mask_does() -> None:
     theirs, ours = in_chunks(model), HuggingFaceEngine(model, CHUNK).extend_all(ids())
     errors = [float(np.sqrt(np.square(each - exact).mean())) for each in (theirs, ours)]
     assert errors[1] < 1.1 * errors[0]
+
+
+@on_a_gpu
+def test_on_a_gpu_16_bits_need_no_mask_and_round_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walks of an 8B model in bfloat16 took longer on a GPU than asking one by one: each chunk
+    behind a cache went through a mask."""
+    model = made("llama, two queries to a key").to("cuda", torch.bfloat16)
+    exact, theirs = in_chunks(copy.deepcopy(model).float()), in_chunks(model)
+    shapes = Shapes(monkeypatch)
+    ours = HuggingFaceEngine(model, CHUNK).extend_all(ids())
+    assert not any(masked for _, _, masked in shapes.seen)
+    errors = [float(np.sqrt(np.square(each - exact).mean())) for each in (theirs, ours)]
+    assert errors[1] < 1.1 * errors[0]
+
+
+@on_a_gpu
+def test_on_a_gpu_32_bits_keep_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("llama, two queries to a key").to("cuda")
+    theirs, shapes = in_chunks(model), Shapes(monkeypatch)
+    ours = HuggingFaceEngine(model, CHUNK).extend_all(ids())
+    assert any(masked for _, _, masked in shapes.seen)
+    assert np.abs(theirs - ours).max() < 2e-5 * theirs.std()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "taken"),
+    [
+        ("bfloat16", 64, True),
+        ("float16", 256, True),
+        ("float32", 64, False),
+        ("bfloat16", 12, False),
+        ("bfloat16", 264, False),
+    ],
+)
+def test_a_gpu_takes_16_bits_and_heads_of_eights(dtype: str, size: int, taken: bool) -> None:
+    query = torch.empty(1, 1, 1, size, dtype=getattr(torch, dtype))
+    assert hf_attention._is_halved(query) is taken
+
+
+def test_of_all_that_a_gpu_returns_the_output_and_its_sums_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = made("llama, two queries to a key")
+    theirs, flash = in_chunks(model), hf_attention._flash(torch.device("cpu"))
+    monkeypatch.setattr(
+        hf_attention, "_flash", lambda _: lambda *args, **given: (*flash(*args, **given), None)
+    )
+    ours = HuggingFaceEngine(model, CHUNK).extend_all(ids())
+    assert np.abs(theirs - ours).max() < 2e-5 * theirs.std()

@@ -2,11 +2,12 @@
 
 torch's own attention is fast for a square causal block and for a full one. A chunk of a prompt
 behind a cache is neither: transformers makes a mask of queries times keys, which takes 1.5 to 2
-times the time on a CPU. Here such a chunk is computed as what it is: a full block over the keys
-that were there, and a causal one over its own. Each comes with the logarithm of its sum of
-exponentials, and the two are put together by these (Milakov and Gimelshein 2018, arXiv 1805.02867),
-equal to one pass but for rounding. Layers with a sliding window meet no keys that none of their
-queries sees.
+times the time on a CPU, and keeps a GPU from its fast kernel. Here such a chunk is computed as what
+it is: a full block over the keys that were there, and a causal one over its own. Each comes with
+the logarithm of its sum of exponentials, and the two are put together by these (Milakov and
+Gimelshein 2018, arXiv 1805.02867), equal to one pass but for rounding. On a GPU this needs 16-bit
+numbers; with 32 bits a mask is used there. Layers with a sliding window meet no keys that none of
+their queries sees.
 
 Masks are still made, and carry beside them what they are: whatever else reads them finds them
 right.
@@ -21,6 +22,7 @@ from functools import cache, partial
 from typing import Any
 
 _KIND = "_needlemap_sees"  # of a mask: how many keys back its queries see; 0: all
+_LARGEST_HEAD, _AMPERE = 256, (8, 0)  # of torch's function for GPUs
 _ours = threading.local()
 
 
@@ -101,26 +103,40 @@ def _attention(
 
 
 def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
-    """Whether torch's function for CPUs computes this attention."""
+    """Whether torch's function for this device computes this attention."""
     special = [given.get(name) for name in ("dropout", "position_bias", "cache", "softcap")]
     sizes = {each.shape[-1] for each in (query, key, value)}
     return (
-        query.device.type == "cpu"
-        and not any(each is not None and each is not False and each != 0.0 for each in special)
+        not any(each is not None and each is not False and each != 0.0 for each in special)
         and len(sizes) == 1
         and query.shape[1] % key.shape[1] == 0
         and all(each.stride(-1) == 1 for each in (query, key, value))
-        and _flash() is not None
+        and _flash(query.device) is not None
+        and (query.device.type == "cpu" or _is_halved(query))
     )
 
 
+def _is_halved(query: Any) -> bool:
+    """Whether torch's function for GPUs takes numbers of this kind, and heads of this size."""
+    size = query.shape[-1]
+    return query.element_size() == 2 and size % 8 == 0 and size <= _LARGEST_HEAD
+
+
 @cache
-def _flash() -> Any:
-    """torch's attention on CPUs that tells the logarithms of its sums; None in a release
-    without it."""
+def _flash(device: Any) -> Any:
+    """torch's attention on a device that tells the logarithms of its sums; None where there is
+    none: in a release without it, on a GPU before Ampere, or where it is switched off."""
     import torch
 
-    return getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    ours, gpus = torch.ops.aten, torch.backends.cuda
+    if device.type == "cpu":
+        return getattr(ours, "_scaled_dot_product_flash_attention_for_cpu", None)
+    if device.type != "cuda" or torch.version.cuda is None:
+        return None
+    there = gpus.is_flash_attention_available() and gpus.flash_sdp_enabled()
+    if not there or torch.cuda.get_device_capability(device) < _AMPERE:
+        return None
+    return getattr(ours, "_scaled_dot_product_flash_attention", None)
 
 
 def _in_two(query: Any, key: Any, value: Any, scale: float | None) -> Any:
@@ -133,10 +149,11 @@ def _in_two(query: Any, key: Any, value: Any, scale: float | None) -> Any:
     batch, heads, queries, size = query.shape
     shared = heads // key.shape[1]
     start = key.shape[2] - queries
+    flash = _flash(query.device)
     own = [each[:, :, start:].repeat_interleave(shared, dim=1) for each in (key, value)]
-    near, near_sum = _flash()(query, *own, 0.0, True, scale=scale)
+    near, near_sum = flash(query, *own, 0.0, True, scale=scale)[:2]
     packed = query.reshape(batch, key.shape[1], shared * queries, size)
     before = [each[:, :, :start] for each in (key, value)]
-    far, far_sum = _flash()(packed, *before, 0.0, False, scale=scale)
+    far, far_sum = flash(packed, *before, 0.0, False, scale=scale)[:2]
     share = (far_sum.reshape(batch, heads, queries) - near_sum).sigmoid()[..., None]
     return near.lerp(far.reshape(near.shape), share.to(near.dtype))
