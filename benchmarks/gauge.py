@@ -1,6 +1,7 @@
 """Does the gauge find every needle, in each data type, and what does its reference cost?
 
-    python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16] [--smoke]
+    python benchmarks/gauge.py [--lengths 64,256,1024] [--engines numpy,float32,bfloat16]
+    [--device cuda] [--smoke]
 
 Each length gets fresh prompts over eleven depths: 600, and 200 beyond 4k; a third of the haystacks
 has one token more, a third one less. Half are in chat, half behind "Answer:". A haystack hides as
@@ -8,7 +9,8 @@ many locker codes of twelve digits as fill half of it, eleven at most, and is as
 engines compute it once. A prompt is missed if the likeliest answer is anything but the code, a full
 stop and the end. Seeds are none that any part of the gauge was made with.
 
-Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers; `llama.cpp`, of the
+Engines: `numpy`, the package's own; `float32` and `bfloat16`, by transformers, on the CPU or on
+--device; `llama.cpp`, of the
 server that NEEDLEMAP_LLAMA_SERVER names, from gauge.gguf in 16-bit floats. Beside each miss stands
 95 % certainty: with none of 600, fewer than .5 % are missed.
 
@@ -153,7 +155,10 @@ def asks_transformers(model: Any) -> Ask:
     def feed(ids: Ids, kept: int) -> Any:
         with torch.inference_mode():
             return model(
-                torch.tensor([ids]), past_key_values=cache, use_cache=True, logits_to_keep=kept
+                torch.tensor([ids], device=model.device),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=kept,
             ).logits[0]
 
     def ask(shared: Ids, tail: Ids, right: str) -> bool:
@@ -169,13 +174,23 @@ def asks_transformers(model: Any) -> Ask:
     return ask
 
 
-def load_model(data_type: str) -> Any:
+def load_model(data_type: str, device: str) -> Any:
     import torch
     import transformers
 
     torch.set_num_threads(1)
     kind = getattr(torch, data_type)
-    return transformers.LlamaForCausalLM.from_pretrained(DATA, dtype=kind).eval()
+    return transformers.LlamaForCausalLM.from_pretrained(DATA, dtype=kind).to(device).eval()
+
+
+def device_name(device: str) -> str:
+    """What transformers computes on, for the machine's line; '' for the CPU."""
+    if device == "cpu":
+        return ""
+
+    import torch
+
+    return f", {torch.cuda.get_device_name(device)}"
 
 
 def asks_llama_cpp(url: str) -> Ask:
@@ -203,8 +218,8 @@ def margin_of(model: Any, ids: Ids, answer: Ids) -> float:
     import torch
 
     with torch.inference_mode():
-        logits = model(torch.tensor([ids + answer])).logits[0].float().numpy()
-    return margins(logits[len(ids) - 1 : -1], answer)
+        logits = model(torch.tensor([ids + answer], device=model.device)).logits[0]
+    return margins(logits[len(ids) - 1 : -1].float().cpu().numpy(), answer)
 
 
 def count_missed(ask: Ask, length: int, prompts: int) -> tuple[int, int]:
@@ -236,10 +251,10 @@ def most_missed(wrong: int, asked: int) -> float:
     return high
 
 
-def apart(length: int, prompts: int) -> tuple[float, float]:
+def apart(length: int, prompts: int, device: str) -> tuple[float, float]:
     """The reference beside transformers in 32 bits: the most that the margin of an answer differs;
     and the least margin over twice what bfloat16 moves margins."""
-    exact, coarse = load_model("float32"), load_model("bfloat16")
+    exact, coarse = load_model("float32", device), load_model("bfloat16", device)
     engine, least, most, moved = NumpyEngine(load_weights()), np.inf, 0.0, []
     for number in range(prompts):
         drawn = draw_prompts(length, number)
@@ -305,7 +320,7 @@ def await_health(url: str) -> None:
     raise RuntimeError(f"no server at {url}")
 
 
-def asks_of(engine: str) -> Iterator[Ask]:
+def asks_of(engine: str, device: str) -> Iterator[Ask]:
     """An engine's way of asking, and its end."""
     if engine == "numpy":
         yield asks_numpy()
@@ -313,13 +328,14 @@ def asks_of(engine: str) -> Iterator[Ask]:
         for url in llama_server():
             yield asks_llama_cpp(url)
     else:
-        yield asks_transformers(load_model(engine))
+        yield asks_transformers(load_model(engine, device))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--engines", default="float32,bfloat16,llama.cpp")
+    parser.add_argument("--device", default="cpu", help="torch's name, for transformers")
     parser.add_argument("--prompts", type=int, help="of each length, in place of 600 and 200")
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
@@ -332,7 +348,7 @@ def main() -> None:
     for engine in engines:
         name = "bf16" if engine == "bfloat16" else engine.replace(".", "_")
         worst = 0
-        for ask in asks_of(engine):
+        for ask in asks_of(engine, given.device):
             for length in lengths:
                 count = prompts or (MANY if length <= BEYOND else FEWER)
                 start = time.process_time()
@@ -352,7 +368,7 @@ def main() -> None:
         "reference_cpu_s_16k": rounded(reference_cpu_s(1_024 if given.smoke else 16_384)),
     }
     if not given.smoke:
-        nats, over = apart(min(4_096, max(lengths)), 12)
+        nats, over = apart(min(4_096, max(lengths)), 12, given.device)
         result |= {
             "reference_nats_apart": rounded(nats),
             "margin_over_threshold_least": rounded(over),
@@ -361,7 +377,7 @@ def main() -> None:
     notes = ["surely: 95 %, exact (Clopper-Pearson). CPU s: of this process, a prompt."]
     show(
         "The gauge",
-        machine("numpy"),
+        machine("numpy") + device_name(given.device),
         header,
         rows,
         notes,
