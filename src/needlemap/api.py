@@ -2,7 +2,7 @@
 counts first.
 
 It takes the settings that YAML files and flags take, by the same names; a function may be a
-model and a scorer. It prints nothing but progress. `arun` is `run` for whoever has an event
+model and a scorer. It prints nothing but progress. `arun` is `run` for code with an event
 loop.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _for_python() -> Iterator[None]:
-    """What goes wrong inside is told in the words of Python's callers."""
+    """Errors from inside name arguments in place of flags."""
     try:
         yield
     except NeedlemapError as error:
@@ -75,12 +75,12 @@ def run(
     preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve
     the page, and print its address. trust_run: go on with a run that this machine did not
     begin, ask the prompts of one, or run code that stands only in a file; 'prompts': ask the
-    prompts of one as far as that asks nobody else and runs nothing. settings: any setting by
-    its name (docs/run.md); unknown ones raise SettingsError. model: a name, or a function of
-    messages that returns a str or an Answer; several in a list. scorer: a name, or a function
-    of an answer and a Reference that returns a share in [0, 1], a bool or a Score. Both may be
-    async. In a notebook it holds up the event loop until it ends; `await arun(...)` does not.
-    Raises NeedlemapError when every request would fail.
+    prompts of one only if that contacts no other server and runs no code. settings: any
+    setting by its name (docs/run.md); unknown ones raise SettingsError. model: a name, or a
+    function of messages that returns a str or an Answer; several in a list. scorer: a name, or
+    a function of an answer and a Reference that returns a share in [0, 1], a bool or a Score.
+    Both may be async. In a notebook it holds up the event loop until it ends; `await
+    arun(...)` does not. Raises NeedlemapError when every request would fail.
     """
     return run_coroutine(_run(preset, out, live, trust_run, settings))
 

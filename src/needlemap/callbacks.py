@@ -184,7 +184,7 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """What is raised is logged, and ends nothing."""
+    """An exception is logged and does not end the run."""
     try:
         yield
     except Exception as error:

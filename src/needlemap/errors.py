@@ -193,8 +193,7 @@ _PYTHON = {
 
 
 def in_python(text: str) -> str:
-    """An error's text for whoever calls a function: flags are arguments, and there is no
-    command line.
+    """An error's text for callers from Python: it names arguments in place of flags.
 
     >>> in_python("Unknown setting 'modle' in the command line. Give --base-url, or --no-canary.")
     "Unknown setting 'modle' in the call. Give base_url, or canary=False."

@@ -1,6 +1,6 @@
-"""Files that may come from a stranger: only regular ones are read, no more than so much of
-them, and nothing is written through a link; and YAML as people mean it, this package's by name
-and anybody's by path.
+"""Files that may come from a stranger: only regular files are read, up to a limit, and nothing
+is written through a link; and YAML as people mean it, this package's files by name and all
+others by path.
 
 A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link
 to a file of one's own. The folder itself may be a link: its owner typed it.
@@ -281,7 +281,7 @@ def folder_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """YAML files of one kind: this package's, by their names, and whoever's by their paths.
+    """YAML files of one kind: this package's by name, all others by path.
 
     folder: of the package's. noun, own: what one of them, and one of one's own, is called.
     known: what an error about a text begins with.

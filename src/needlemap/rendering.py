@@ -145,7 +145,7 @@ atexit.register(RENDERER.close)
 
 
 def serve() -> None:
-    """Render what is asked, a line of JSON each, until nobody asks any more."""
+    """Render each request, a line of JSON, until the input ends."""
     _compiled("")  # all that it imports, before memory is bounded
     for line in sys.stdin.buffer:
         request = json.loads(line)

@@ -203,7 +203,7 @@ class Ab:
         return trios(found)
 
     def judged(self) -> ArmsVerdict:
-        """What is known so far."""
+        """The verdict on the answers so far."""
         asked = self.asked
         margin = asked.margin / 100
         return judge_arms(self.trios(), margin, wanted=asked.scope, stops=asked.decided)
@@ -273,10 +273,11 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
 
 
 class ArmsInBlocks(Strategy[list[ArmTrial]]):
-    """Block by block all arms, in random order, until the verdict, a limit, or an arm that answers
-    no more. Finds all that was asked. Its models have the arms' names.
+    """Asks all arms block by block, in random order, until a verdict, a limit, or an arm that
+    stops answering. Its result is all that was asked. Its models have the arms' names.
 
-    tell: hears what is known behind each block. stopped: why not all was asked.
+    tell: is called with the verdict after each block. stopped: the reason if some trials were
+    not asked.
     """
 
     def __init__(self, ab: Ab, observer: RunObserver, tell: Callable[[ArmsVerdict], None]) -> None:
@@ -331,8 +332,8 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             self.tell(judged)
 
     def _ask_again(self, numbers: range) -> Batches[bool]:
-        """Ask once more for the answers that one arm lost, AGAINS times each at most; whether there
-        were any. Two arms that answer all else alike are not told apart by time-outs."""
+        """Ask again for the answers that one arm lost, at most AGAINS times each. Returns
+        whether there were any. Time-outs alone must not make a difference between two arms."""
         ab, found = self.ab, False
         for family in ab.families:
             for arm in ab.asked.arms:
@@ -395,10 +396,11 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
 
 
 def first_open(ab: Ab) -> int:
-    """The first haystack that is not whole: one of which an arm was asked less than another, or
+    """The first incomplete haystack: an arm was asked fewer of its trials than another, or
     failed.
 
-    Depths may come to one prompt, so what is whole is told by what the arms were asked."""
+    Several depths may give one prompt, so the arms' own trials are counted, not the grid's
+    cells."""
     least = ab.haystacks
     for family in ab.families:
         arms = [ab.records(arm.name, family) for arm in ab.asked.arms]
@@ -411,11 +413,12 @@ def first_open(ab: Ab) -> int:
 
 
 def with_answers(experiment: Experiment, said: Iterable[Record]) -> Experiment:
-    """The trials that somebody answered, with that answer as the one to weigh.
+    """The trials with an answer, which is the one to weigh.
 
-    For servers that tell no log-probabilities of what they write, and for those who change the
-    prefill: an answer is weighed behind its prompt, whole, in one pass where the server repeats
-    prompts with log-probabilities, else token by token (`models/likelihood.py` tries which).
+    For servers that return no log-probabilities of their answers, and for changes of the
+    prefill: an answer is weighed behind its prompt, whole, in one pass where the server
+    repeats prompts with log-probabilities, else token by token (`models/likelihood.py` tries
+    which).
     """
     answers = {place_of(record): record.answer for record in said if record.answer}
     trials = []

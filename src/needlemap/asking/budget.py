@@ -1,9 +1,10 @@
 """How much a run may spend, and what it has spent.
 
-What a request may cost at most is set aside when it is sent, and given back when the answer says
-what it did cost. So a limit holds but for what a server counts beyond our own count, and for
-verdicts of a judge that are in flight. A request that does not fit is left out, and a smaller one
-may still fit. A request that timed out may be billed: its prompt counts as spent.
+What a request may cost at most is set aside when it is sent, and given back when the answer
+says what it did cost. So a limit holds, except for tokens that a server counts beyond our own
+count and for verdicts of a judge that are in flight. A request that does not fit is left out,
+and a smaller one may still fit. A request that timed out may be billed: its prompt counts as
+spent.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Budget:
         return cls(Prices.of(settings), *limits)
 
     def part(self, of: int) -> Budget:
-        """Beside what is spent, one of so many equal parts of what is left of each limit."""
+        """Limits of all that is already spent and one of `of` equal parts of the rest."""
         usd, tokens, time_s = self.limit_usd, self.limit_tokens, self.limit_time_s
         ran_s = self._clock.ran_s
         return replace(
@@ -111,20 +112,20 @@ class Budget:
         self.usd += usd or 0.0
 
     def judged(self, usd: float | None) -> None:
-        """Count what a judge cost; None for an unknown price, which no limit in dollars goes
-        with."""
+        """Count the cost of a judge. None for an unknown price, which is refused with a limit
+        in dollars."""
         self.usd += usd or 0.0
 
     def lost(self, unread: UnreadRecord, each: int = 0) -> bool:
-        """Count requests whose answers could not be read; whether one may be sent again. each:
-        tokens of a prompt that nobody counted."""
+        """Count requests whose answers could not be read. Returns whether one may be sent
+        again. each: tokens of a prompt, for requests that no server counted."""
         sent = unread.attempts * each if unread.prompt_tokens is None else unread.prompt_tokens
         self.spend(sent, 0, unread.answer_tokens, unread.usd)
         return self._room(Reserved(0, 0.0))
 
     @property
     def stopped(self) -> str | None:
-        """Which limit left requests out, with all that is spent by now; None where none did."""
+        """The limit that left requests out, with all that is spent by now; None if none did."""
         if self.over:
             limit = duration_label(self.limit_time_s or 0)
             return f"ran for {limit}, as long as {self._clock.flag} allows"
@@ -181,7 +182,7 @@ class Budget:
         return f"spent over all starts: {self.tokens:,} tokens" + f", ${self.usd:.4f}" * bool(known)
 
     def state(self) -> str:
-        """What is used of each limit, for people; '' without limits."""
+        """The used part of each limit, in words; '' without limits."""
         parts = []
         if self.limit_usd is not None:
             parts.append(f"${self.usd:.4f} of ${self.limit_usd:g}")
@@ -193,8 +194,8 @@ class Budget:
         return " · ".join(parts)
 
     def _larger(self, wanted: Reserved) -> bool:
-        """Whether a request takes no less than one that did not fit: what is spent never
-        shrinks."""
+        """Whether a request needs at least as much as one that did not fit. Such a request
+        cannot fit either."""
         least = self._unfit
         return least is not None and wanted.tokens >= least.tokens and wanted.usd >= least.usd
 

@@ -1,10 +1,9 @@
-"""A campaign asks what a strategy wants: the one loop over batches, whoever chooses them.
+"""A campaign is the one loop over batches, for every strategy.
 
-What it does for every strategy: it makes each model when that is first needed and lets it go
-at the end, shares the limits among all folders, and shows how the asking goes. What is asked
-next, and when that ends, is the strategy's: all families of a run (`run.py`), the blocks of
-two arms (`ab.py`), the prompts of a check, the steps of a difficulty. How one batch is asked
-is `session.py`'s and `single.py`'s.
+It makes each model when it is first needed and closes it at the end, shares the limits among
+all folders, and shows how the asking goes. The strategy decides which batch is next and when
+to stop: all families of a run (`run.py`), the blocks of two arms (`ab.py`), the prompts of a
+check, the steps of a difficulty. How one batch is asked is `session.py`'s and `single.py`'s.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class RunObserver:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is asked next: what is left of a session. family: its name, '' of the only one.
-    model: the name of the model that answers, '' of the only one. goes_on: whether the batch
-    before it was of the same family, and this one follows from its answers."""
+    """The next trials to ask: those that a session has left. family: its name, '' of a single
+    one. model: the name of the model that answers, '' of a single one. goes_on: whether the
+    batch before it was of the same family, and this one follows from its answers."""
 
     family: str
     session: Session
@@ -80,10 +79,10 @@ Batches = Generator[Batch | Steps | Release, Outcome, Found]
 
 
 class Strategy(Generic[Found]):
-    """What a campaign asks. Override `batches`.
+    """The choice of batches for a campaign. Override `batches`.
 
-    folders: of all that share the limits. What the others have spent counts. sharing: into how
-    many parts what is left of the limits is divided, one of which the next batch may spend.
+    folders: all that share the limits; their spending counts. sharing: into how many parts the
+    rest of the limits is divided. The next batch may spend one of them.
     """
 
     sharing = 1
@@ -92,18 +91,18 @@ class Strategy(Generic[Found]):
         self.observer, self.folders = observer, list(folders)
 
     def batches(self) -> Batches[Found]:
-        """What is asked, batch by batch: each `yield` gives one, and returns how asking it
-        ended (of steps: how their families' asking goes), or raises what ended it. Returns
-        what was found. Raises NeedlemapError."""
+        """Yields the batches. Each `yield` returns how asking the batch ended (for steps: how
+        their families are asked), or raises the error that ended it. Returns the strategy's
+        result. Raises NeedlemapError."""
         raise NotImplementedError
 
 
 class FullGrid(Strategy[Outcome | None]):
-    """All that is left of one family. Finds how asking it ended, None where nothing was left.
-    Override `next` where more follows from its answers.
+    """All trials that one family has left. Its result is how asking them ended, None if none
+    was left. Override `next` if further trials depend on the answers.
 
-    session: what is asked, first and now. name: the family's, '' of the only one. model: as a
-    batch names it.
+    session: the present one. name: the family's, '' of a single one. model: as a batch names
+    it.
     """
 
     def __init__(
@@ -113,8 +112,8 @@ class FullGrid(Strategy[Outcome | None]):
         self.session, self.name, self.model = session, name, model
 
     def next(self, scored: int) -> Session | None:
-        """What is asked behind all that was asked; None where nothing is. scored: how many of
-        the last batch were."""
+        """The next session, or None at the end. scored: how many trials of the last batch were
+        scored."""
         return None
 
     def batches(self) -> Batches[Outcome | None]:

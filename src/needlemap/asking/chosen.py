@@ -1,5 +1,5 @@
-"""What is asked of each model: by a preset and flags, a frozen difficulty, another run's
-prompts."""
+"""The families to ask each model, from a preset and flags, a frozen difficulty, or another
+run's prompts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def models_to_ask(
     trusted: Trust = False,
     planned: bool = False,
 ) -> dict[str, Chosen]:
-    """What is asked of each model, by the name of its folder; for one model by ''.
+    """The families to ask each model, by the name of its folder ('' of a single model).
 
     named, flags, planned: as `choose_each` takes them. difficulty: a file or a folder that
     holds a frozen one. trusted: follow the run whose prompts are asked, though another machine

@@ -24,8 +24,8 @@ from needlemap.text import tell
 def listed_model(
     named: str | None, flags: Mapping[str, Any], *, asks: bool = True, command: str = ""
 ) -> dict[str, Any]:
-    """The settings `model` and `base_url` of the model that the server lists, if nobody names
-    one; else {}.
+    """The settings `model` and `base_url` of the model that the server lists, if the settings
+    name none; else {}.
 
     named: a preset, a file or a suite. asks: whether the command asks the model, so that the
     address of a file may be asked too. command: one that is of no use without a server. Says

@@ -147,7 +147,7 @@ class Pacer:
         wait_s: float = 0.0,
     ) -> None:
         """width: the most requests open at a time. left_s: how long the run may still go on.
-        say: is told of long waits. wait_s: for a server that was never there."""
+        say: is called about long waits. wait_s: for a server that was never there."""
         self._most, self._width, self._open = float(width), float(width), 0
         self._left_s, self._say, self._said_s = left_s, say, -inf
         self._first_wait_s, self._missed_since_s = wait_s, inf
@@ -195,8 +195,8 @@ class Pacer:
             return None if self.is_over else self._ticket(tokens)
 
     def _held(self, tokens: float) -> float:
-        """For how long the server's own limits hold a request back; told where that adds up.
-        Raises Unmeasured where it is too long."""
+        """Seconds for which the server's own limits hold a request back. Reports it when they
+        add up. Raises Unmeasured where it is too long."""
         now = monotonic()
         held_s = max(0.0, self._servers_wait_s(tokens, now))
         if held_s > LONGEST_WAIT_S:
@@ -255,9 +255,8 @@ class Pacer:
         return now - self._refused_since_s < self._patience_s
 
     def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
-        """Whether to go on asking a server that is not there, although retries are used up:
-        for a while, and as long as nobody is answered. failed_s: when the request before this
-        one failed."""
+        """Whether to keep asking an absent server although retries are used up: for a limited
+        time, while no request is answered. failed_s: when the request before this one failed."""
         now = monotonic()
         if not failure.outage or self._answered_s > failed_s:
             return False
@@ -327,9 +326,8 @@ class Pacer:
                 self._learned[kind] = bucket
 
     def _wait_after(self, failure: Unmeasured, fresh: bool) -> float:
-        """How long nobody sends: as the server says, else as long as lately was enough. A
-        server that says the same too short time again and again is asked less and less
-        often."""
+        """Seconds without any request: the server's own figure, else the wait that was enough
+        lately. If a server repeats a figure that is too short, the waits grow."""
         doubts = self._refusals - _TRUSTED
         least_s = min(_LONGEST_PAUSE_S, _LEAST_PAUSE_S * _LONGER**doubts) if doubts > 0 else 0.0
         if failure.retry_after_s:

@@ -71,8 +71,8 @@ def _around(spans: Sequence[Span], start: int, end: int) -> dict[str, str]:
 
 
 def _end(spans: Sequence[Span], start: int, needle: str) -> int:
-    """Where the needle that starts at that byte ends: with its span, but for a space put behind
-    it."""
+    """The end of the needle that starts at a byte: its span's end, without a space added
+    behind it."""
     begin, span = next(row for row in _placed(spans) if row[0] <= start < row[0] + len(row[1].data))
     spaced = bytes(span.data[-1:]) == b" " and not needle.endswith(" ")
     return begin + len(span.data) - spaced

@@ -1,9 +1,9 @@
-"""What is left of a run that was begun, whether it is the run that is wanted, and another run's
+"""The rest of a run that was begun, the check that it is the wanted run, and another run's
 prompts.
 
-In what two runs differ is told by what run.json says of each, prompts are compared by hash:
-elsewhere. A run of which nothing was answered, as after a slip in a model's name, is worth nothing:
-its folder is taken over by one with other settings.
+Two runs are compared by their run.json (`records/differences.py`), prompts by their hashes. A
+run without any answer, as after a typing error in a model's name, is worth nothing: a run with
+other settings may take over its folder.
 
 `--prompts-of RUN` asks exactly the prompts of another run, of another model. They are built from
 RUN's settings, and checked by the hashes in its records. Of RUN's folder run.json and the records
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 
 GRID_MODES = ("bins",)  # the whole grid decides where needles go, so the first start fixes it
-# Settings that whoever asks another run's prompts says: no prompt hangs on them.
+# Settings that may be given with another run's prompts: no prompt depends on them.
 _ASKER = {*settings_of("Model", "Scoring", "Run")}.difference(marked("from_other_run"))
 
 
 class AnotherRun(NeedlemapError):
-    """A folder's run asks something else than what is wanted."""
+    """The run in this folder asks something else."""
 
 
 def unscored(folder: RunFolder, experiment: Experiment) -> list[Trial]:

@@ -1,8 +1,8 @@
 """A run from start to end: one family after the other, with one model and one budget.
 
-A family's prompts are built when its turn comes and let go of when it is done, so that many
-families need no more memory, and their first request waits no longer, than few. What is wrong
-with any of several is looked for before the first is asked.
+A family's prompts are built when its turn comes and freed when it is done. So many families
+need no more memory than few, and the first request waits no longer. All families are checked
+for errors before the first is asked.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class FamiliesToAsk:
-    """What is to be asked of one model, when nothing is known to be wrong with any family.
+    """The families to ask one model, after all were checked.
 
-    ahead: of several families what is known of each. opened: of a run with one, what asks it,
-    as its turn comes at once.
+    ahead: for several families, what the check found of each. opened: for a single family, its
+    strategy, since its turn comes at once.
     """
 
     families: Families
@@ -93,9 +93,9 @@ def open_family(settings: Settings, path: Path) -> FullGrid:
 
 
 def unfinished(each: Mapping[str, Chosen], path: Path) -> list[str]:
-    """Which of several models are not whole yet, by the names of their folders in `path`.
+    """The models that are not complete yet, by the names of their folders in `path`.
 
-    Finds what is wrong with any of them. Raises NeedlemapError.
+    Checks all of them first. Raises NeedlemapError.
     """
     found = []
     for name, chosen in each.items():
@@ -171,12 +171,12 @@ class ModelsObserver(RunObserver):
 
 
 class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
-    """The families of each model, one model after the other. Finds how the asking of each
-    family ended, by the models' names.
+    """All families of each model, one model after the other. Its result says how each family
+    ended, by the models' names.
 
-    Of the limits each model gets an equal part of what is left. Those that their part stopped
-    are asked once more, as long as others leave some of it. each: what is asked of each model,
-    by the name of its folder in `path`, '' of the only one, which is opened at once. Raises
+    Each model gets an equal part of the remaining limits. A model that its part stopped is
+    asked once more, if the others leave something. each: the families of each model, by the
+    name of its folder in `path` ('' of a single one, which is opened at once). Raises
     NeedlemapError for what is wrong with any.
     """
 
@@ -229,10 +229,10 @@ def campaign_of(models: ModelsInTurn, make: Mapping[str, MakeModel] | None = Non
 
 
 def look_ahead(settings: Settings, path: Path) -> Ahead:
-    """Find what is wrong by building one prompt of the shortest length and one of the longest.
+    """Find errors early, by building one prompt of the shortest length and one of the longest.
 
-    That much finds a source that is missing or too short, a question that does not fit, a word
-    that the haystack holds, and a folder of another run. Raises NeedlemapError.
+    This finds a source that is missing or too short, a question that does not fit, a word that
+    the haystack holds, and a folder of another run. Raises NeedlemapError.
     """
     resolved, folder = resolve(settings), RunFolder(path)
     if folder.exists and not is_unanswered(folder):

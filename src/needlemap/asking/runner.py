@@ -42,7 +42,7 @@ from needlemap.trials import Trial, requests
 
 
 class TrialObserver:
-    """Is told what happens in a run. This one does nothing with it."""
+    """Receives the events of a run. This base class ignores them."""
 
     def trial_begins(self, trial: Trial) -> None:
         """A request goes out."""
@@ -291,7 +291,7 @@ class Runner:
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         given = trial.item.reference.answer if self.scorer.passes else None
         attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens)
-        assert self.model is not None  # whoever gives none has an answer to each trial
+        assert self.model is not None  # without one, each trial has an answer already
         try:
             async with asyncio.timeout(self.budget.waits_s()):
                 async for attempt in attempts:

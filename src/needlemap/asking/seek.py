@@ -1,8 +1,8 @@
 """A run that seeks the effective length by asking where that matters: `run --seek 85`.
 
 An ask is a repeat of its own: its number fixes its documents, its needle and its depths, so
-that the same command goes on where another start ended. Records are ordinary ones. What is
-known follows from them alone.
+that the same command goes on where another start ended. Records are ordinary ones. The result
+follows from them alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Seek(FullGrid):
         )
 
     def _finished(self, folder: RunFolder) -> Experiment:
-        """Of a run that is known, its first haystack: all of it is scored."""
+        """The first haystack of a run that has its result: all its trials are scored."""
         asks = asks_of(folder.about().cells)
         return self._experiment({min(asks): asks[min(asks)]})
 

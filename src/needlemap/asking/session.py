@@ -1,4 +1,5 @@
-"""A run from start to end: prepare, look what is done already, ask the rest, keep everything.
+"""A run from start to end: prepare, skip what was scored before, ask the rest, keep
+everything.
 
 The same call again resumes: trials that were scored are not asked twice, those that failed are
 asked again.
@@ -101,13 +102,14 @@ class Session:
 
     @cached_property
     def unanswered(self) -> tuple[Trial, ...]:
-        """Of `todo` what is to be asked. The others' answers are kept, and scored anew."""
+        """The trials of `todo` that the model must answer. The others have an answer, which is
+        scored anew."""
         answers = answers_in(self.folder)
         return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
     def asks(self) -> bool:
-        """Whether the model is needed for what is left."""
+        """Whether any trial that is left needs the model."""
         closed_book = to_be_scored(closed_book_records(self.folder))
         unknown = [
             trial
@@ -132,8 +134,8 @@ class Session:
     async def run(
         self, model: Model | None, watcher: TrialObserver, *, close: bool = True
     ) -> Outcome:
-        """Ask what is left. Records are on the disk before the watcher hears of them. Closes the
-        model, unless it is wanted again; None where nothing is asked.
+        """Ask the trials that are left. Records are on the disk before the watcher hears of
+        them. Closes the model, unless it is wanted again; None where nothing is asked.
 
         Raises NeedlemapError when another run holds the folder, or scorer and task do not fit.
         """
@@ -242,7 +244,7 @@ def shares_much(walks: Iterable[tuple[Sequence[Trial], Lanes]]) -> bool:
 
 
 def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
-    """Trials whose prompts say where they part, for caches that want to be told."""
+    """Trials whose prompts list where they part, for caches that need it."""
     traits = experiment.traits
     if not (traits.breakpoints or traits.serial) or experiment.settings.mode == ALONE:
         return walk

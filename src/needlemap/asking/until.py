@@ -107,7 +107,7 @@ class UntilDecided(FullGrid):
         return self._in_layers(Session.open(experiment, folder.path))
 
     def _in_layers(self, session: Session) -> Session:
-        """What is left in its layers, to the verdict; nothing where that is known. Raises
+        """The trials that are left, in layers, up to the verdict; none if it is known. Raises
         SettingsError as `check` does."""
         self.check(session.experiment)
         known = session.folder.records() if session.done else ()
@@ -155,7 +155,8 @@ class UntilDecided(FullGrid):
     def _begin(
         self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]
     ) -> None:
-        """Take up what earlier starts recorded, and wait for what is to be asked."""
+        """Take up the records of earlier starts, and list the trials whose answers are
+        awaited."""
         self._stands = {trial.asked: _places(trial) for trial in experiment.trials}
         self._waiting = {place for trial in todo for place in _places(trial)}
         self._found = {

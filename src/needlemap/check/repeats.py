@@ -32,13 +32,13 @@ class Same(Probe):
     order = 70
     asked = (
         "the same warm prompt twice, at every size; the shortest prompts twice are the yardstick; "
-        "the gauge also for what has six answers"
+        "the gauge also with each six-answer prompt"
     )
     sees = (
         "right and wrong in turn: a race, one bad replica, a dead back end behind a balancer; with "
         "the gauge a temperature that was left on"
     )
-    cannot = "what is wrong each time"
+    cannot = "faults that occur every time"
     excludes = "answers that change when asked again"
     share = 0.08
     must = True
@@ -143,7 +143,7 @@ class Mates(Probe):
     name = "mates"
     order = 55
     asked = "every prompt hides secrets of its own, of twelve digits"
-    sees = "somebody else's secret in an answer: one is a fail, at every look"
+    sees = "another prompt's secret in an answer: one is a fail, at every look"
     cannot = "leaks that change no answer, and rates below the one that it names"
     excludes = "answers with a foreign secret"
     share = 0.01

@@ -1,5 +1,5 @@
-"""What is said of a run: before it asks, how much that is, what it costs at most, and what may
-surprise; when it ends, what stopped it and what failed, and with which exit code.
+"""Messages about a run. Before it: its size, its highest cost, and warnings. After it: why it
+stopped, which trials failed, and the exit code.
 
 A command ends on SIGTERM as on Ctrl-C: it comes from kill, from a cluster's or a container's
 time limit, and nothing is lost.
@@ -55,8 +55,8 @@ def tell_rules(chosen: Chosen) -> None:
 
 
 def families_line(suite: str, asking: FamiliesToAsk) -> str:
-    """What is known of several families before their prompts are built: how many trials, how
-    many scored."""
+    """Several families before their prompts are built: how many trials, and how many are
+    scored."""
     trials, scored = (
         [getattr(each, name) for each in asking.ahead] for name in ("trials", "scored")
     )
@@ -66,9 +66,9 @@ def families_line(suite: str, asking: FamiliesToAsk) -> str:
 
 
 def tell_notes(experiment: Experiment, told: set[str]) -> None:
-    """What a user should know before prompts are written: which documents they are made of.
+    """Print the notes on documents, before prompts are written.
 
-    told: what was told already, of the families before.
+    told: notes that earlier families already printed.
     """
     for note in notes_on(experiment):
         if note not in told and not experiment.settings.quiet:
@@ -100,7 +100,7 @@ def _announce_seek(session: Session) -> None:
 
 
 def announce(session: Session) -> None:
-    """What is about to be asked, and what the settings silently would not say."""
+    """Print the size of a run and warnings that its settings do not show."""
     experiment = session.experiment
     if experiment.settings.seek is not None:
         _announce_seek(session)
@@ -265,7 +265,7 @@ def terminable() -> Iterator[Ending]:
 
 
 def interrupted(settings: Settings, path: Path, code: int) -> int:
-    """What is said of a run that was interrupted; the exit code."""
+    """Print why a run was interrupted. Returns the exit code."""
     kept = (
         f"What was scored is kept; to go on: the same command with -o {path}"
         if settings.save

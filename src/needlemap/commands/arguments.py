@@ -121,8 +121,8 @@ def _taken(kind: Any) -> str | None:
 
 
 def _named(flag: inspect.Parameter) -> inspect.Parameter:
-    """A parameter to be given by name. What is false without its flag has none that denies it.
-    The help names what a flag takes as those of the settings do."""
+    """A parameter given by name. A switch that is off by default has no flag that denies it.
+    The help names a flag's value in the same words as those of the settings."""
     kind, said = get_args(flag.annotation)
     if isinstance(said, OptionInfo):
         said.metavar = said.metavar or _taken(kind)

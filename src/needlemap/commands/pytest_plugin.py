@@ -227,8 +227,8 @@ class NeedleServer:
             return made, compare(place, made, margin=margin)
 
     def _flags(self) -> dict[str, Any]:
-        """Model and address as settings; a command is started. Fails the test where nobody is
-        named."""
+        """Model and address as settings; a command is started. Fails the test if neither is
+        given."""
         from needlemap.asking.discovery import listed_model
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))

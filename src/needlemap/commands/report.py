@@ -303,7 +303,7 @@ def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int
 
 
 def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
-    """The runs in another tool's file or folder; what is to be said of them is told."""
+    """The runs in another tool's file or folder. Prints their notes."""
     runs = load_results(
         path, ImportOptions(dataset_length=typed.dataset_length, metric=typed.metric)
     )
@@ -312,8 +312,7 @@ def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
 
 
 def _tell(notes: Sequence[str]) -> None:
-    """What lay in a folder and was no result, or could not be read: never passed over in
-    silence."""
+    """Print notes on files that hold no result or could not be read."""
     for note in notes[:_SHOWN]:
         tell(printable(note))
     if len(notes) > _SHOWN:

@@ -75,7 +75,7 @@ MOST = 32  # jobs at a time, where nobody says
 
 
 def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFlags) -> int:
-    """Run or resume what is asked of each model; returns the exit code.
+    """Run or resume the families of each model. Returns the exit code.
 
     each: by the name of its folder, '' of the only one.
     """
@@ -114,8 +114,8 @@ def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What was typed: of each model what is asked, the folder of all, and how it is shown and
-    answered."""
+    """A typed command: the families of each model, the folder of all, and how they are shown
+    and answered."""
 
     each: Mapping[str, Chosen]
     path: Path
@@ -264,7 +264,7 @@ class Terminal(ShowingObserver):
         self._maps, self._anywhere = not typed.json, typed.map
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
-        """Of several models say which, of several families how many."""
+        """Print which of several models begins, and how many families it has."""
         super().begins_model(name, asking)
         chosen = self._each[name]
         self.model, self.settings, self.code, self._noted = name, chosen.first, 0, False
@@ -284,8 +284,8 @@ class Terminal(ShowingObserver):
         self.close()
 
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
-        """Say what is wrong with one of several, which does not keep the others from being
-        asked. Raises the error of the only one."""
+        """Print the error of one of several models; the others are still asked. Raises the
+        error of a single one."""
         if not name:
             super().leaves_model(name, error)
         self.close()
@@ -293,7 +293,7 @@ class Terminal(ShowingObserver):
         self.codes[name] = 3 if isinstance(error, LimitReached) else 2
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
-        """Say what is asked of which model."""
+        """Print the model and the size of its run."""
         if self.settings.quiet:
             return
         if name:
@@ -308,7 +308,7 @@ class Terminal(ShowingObserver):
         return LiveMap if sys.stderr.isatty() and session.experiment.settings.seek is None else None
 
     def goes_on(self, name: str, session: Session) -> None:
-        """Say what is known by now, and what is asked next."""
+        """Print the result so far and the next step."""
         run = load_run(session.folder.path)
         found = sought_in(run.about, run.records)
         if found is not None and not self.settings.quiet:
@@ -321,7 +321,7 @@ class Terminal(ShowingObserver):
         self.code = max(self.code, verdict(outcome, session, self._home))
 
     def whole(self, name: str, session: Session) -> None:
-        """Of a run with one family show what it has; several have their table."""
+        """Show the result of a single family. Several have their table."""
         if not name and not self.settings.quiet:
             announce(session)
         if not name:
@@ -338,7 +338,7 @@ class Terminal(ShowingObserver):
         self.code = max(self.code, 1)
 
     def end(self) -> None:
-        """Of several families their table, and where it is kept."""
+        """Print the table of several families, and its path."""
         if self.families.is_plain:
             return
         if not self.settings.quiet:

@@ -185,11 +185,11 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
 
 
 async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[Record]:
-    """Score all answers that `out` (the same folder, or a new one) has no such score of; the
-    new records.
+    """Score all answers that have no such score in `out` (the same folder, or a new one).
+    Returns the new records.
 
-    Raises NeedlemapError when `out` holds another run, or somebody writes to it, TimeUp where
-    time ended before all were scored.
+    Raises NeedlemapError when `out` holds another run or another process writes to it, TimeUp
+    where time ended before all were scored.
     """
     target = RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
@@ -223,8 +223,8 @@ def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
     """Each trial that was asked, with its last record that holds an answer, else its last.
-    They are told by their place and their prompt's hash: records of earlier versions have no
-    `asked`."""
+    Trials are identified by their place and their prompt's hash: records of earlier versions
+    have no `asked`."""
     by_place = {
         (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials

@@ -1,7 +1,6 @@
-"""`needlemap replay RUN --verify`: all prompts of a run built anew, and compared by their
-hashes.
+"""`needlemap replay RUN --verify`: builds all prompts of a run anew and compares their hashes.
 
-Nothing is asked. Where prompts differ, the likeliest reason is what run.json has otherwise:
+It asks no model. If prompts differ, the likeliest reason is a difference that run.json shows:
 the tokenizer, a haystack's text, needlemap's version or a package's.
 """
 
@@ -84,7 +83,7 @@ def rebuilt(folder: RunFolder) -> Experiment:
 
 
 def _built(made: Experiment) -> dict[Place, tuple[str, str]]:
-    """By place the sha256 of the prompt that was built, and of what is right."""
+    """The sha256 of each prompt built and of its right answers, by place."""
     return {
         place: (trial.prompt.sha256, trial.item.reference.digest())
         for trial in made.trials
@@ -93,7 +92,7 @@ def _built(made: Experiment) -> dict[Place, tuple[str, str]]:
 
 
 def _is_built(record: Record, built: tuple[str, str] | None) -> bool:
-    """Whether a record's prompt, and what is right, are those that were built at its place."""
+    """Whether a record's prompt and right answers equal those built at its place."""
     if built is None or record.prompt is None:
         return False
     prompt, right = built

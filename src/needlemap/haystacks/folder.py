@@ -48,9 +48,9 @@ from needlemap.text import whole_characters
 class Folder(Source):
     """A folder of documents with its subfolders, in the order of their paths, or one document.
 
-    A file is read when it is wanted. Raises HaystackError for what is not there, may not be read or
-    holds no document, for a text that is neither UTF-8 nor UTF-16, and when a reader is not
-    installed.
+    A file is read when it is wanted. Raises HaystackError for a path that is missing,
+    unreadable or without documents, for a text that is neither UTF-8 nor UTF-16, and when a
+    reader is not installed.
     """
 
     def __init__(self, path: str) -> None:

@@ -86,7 +86,7 @@ def read_text(file: Path, *, marks: bool = True) -> str:
     """A text file's text. marks: whether a first mark says how it is written; else it is a
     part of the text.
 
-    Raises HaystackError with what is wrong with it.
+    Raises HaystackError with the reason.
     """
     try:
         return decoded(read_bytes(file), file, _MARKS if marks else {})
@@ -177,8 +177,8 @@ class Process:
 
 
 def _ask(process: subprocess.Popen[bytes], kind: str, data: bytes) -> bytes | str:
-    """The text, or what is wrong with the document. Raises OSError or ValueError where the
-    process ended."""
+    """The text, or the reason why the document has none. Raises OSError or ValueError where
+    the process ended."""
     source, sink = process.stdout, process.stdin
     if source is None or sink is None:
         raise ValueError("no pipes")
@@ -271,8 +271,7 @@ def limit_time() -> None:
 
 
 def read(kind: str, data: bytes) -> bytes:
-    """A document's text as UTF-8. Raises ValueError with what is wrong with it,
-    MemoryError."""
+    """A document's text as UTF-8. Raises ValueError with the reason, and MemoryError."""
     try:
         text = KINDS[kind](data)
     except MemoryError:

@@ -1,7 +1,7 @@
 """Which files of a folder and its subfolders may be read, and why the others are not.
 
-Left out are hidden files, folders of dependencies, names that say that a file holds a key, links
-that leave the folder, and what is no plain file. No file is opened.
+It leaves out hidden files, folders of dependencies, names of key files, links that leave the
+folder, and pipes, devices and the like. It opens no file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FoundFiles:
 
     @property
     def not_read(self) -> list[str]:
-        """What is left out and why: files by name, then those that only count."""
+        """The files left out and why: some by name, the others counted."""
         told = [f"{name} ({why})" for name, why in sorted(self.left_out.items())]
         told += [f"{self.hidden:,} hidden"] if self.hidden else []
         told += [f"{self.empty:,} empty"] if self.empty else []

@@ -1,10 +1,10 @@
 """Servers: their base URLs, keys and headers; one request and its reply, read within bounds.
 
 For code that waits and code that does not. Redirects are not followed, a body is read by
-pieces up to `LARGEST_BYTES` unpacked, and what was sent in secret is hidden in whatever comes
-back before anybody sees it. Nothing is asked again here, but for an address that lacks its
-/v1. Replies are read as plain JSON, so that every provider's own fields survive. Secrets come
-from the environment.
+pieces up to `LARGEST_BYTES` unpacked, and secrets that were sent are hidden in every reply
+before it is shown or kept. A request is repeated only for an address that lacks its /v1.
+Replies are read as plain JSON, so that every provider's own fields survive. Secrets come from
+the environment.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _Client = TypeVar("_Client")
 
 
 def base_url_of(given: str | None, variable: str, home: str) -> str:
-    """Where to ask: what was given, else the environment's, else the provider's own address.
+    """The address to ask: the given one, else the environment's, else the provider's own.
 
     Raises SettingsError for what is no address, and for one that holds a key.
     """
@@ -65,8 +65,8 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 
 
 def check_address(url: str, variable: str = KEY) -> None:
-    """Raises SettingsError for what is no address, and for one that holds a key: run.json and
-    error messages would keep it."""
+    """Raises SettingsError for an invalid address, and for one that holds a key, since
+    run.json and error messages would keep it."""
     shown = hidden(url)
     try:
         parts = urlsplit(url.encode().decode())  # not what a terminal gave that is no text
@@ -182,7 +182,7 @@ class HttpReply:
 
 
 class _JsonClient:
-    """What both ways to ask have: headers that go with each request, and what is made of a
+    """The common part of both clients: the headers of each request, and the reading of a
     reply.
 
     headers: beside our own; plain: names of those that hold no secret. key_env: the variable
@@ -411,7 +411,7 @@ class SyncJsonClient(_JsonClient):
 
 
 class _Body:
-    """A body, by pieces, up to what is read of one. Raises Unmeasured for one that goes on."""
+    """A body, read in pieces. Raises Unmeasured if it is over the limit."""
 
     def __init__(self, response: Response, most: int) -> None:
         self._response, self._data = response, bytearray()

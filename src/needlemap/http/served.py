@@ -99,7 +99,7 @@ def list_models(
 
 
 def _listed(base_url: str, sent: Sent) -> ServedModels:
-    """The same, asked once. Raises Unmeasured where nobody answers, for 401, 403 and 503."""
+    """The same, asked once. Raises Unmeasured if no server answers, and for 401, 403 and 503."""
     status, found = get(base_url, "/models", sent)
     if status == 404 and not VERSIONED.search(base_url):
         other = f"{base_url}/v1"
@@ -112,8 +112,8 @@ def _listed(base_url: str, sent: Sent) -> ServedModels:
 
 
 def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
-    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured
-    where nobody answers, for 401, 403 and 503."""
+    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured if
+    no server answers, and for 401, 403 and 503."""
     door = SyncJsonClient(base_url, sent.headers(), sent.key_env)
     try:
         reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
@@ -165,14 +165,14 @@ def _context(row: Mapping[str, Any]) -> int | None:
 
 
 def _size(value: object) -> int | None:
-    """A number of tokens; None for what is none."""
+    """A number of tokens; None for any other value."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 < value <= _MOST_CONTEXT else None  # type: ignore[operator,return-value]
 
 
 def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
-    """Return when a server answers anything. Raises NeedlemapError where no connection can be
-    made for so long, and for what is no address."""
+    """Return when a server answers anything. Raises NeedlemapError if no connection can be
+    made in that time, and for an invalid address."""
     check_address(base_url)
     until_s = monotonic() + wait_s
     while True:

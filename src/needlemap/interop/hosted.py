@@ -1,5 +1,5 @@
-"""A family in another harness (Inspect, lm-evaluation-harness): its prompts, what is right, and our
-scores.
+"""A family in another harness (Inspect, lm-evaluation-harness): its prompts, the right
+answers, and our scores.
 
 The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is asked:
 the bytes that `needlemap prompts` writes for the same settings. Lengths count the tokens of

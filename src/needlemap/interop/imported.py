@@ -249,8 +249,8 @@ def _hash(value: Any) -> str:
 
 
 def load_results(path: Path, said: ImportOptions) -> list[Loaded]:
-    """The runs in another tool's file or folder, as reports take them; nothing is written. The
-    notes of the first say what is to be known of the files."""
+    """The runs in another tool's file or folder, as reports take them; nothing is written.
+    Notes on the files are with the first run."""
     found = read([path], said.metric)
     runs = imported(found.sources, said)
     places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]

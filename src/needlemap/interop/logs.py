@@ -2,7 +2,7 @@
 (`samples_*.jsonl`) as rows.
 
 They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text,
-so two logs pair by it; an epoch is the same prompt asked again. What was asked is told by a
+so two logs pair by it; an epoch is the same prompt asked again. A prompt is identified by a
 hash of id, input and target (of lm-evaluation-harness: of the document, since chat templates
 word one document in several ways). Of several scores one is read: the first, or the one that
 `--metric` names. Samples of needlemap's own tasks know their length, depth and repeat; others
@@ -322,7 +322,7 @@ def _inspect_scores(scores: Any) -> Iterator[tuple[str, float | None]]:
 
 
 def _score(value: Any) -> float | None:
-    """A score as a number, as Inspect counts its words; None for what is none.
+    """A score as a number, as Inspect counts its words; None for any other value.
 
     >>> _score("C"), _score("P"), _score(True), _score("0.25"), _score(float("nan"))
     (1.0, 0.5, 1.0, 0.25, None)

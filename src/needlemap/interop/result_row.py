@@ -158,8 +158,8 @@ def parsed_scale(text: str) -> Scale:
 
 
 def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
-    """The scale of one run's rows: given, told by their tool, or seen. Raises NeedlemapError
-    if unclear."""
+    """The scale of one run's rows: as given, as their tool states it, or as their values show
+    it. Raises NeedlemapError if unclear."""
     scored = [row for row in rows if row.native is not None]
     told = {row.scale for row in scored if row.scale is not None}
     if given is None and len(told) > 1:

@@ -1,7 +1,7 @@
 """The files that hold results of other tools: which of a folder's, of which tool each is, and
 their rows.
 
-A file's kind is told by its ending and its first bytes. A file that was named must hold
+The ending and the first bytes of a file show its kind. A file that was named must hold
 results; what merely lies in a folder beside them is left out with a reason.
 """
 

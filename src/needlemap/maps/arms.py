@@ -309,8 +309,8 @@ def tripwire(found: Iterable[ArmTrial]) -> LogprobShift | None:
 
 
 def worst_of(found: Iterable[ArmTrial]) -> list[ArmTrial]:
-    """The prompts that show most: what is lost, then what became less likely, then what reads
-    otherwise."""
+    """The prompts that show most: first the lost ones, then less likely answers, then other
+    texts."""
     ranked = [
         each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)
     ]

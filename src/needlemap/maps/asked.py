@@ -152,7 +152,7 @@ def prompts_of(
 
 
 def prompt_of(record: Record) -> Hashable:
-    """What a record's prompt is told by."""
+    """The identity of a record's prompt."""
     if record.prompt is not None:
         return record.length_tokens, record.prompt.sha256
     return record.length_tokens, record.depth, record.task, record.question, record.reference

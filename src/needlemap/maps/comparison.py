@@ -83,9 +83,9 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(ComparedScores):
-    """Of pairs that both runs scored. noise: when both runs are the same experiment. power:
-    pairs that it takes to see a loss. answers: which of them differ, where somebody looked.
-    ran_on: as `Pairs` has it."""
+    """The comparison of pairs that both runs scored. noise: when both runs are the same
+    experiment. power: the pairs needed to see a loss. answers: which of them differ, if they
+    were compared. ran_on: as `Pairs` has it."""
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
@@ -100,8 +100,8 @@ class FamilyComparison(ComparedScores):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(ComparedScores):
-    """Of the mean over families. families: by name, '' of a run with one. adjusted_p: of each,
-    its p after Holm's correction over all."""
+    """The comparison of the mean over families. families: by name, '' of a run with one.
+    adjusted_p: each family's p after Holm's correction over all."""
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
@@ -113,7 +113,7 @@ class Comparison(ComparedScores):
 
     @property
     def answers(self) -> tuple[AnswerPairs, ...]:
-        """Each family's answers, where somebody looked at them."""
+        """Each family's answers, if they were compared."""
         return tuple(each.answers for each in self.families.values() if each.answers is not None)
 
 
@@ -272,7 +272,7 @@ def _mean(pairs: Sequence[Pairs], seconds: Sequence[Cube]) -> Difference:
 
 
 def _weights(first: Array, second: Array) -> Array:
-    """Of a family's pairs, so that all families count the same."""
+    """The weights of a family's pairs that let all families count the same."""
     return np.full(first.shape, 1 / max(1, int((~np.isnan(first - second)).sum())))
 
 
@@ -291,8 +291,8 @@ def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
 
 
 def _mean_bounds(compared: Sequence[FamilyComparison]) -> tuple[float, float] | None:
-    """Of the mean, from those of its families: a family that misses nothing has its
-    difference."""
+    """The bounds of the mean, from those of its families. A family without missing trials has
+    its difference as both."""
     if all(each.bounds is None for each in compared):
         return None
     ends = [each.bounds or (each.overall.value, each.overall.value) for each in compared]

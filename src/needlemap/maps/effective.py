@@ -3,9 +3,9 @@ interval.
 
 The curve is fitted as falling up to the first length that is clearly below the threshold
 (`curves.falling`), so that noise on a plateau is no fall and a clear dip is one. The interval
-reaches to tested lengths, as nobody looked between them. Of several families it is their mean:
-every family counts the same, and repeats are drawn for all of them together, since those of
-one number share a haystack where families use the same.
+ends at tested lengths, since lengths between them were not asked. Of several families it is
+their mean: every family counts the same, and repeats are drawn for all of them together, since
+those of one number share a haystack where families use the same.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
 
 
 def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
-    """The ends moved to the next tested lengths: between these nobody looked.
+    """The ends moved outward to tested lengths, since lengths between them were not asked.
 
     >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
     (1000.0, 4000.0)

@@ -100,8 +100,8 @@ class Map:
 
     total, margins: of everything and by length (without those that have no score), each
     different prompt counting once, with intervals over haystacks (`depth_scores`). missing:
-    prompts that could not be measured or were not asked yet. counted: False where scores are
-    means of nobody knows how many answers. model, tokenizer, task as named in the run; mode:
+    prompts that could not be measured or were not asked yet. counted: False if scores are
+    means of an unknown number of answers. model, tokenizer, task as named in the run; mode:
     how prompts were ordered and shared. depthless: whether the task asks about the whole text,
     so that depths of cells mean nothing. by_depth: score by depth, as `depth_scores`.
     """

@@ -37,7 +37,7 @@ RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 @dataclass(frozen=True, slots=True)
 class Token:
     """One token of an answer: its text, its log-probability in nats, and the likeliest other
-    in its place. None where nobody kept it."""
+    in its place. None if it was not kept."""
 
     text: str
     nats: float | None = None
@@ -235,8 +235,8 @@ def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | No
 
 
 def _nats(one: Record, other: Record) -> float | None:
-    """second - first of the mean log-probability of one answer's tokens; None where it is
-    another answer, or in other tokens, or nobody kept any."""
+    """second - first of the mean log-probability of one answer's tokens; None if the answers
+    or their tokens differ, or if none were kept."""
     if one.logprobs and other.logprobs and one.logprobs.tokens == other.logprobs.tokens:
         return other.logprobs.mean - one.logprobs.mean
     if not (_is_weighed(one) and _is_weighed(other)):
@@ -304,8 +304,7 @@ class Pairs:
 
     @property
     def spread(self) -> Array:
-        """The same with each pair in every cell of its prompt: what is said of cells is taken
-        of it."""
+        """The same with each pair in every cell of its prompt, for statements on cells."""
         return self.second.spread - self.first.spread
 
     @property

@@ -1,5 +1,4 @@
-"""Effective length from haystacks asked where it matters: what is known by now, and what to
-ask next.
+"""Effective length from haystacks asked where it matters: the result so far, and the next ask.
 
 An *ask* is one fresh haystack at one length, with PLACES depths, one drawn in each equal part.
 A smooth curve of the score over the logarithm of the length is fitted to all asks (a Gaussian
@@ -368,7 +367,7 @@ def ends(known: Posterior, asked: LengthAsks, threshold: float) -> tuple[Array, 
 
 @dataclass(frozen=True)
 class Sought:
-    """What is known of one map, in tokens: 0 is below the shortest length, infinite beyond the
+    """The result for one map, in tokens: 0 is below the shortest length, infinite beyond the
     longest.
 
     point: None where the interval spans more than an octave, or it crawls. crawls: the
@@ -401,8 +400,7 @@ class Sought:
 def sought(
     axis: LengthAxis, asked: LengthAsks, threshold: float, within: float, *, rough: bool = False
 ) -> Sought:
-    """What is known of one map by now. threshold, within: shares. rough: as `is_rough`
-    finds."""
+    """The result for one map so far. threshold, within: shares. rough: as `is_rough` finds."""
     known, lengths = learn(axis, asked, threshold), axis.lengths
     low, high = (in_tokens(axis, float(end)) for end in ends(known, asked, threshold))
     inside = np.clip([low, high], lengths[0], lengths[-1])

@@ -1,8 +1,7 @@
 """What tables hold of a cell and of a trial, each column once, for CSV, Parquet, pandas and
 the page.
 
-Scores and depths are percents, as in settings; on the page, whose numbers nobody reads, shares
-in [0, 1].
+Scores and depths are percents, as in settings. The page's data holds shares in [0, 1].
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class DataColumn:
     """One column: its name, what its values are, and what they mean. An unknown value is None.
 
     of: the value of a cell or a record, or what it calls it ('scorer.name'), by default so.
-    share: told in percent.
+    share: shown in percent.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""The one place that awaits an answer of a model, whoever asks: a campaign, a judge, a replica, an
-evaluator of another tool, or `replay`.
+"""The one place that awaits an answer of a model, for every caller: a campaign, a judge, a
+replica, an evaluator of another tool, or `replay`.
 
-A back end may be a stranger's code. What it raises, and what it returns in place of an answer,
-becomes the reason why there is none, and ends nothing.
+A back end may be a stranger's code. An exception from it, or a return value that is no answer,
+becomes the reason why the trial is not measured. The run goes on.
 """
 
 from __future__ import annotations

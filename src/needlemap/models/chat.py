@@ -116,8 +116,7 @@ class Chat:
         return np.concatenate([head.ids, tail.ids])
 
     def ids(self, prompt: Prompt) -> NDArray[np.int32]:
-        """A prompt's own ids; those of texts that nobody tokenised (a judge's) are made
-        here."""
+        """A prompt's own ids; texts without ids (a judge's) are tokenised here."""
         ids = prompt.ids
         if len(ids) and int(ids.min()) >= 0:
             return ids

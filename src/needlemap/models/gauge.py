@@ -1,4 +1,5 @@
-"""The gauge: a small Llama that finds every needle, so that what is lost is the engine's fault.
+"""The gauge: a small Llama that finds every needle, so that a lost needle is the engine's
+fault.
 
 `gauge_data` is its checkpoint, as engines load it. tools/train_gauge.py made it and says what each
 head does. It answers a question that ends in "KEY?" with the digits that stand behind "KEY is" in

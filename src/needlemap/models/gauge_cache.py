@@ -1,7 +1,7 @@
 """The gauge with a coarse cache: keys and values in four to eight bits, as engines keep them.
 
-A coarse cache is its owner's choice. It moves margins in a way of its own, which this engine
-computes, so that it is told from a fault.
+A coarse cache is its owner's choice. It moves margins in a way of its own. This engine
+computes that way, to distinguish it from a fault.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What of a transformers model's cache serves another prompt: a cache with room to grow, snapshots
-of what it cannot be cropped back to, and from which length on a model turns its positions
-otherwise.
+"""Reuse of a transformers model's cache for another prompt: a cache with room to grow,
+snapshots of what it cannot be cropped back to, and from which length on a model turns its
+positions otherwise.
 
 What is added to a cache is written behind what is there, which stays where it is.
 transformers' own `DynamicCache` joins old and new into fresh tensors at every token: a fifth of the
@@ -94,7 +94,7 @@ def token_bytes(cache: Any) -> dict[Any, int]:
 
 
 def free_bytes(device: Any) -> float:
-    """Memory that is left on a device; infinite where nobody says."""
+    """Free memory of a device; infinite if it is unknown."""
     import torch
 
     if device.type == "cuda":

@@ -139,7 +139,7 @@ def _short(engine: HuggingFaceEngine, other: Ids, rows: Logits, least: float) ->
 
 
 def _placed(engine: HuggingFaceEngine, ids: Ids) -> Logits | None:
-    """Logits of a text whose positions the model is told; None for one that takes none."""
+    """Logits of a text with explicit positions; None for a model that takes none."""
     try:
         return engine.alone(ids, len(ids), placed=True) if engine.positions else None
     except Unmeasured:
@@ -168,7 +168,7 @@ def _is_one_side(engine: HuggingFaceEngine, text: Ids, tokens: int) -> bool:
 
 
 def _far(engine: HuggingFaceEngine, one: Ids, other: Ids) -> Text | None:
-    """A text that begins as one and is longer, up to what is cheap and the model has positions
+    """A longer text with the same beginning, as long as is cheap and the model has positions
     for."""
     tokens = min(_cheap(engine), position_limit(engine.model.config) or _MOST)
     if engine.switch is not None or tokens <= len(one):

@@ -141,7 +141,7 @@ class HuggingFaceEngine(Engine):
 
     def alone(self, ids: Ids, keep: int, *, placed: bool = False) -> Logits:
         """Logits of the last `keep` positions of a text, from one pass without a cache.
-        placed: the model is told the positions, which it counts itself else."""
+        placed: positions are given to the model, which otherwise counts them itself."""
         if self.switch is not None:
             self.switch.reset()
         with self._torch.inference_mode():

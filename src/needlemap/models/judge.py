@@ -136,7 +136,7 @@ class Judge(Scorer):
     def _usd(
         self, prompt: Prompt, sent: int | None, cached: int | None, written: int | None
     ) -> float | None:
-        """What one reply cost; one that nobody counted, at most."""
+        """The cost of one reply; the highest possible if the server did not count it."""
         return self._prices.usd(
             _most_tokens(prompt) if sent is None else sent,
             cached or 0,

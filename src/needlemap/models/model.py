@@ -1,7 +1,8 @@
-"""What a back end is: it answers prompts, and raises `Unmeasured` when it gets no answer.
+"""The interface of a back end: it answers prompts, and raises `Unmeasured` when it gets no
+answer.
 
-A back end never retries, never scores and keeps no state between answers but its connection:
-retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
+A back end never retries, never scores and keeps no state between answers except its
+connection: retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class Logprobs:
 
     @classmethod
     def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """What is sound of the first 4,096 of some rows; None where there is none, or one
-        lacks a number."""
+        """The valid ones of the first 4,096 rows; None where there is none, or one lacks a
+        number."""
         kept = [
             (named(text) or "", nats(own), *_pair(other, rest))
             for text, own, other, rest in rows[:MOST_ROWS]
@@ -120,7 +121,7 @@ class Logprobs:
 
 
 def logprobs_kept(value: object) -> Logprobs | None:
-    """Log-probabilities as a record keeps them, whoever says them; None for what is none."""
+    """Log-probabilities as a record keeps them; None for any other value."""
     if value is None:
         return None
     fields = value if isinstance(value, Mapping) else {}
@@ -140,7 +141,7 @@ def _pair(text: object, told: object) -> tuple[str | None, float | None]:
 
 
 def nats(value: object) -> float | None:
-    """A log-probability, to a millionth; None for what is none.
+    """A log-probability, to a millionth; None for any other value.
 
     >>> nats(-0.25), nats(float("-inf")), nats(float("nan")), nats(3), nats("-1")
     (-0.25, -9999.0, None, None, None)
@@ -156,15 +157,14 @@ class Answer:
     none.
 
     Whatever a server or a user's function says, an Answer fits into a record: half characters
-    become '?', and what is no reason, no count or no name is None. Raises Unmeasured for a text
+    become '?', and an invalid reason, count or name becomes None. Raises Unmeasured for a text
     that is none. Token counts are the provider's own, None where it reports none; usage is its
-    report, in bounds. completion_tokens holds thinking_tokens. thinking: what a reasoning model
-    wrote before its answer, None where nothing of it is seen. forced: set when the model was given
-    the answer instead of asked for one; text is then empty. allowance: what the server still takes.
-    note: what the user should know of the asking. logprobs: what was thought of each token, of an
-    asked answer
-    where that was wanted. beside: the same given answer behind an item's other prompts, by the
-    names of a scorer's passes.
+    report, in bounds. completion_tokens holds thinking_tokens. thinking: what a reasoning
+    model wrote before its answer, None where nothing of it is seen. forced: set when the model
+    was given the answer instead of asked for one; text is then empty. allowance: what the
+    server still takes. note: what the user should know of the asking. logprobs: what was
+    thought of each token, of an asked answer where that was wanted. beside: the same given
+    answer behind an item's other prompts, by the names of a scorer's passes.
     """
 
     text: str
@@ -247,13 +247,13 @@ def seconds(value: object) -> bool:
 
 
 def usage_kept(usage: object) -> dict[str, Any]:
-    """A usage report as a record keeps it: unchanged, but for what no report can mean."""
+    """A usage report as a record keeps it: unchanged, without impossible values."""
     found = _kept(usage, _DEEPEST)
     return found if isinstance(found, dict) and len(dumps(found)) <= LONGEST_USAGE else {}
 
 
 def _kept(value: object, levels: int) -> Any:
-    """A JSON value within bounds; None for what is out of them."""
+    """A JSON value; None if it is out of bounds."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -327,9 +327,9 @@ class Model(metaclass=Checked):
     """A back end bound to one model. Built as `Backend(name, **options)`; `name` is what follows
     the slash.
 
-    Raises SettingsError at once when it cannot work (a missing key, an unknown option), and asks
-    nothing yet. Override `traits`, `answer`, and what differs. All that is known of a back end is
-    here, with these defaults; nobody else knows its name:
+    Raises SettingsError at once when it cannot work (a missing key, an unknown option), and
+    asks nothing yet. Override `traits`, `answer`, and what differs. All facts about a back end
+    stand in its class, with these defaults; no other module names it:
 
     unread: settings that it does not read, of `temperature`, `thinking_tokens`, `request`,
     `logprobs` and `concurrency`; given for it, they are refused. free: whether asking costs

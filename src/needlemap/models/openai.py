@@ -327,8 +327,8 @@ def _flat(thought: Any) -> str:
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
-    """Of the completion's tokens those of the thinking, if the server tells; 0 may mean that
-    it does not."""
+    """The thinking's tokens among those of the completion. 0 may mean that the server does not
+    report them."""
     found = count(usage, "completion_tokens_details", "reasoning_tokens")
     return found if found else count(usage, "reasoning_tokens") or found  # SGLang
 

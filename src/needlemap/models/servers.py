@@ -110,8 +110,8 @@ def texts_of(parts: Any, field: str = "text") -> list[str]:
 
 
 def check_request(request: Mapping[str, Any]) -> None:
-    """Raises SettingsError for request fields that would change what is asked behind the
-    record's back."""
+    """Raises SettingsError for request fields that would change the prompt without a record of
+    it."""
     for field in RESERVED:
         if field in request:
             raise SettingsError(

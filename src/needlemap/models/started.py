@@ -98,8 +98,8 @@ def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> N
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the supervisor end the server, and wait for that. It does so also if nobody
-    waits."""
+    """Let the supervisor end the server, and wait for it. The server ends even if this process
+    does not wait."""
     assert process.stdin is not None
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
@@ -114,7 +114,7 @@ def _last(log: Path) -> str:
 
 
 def _free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """A free port of this machine."""
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         return int(line.getsockname()[1])

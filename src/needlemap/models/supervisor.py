@@ -54,8 +54,8 @@ def main(command: list[str]) -> int:
 
 
 def end_group(group: int) -> None:
-    """End a process group by SIGTERM, and what is left of it by SIGKILL. Raises
-    ProcessLookupError as soon as it is gone."""
+    """End a process group by SIGTERM, then by SIGKILL. Raises ProcessLookupError as soon as it
+    is gone."""
     for number, wait_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, _KILL_S)):
         os.killpg(group, number)
         until_s = monotonic() + wait_s

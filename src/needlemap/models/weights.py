@@ -26,7 +26,7 @@ _BYTE = 1  # size of numbers that torch has no comparison for
 def refuse_partial(name: str, model: Any, told: Mapping[str, Any]) -> None:
     """Raises SettingsError for a checkpoint that is not the model's own, or is broken.
 
-    told: what transformers says of the loading: `missing_keys`, `unexpected_keys`,
+    told: transformers' report on the loading: `missing_keys`, `unexpected_keys`,
     `mismatched_keys`.
     """
     missing = [key for key in told.get("missing_keys", ()) if not _COMPUTED.search(key)]

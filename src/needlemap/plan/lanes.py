@@ -192,7 +192,7 @@ class LaneQueue(Generic[T]):
         return None
 
     def _padded(self, lanes: Lanes) -> list[list[int]]:
-        """What is left of each lane: at first all; nothing of lanes that a short walk does not
+        """The rest of each lane: at first all; nothing of lanes that a short walk does not
         have."""
         bounds = [list(each) for each in lanes.bounds]
         return bounds + [[0, 0] for _ in range(self._width - len(bounds))]

@@ -1,4 +1,4 @@
-"""What a run would cost in one mode: tokens, calls, dollars, operations, time. Asks nobody.
+"""The cost of a run in one mode: tokens, calls, dollars, operations, time. No model is asked.
 
 Operations are those of the prefill, by the model's shape. A server's prefix cache is
 simulated: a prompt reuses the leading blocks that are still there. The least recently used

@@ -72,7 +72,7 @@ class _Reader:
         self._place = self._offset = 0
 
     def rest(self) -> Span | None:
-        """What is left of the present span; None at the end."""
+        """The rest of the present span; None at the end."""
         if self._place == len(self._spans):
             return None
         span = self._spans[self._place]

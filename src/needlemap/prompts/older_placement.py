@@ -47,7 +47,7 @@ class OlderBuilder(PromptBuilder):
         return min(left, len(self.haystack.text))
 
     def _fitted(self, wanted: Wanted) -> Prompt | None:
-        """The haystack's tokens are what the other parts leave."""
+        """The haystack gets the tokens that the other parts leave."""
         if wanted.guess < 1:
             return None
         if wanted.pinned is None:

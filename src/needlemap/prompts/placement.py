@@ -334,8 +334,8 @@ def by_depth(needles: Sequence[Needle]) -> list[int]:
 
 
 def moved(needles: Sequence[Needle], chosen: tuple[int, int] | None, stop: int) -> list[float]:
-    """Depths as meant; where a position, of `stop`, was chosen for one, others move along but those
-    that are still, which none of them passes. needles: by depth.
+    """Depths as meant. If a position, of `stop`, was chosen for one needle, the others move
+    along with it. Those that are still stay, and none passes them. needles: by depth.
     """
     depths = [needle.depth for needle in needles]
     if chosen is None or not stop:

@@ -54,12 +54,12 @@ class PlacedNeedle:
 class Prompt:
     """One prompt.
 
-    question: what is asked, for extractive baselines. answer_prefix: the answer's beginning,
-    if it is given to the model, so that what the model says goes on from there. context: the
+    question: its text, for extractive baselines. answer_prefix: the answer's beginning, if it
+    is given to the model, so that what the model says goes on from there. context: the
     message, and the range of its spans, that hold haystack and needles. breakpoints: spans of
     that message AFTER which a prefix shared with other prompts ends, for providers that want
     to be told. partings: lengths in tokens at which prompts asked later part from it, for
-    caches that want to be told. tokens: length by the tokenizer, without the reserve.
+    caches that need them. tokens: length by the tokenizer, without the reserve.
 
     fed: what the model is fed, in its own vocabulary and with its chat template, where it is
     fed the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where

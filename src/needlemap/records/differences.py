@@ -35,7 +35,7 @@ def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
 
 
 def prompt_contrast(found: Differences) -> dict[str, tuple[Any, Any]]:
-    """Of what differs, what can change a prompt."""
+    """The differences that can change a prompt."""
     return {name: values for name, values in found.items() if name not in SUBJECT}
 
 

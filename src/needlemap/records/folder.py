@@ -44,10 +44,9 @@ _TIES = ("seed", "model", "task")
 
 @dataclass(slots=True)
 class LeftOut:
-    """What a run's records files held that is no record of it. unreadable: lines that are no
-    record; foreign: records of another run; torn: lines that a kill or a full disk cut off; odd:
-    names of what is no
-    file."""
+    """Lines and files in a run's folder that are no record of it. unreadable: lines that are
+    no record; foreign: records of another run; torn: lines that a kill or a full disk cut off;
+    odd: names that belong to no plain file."""
 
     unreadable: int = 0
     foreign: int = 0
@@ -188,8 +187,8 @@ def records_files(folder: Path) -> list[Path]:
 
 
 def is_of(record: Record, about: RunFile | None) -> bool:
-    """Whether a record is of the run of that run.json, as far as it can be told: by the hash of its
-    settings; records of earlier versions by seed, model and task, imported ones by nothing."""
+    """Whether a record belongs to the run of that run.json: by the hash of its settings;
+    records of earlier versions by seed, model and task, imported ones by nothing."""
     if about is None or about.imported:
         return True
     if record.run and about.identity:
@@ -229,7 +228,7 @@ class Writer:
         await asyncio.shield(written)
 
     def close(self) -> None:
-        """Write what is still to be written, and let others have the folder."""
+        """Write the rest, and release the folder."""
         self._thread.shutdown(wait=True)
         if self._descriptor is not None:
             os.close(self._descriptor)

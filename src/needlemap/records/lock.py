@@ -22,7 +22,7 @@ from needlemap.files import make_folder, open_inside, open_regular
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
-_TRIES, _PAUSE_S = 5, 0.05  # whoever only looks whether a folder is held holds it for a moment
+_TRIES, _PAUSE_S = 5, 0.05  # a process that only tests the lock holds it for a moment
 _Identity = tuple[int, int]  # device and inode
 _HELD: ContextVar[frozenset[_Identity]] = ContextVar("_HELD", default=frozenset())
 
@@ -32,8 +32,8 @@ def hold_folder(folder: Path | None) -> Iterator[None]:
     """Hold a folder, which is made if it is not there, against other starts.
 
     Inside, `lock_folder` locks it no second time. The lock's file, and a folder that was made
-    and stays empty, are taken away again. Nothing is held of None, nor where nothing can be
-    written: whoever writes there says so. Raises NeedlemapError when another run holds it.
+    and stays empty, are taken away again. Nothing is held if the folder is None or not
+    writable: the code that writes reports it. Raises NeedlemapError when another run holds it.
     """
     opened, missing = None, list[Path]()
     with suppress(OSError):

@@ -42,7 +42,7 @@ def _count(value: Any) -> Any:
 
 
 def _amount(value: Any) -> Any:
-    """Dollars or seconds as they were said, None for what is no such number."""
+    """Dollars or seconds as they were reported, None for an invalid number."""
     return float(value) if isinstance(value, int | float) and 0 <= value <= MOST else None
 
 
@@ -194,18 +194,17 @@ class Record(BaseModel):
     that it asked, '' for the question itself; score in [0, 1], None when
     not measured.
 
-    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did not
-    say. shared_tokens: what the plan promised that a cache holds of it; None in mode `cold`, which
-    shares nothing. asked: hash of what the model was asked, so that answers can be scored anew; key
-    adds what is right and the scorer. reference_sha256: of all that is right and wrong
-    (`Reference.digest`), '' where unknown. logprobs: what the model thought of each token of its
-    answer, on request, or of the reference answer where that is what was scored. beside: the same
-    behind the item's other prompts. thinking: what a
-    reasoning model wrote before its answer, at most 20,000 characters of it. rescored: whether the
-    answer is an earlier record's, scored anew: nothing was asked. run: hash of the settings that
-    make its run what it
-    is, as run.json has it; '' before there was one. What is none of a number, of those that may be
-    missing, is read as missing.
+    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did
+    not say. shared_tokens: what the plan promised that a cache holds of it; None in mode
+    `cold`, which shares nothing. asked: hash of what the model was asked, so that answers can
+    be scored anew; key adds what is right and the scorer. reference_sha256: of all that is
+    right and wrong (`Reference.digest`), '' where unknown. logprobs: what the model thought of
+    each token of its answer, on request, or of the reference answer where that is what was
+    scored. beside: the same behind the item's other prompts. thinking: what a reasoning model
+    wrote before its answer, at most 20,000 characters of it. rescored: whether the answer is
+    an earlier record's, scored anew: nothing was asked. run: hash of the settings that make
+    its run what it is, as run.json has it; '' before there was one. A missing or non-numeric
+    value of an optional number is read as missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -288,7 +287,8 @@ class Record(BaseModel):
 
     @property
     def sent_tokens(self) -> int | None:
-        """The prompt's tokens as the server counted them, else as we did; None where nobody did."""
+        """The prompt's tokens as the server counted them, else as we did; None if neither is
+        known."""
         ours = self.prompt.tokens if self.prompt else None
         return ours if self.prompt_tokens is None else self.prompt_tokens
 
@@ -305,8 +305,8 @@ class Record(BaseModel):
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
-    """What records cost together, to six decimals; None where none of them says. names: of some
-    costs, else all.
+    """The cost of several records, to six decimals; None if none of them has one. names: of
+    some costs, else all.
 
     usd: of the model's answers, and of what was sent and could not be read. seconds: of latency,
     which overlaps between lanes.

@@ -192,13 +192,13 @@ class RunFile(BaseModel):
         description="by a trial's `asked` all that it stands for: length in tokens, depth, repeat",
     )
     notes: list[str] = Field(
-        default=[], description="what was told before asking: which documents were read, and not"
+        default=[], description="notes printed before asking: documents that were read, or not"
     )
     depthless: bool = Field(
         default=False, description="whether the task asks about the whole text: no depth counts"
     )
     model_notes: list[str] = Field(
-        default=[], description="what the model itself told: how its prompts are computed"
+        default=[], description="the model's own notes: how its prompts are computed"
     )
     earlier_scorers: list[RuledScorer] = Field(
         default=[], description="whose scores count no more (needlemap score)"

@@ -4,7 +4,7 @@
     task: single (distractors=4) in generated, scorer substring rule 3, needlemap 0.1.0
     score: baseline/bm25 83.3 % [57.8, 94.8] (n=18, 3 haystacks)
 
-The hash is over the prompts' bytes and what is right, in no order: whoever has the same hash
+The hash covers the prompts' bytes and the right answers, in no order: runs with the same hash
 asked the same. `needlemap replay RUN --verify` builds the prompts anew and prints it.
 """
 
@@ -106,7 +106,8 @@ def _items(path: Path, run: Loaded) -> Iterator[tuple[str, str]]:
 
 
 def _tasks_line(families: Families, runs: Mapping[str, Loaded]) -> str:
-    """Of each family its task, what of it is not as by default, and its scorer's rule."""
+    """For each family its task, the options that differ from the defaults, and its scorer's
+    rule."""
     said = {name: _task(run) for name, run in runs.items()}
     versions = " and ".join(dict.fromkeys(run.about.needlemap for run in runs.values()))
     if families.is_plain:
@@ -157,8 +158,8 @@ def _short(value: Any) -> str:
 
 
 def _score(families: Families, read: Mapping[str, Loaded | None]) -> str:
-    """The model, and its mean with interval and n; or what it sought; and what is missing. Of a
-    suite with weighted scores these too."""
+    """The model and its mean with interval and n, or its effective length; and the missing
+    trials. Of a suite with weighted scores these too."""
     runs = [run for run in read.values() if run is not None]
     model = " and ".join(dict.fromkeys(run.map.model for run in runs))
     if (only := read.get("")) is not None and seeks(only):

@@ -336,8 +336,8 @@ def _left_out(comparison: FamilyComparison) -> str:
 def _verdict_facts(
     comparison: Comparison | FamilyComparison, names: Names, said: Sequence[str]
 ) -> Iterator[Fact]:
-    """What is known of any comparison: whose, how it was judged, and the whole difference.
-    said: the lines on this."""
+    """The facts of any comparison: its runs, its rule, and the whole difference. said: the
+    lines on this."""
     judged = comparison.verdict
     yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
     yield from keyed({"notes": list(names.notes), **judgement_json(judged)})

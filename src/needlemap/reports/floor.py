@@ -18,7 +18,7 @@ from needlemap.reports.report import Fact
 
 
 def floor_facts(comparison: Comparison, seeds: Mapping[str, Comparison]) -> Iterator[Fact]:
-    """What is said of B's change beside that of other seeds. seeds: A against each, by name."""
+    """Facts on B's change beside that of other seeds. seeds: A against each, by name."""
     spread = [each.overall for each in seeds.values()]
     for name, seed in zip(seeds, spread, strict=True):
         said = (

@@ -195,7 +195,7 @@ class TallyView(LiveView):
         """How the replicas stand has changed."""
 
     def draw(self) -> None:
-        """Show what is known by now."""
+        """Show the map so far."""
 
 
 class ProgressLines(TallyView):

@@ -1,9 +1,8 @@
-"""What is worth saying of a run besides its scores: false answers, failures, counts, the tally so
-far.
+"""Notes on a run besides its scores: false answers, failures, counts, the tally so far.
 
-False answers are told where a scorer says whether the text held what was asked for
-(`scorer.why.present`, by `only`): balanced accuracy. Of what a server counted, only what records
-hold is said: a server that reports nothing has neither cached nor computed anything here.
+False answers are reported if a scorer records whether the text held the value asked for
+(`scorer.why.present`, by `only`): balanced accuracy. Of a server's counts only those in the
+records are shown: a server that reports nothing has neither cached nor computed anything here.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ _CUT_OFF = 0.9  # the longest prompts' ratio of counted to asked, against the sh
 
 
 def ended_lines(run: Loaded) -> list[str]:
-    """What is worth saying of a run's outcomes; nothing where every trial was simply scored at its
-    depth."""
+    """Notes on a run's outcomes; none if every trial was simply scored at its depth."""
     about, records = run.about, run.records
     unasked = sum(not prompt.records for prompt in run.prompts)
     skipped = unasked if about.stopped else 0
@@ -329,7 +327,7 @@ def _why(record: Record, what: str) -> object:
 def usage_lines(
     records: Iterable[Record], *, remote: bool, framing_tokens: int = 0, own: bool = False
 ) -> list[str]:
-    """What is worth saying when a run ends. remote: whether a server was asked, which should have
+    """Notes for the end of a run. remote: whether a server was asked, which should have
     counted.
 
     framing_tokens: what the run's settings say that the server's chat template adds. own: whether

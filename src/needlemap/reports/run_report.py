@@ -216,7 +216,7 @@ def _score(mean: ClusterMean | Mean | None) -> str:
 
 
 def _state(read: Read, families: Families) -> str:
-    """What of a run is there: complete, or what is missing and why."""
+    """The state of a run: complete, or the missing trials and why."""
     begun = [run for run in read.values() if run is not None]
     missing, waiting = sum(run.map.missing for run in begun), len(read) - len(begun)
     parts = [f"{waiting} families not begun"] if waiting else []

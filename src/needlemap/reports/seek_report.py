@@ -26,8 +26,8 @@ def sought_of(run: Loaded) -> Sought | None:
 
 
 def seek_report(run: Loaded) -> Report:
-    """What is known, and the raw counts of each length beside it, of a run that seeks. Lengths
-    in tokens; an end beyond the axis is null and named in `beyond`."""
+    """The result of a run that seeks, beside the raw counts of each length. Lengths in tokens;
+    an end beyond the axis is null and named in `beyond`."""
     found, named = sought_of(run), run.about.named
     title = f"{named.model} · {named.task} · sought to {named.within:g} %"
     if found is None:
@@ -81,8 +81,8 @@ def assumed(found: Sought) -> str:
 
 
 def length_line(found: Sought) -> str:
-    """The effective length, in a line; that it holds to the end is said only with what is
-    assumed."""
+    """The effective length, in a line. It says "to the end" only with the assumption behind
+    it."""
     line = _length_words(found)
     return f"{line}, {assumed(found)}" if ">=" in line else line
 
@@ -120,7 +120,7 @@ def _label(found: Sought, tokens: float) -> str:
 
 
 def asked_by_length(found: Sought) -> list[tuple[int, float, int, float]]:
-    """Of each length that was asked: its tokens, haystacks, trials, hits."""
+    """For each length that was asked: its tokens, haystacks, trials, hits."""
     asked = found.asked
     rows = zip(found.axis.lengths, asked.asks, asked.trials, asked.hits, strict=True)
     return [(length, asks, int(trials), hits) for length, asks, trials, hits in rows if trials]

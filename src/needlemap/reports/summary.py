@@ -265,7 +265,7 @@ def scores_of(families: Families, read: Mapping[str, Loaded | None]) -> FamilySc
 
 
 def score_weights(families: Families) -> Mapping[str, float]:
-    """Of each family that counts in the score of all."""
+    """The weight of each family that counts in the score of all."""
     return [dict.fromkeys(families.names, 1.0), *families.scores.values()][-1]
 
 

@@ -2,8 +2,8 @@
 
 `wandb:PROJECT` needs wandb (extra), which sends to where its user is logged in, or keeps the
 run for later (WANDB_MODE=offline). `tensorboard:FOLDER` writes an event file and needs the
-tensorboard package (extra), neither torch nor TensorFlow. Both are told what `Logged` holds:
-no host, no program, no code, no Git state.
+tensorboard package (extra), neither torch nor TensorFlow. Both get the content of `Logged`: no
+host, no program, no code, no Git state.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class UntilVerdict:
 
     @property
     def claim(self) -> str:
-        """What is to be shown: 'no worse than 2 points'."""
+        """The claim to be shown: 'no worse than 2 points'."""
         return f"no worse than {margin_label(self.judged.margin)} points"
 
     @property

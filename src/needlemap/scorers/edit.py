@@ -191,7 +191,7 @@ def undressed(said: str, code: str, wanted: str) -> str:
 
 
 def picked(told: str, wanted: str, choices: Sequence[str]) -> dict[str, Any]:
-    """Which of some texts was asked for, which was told, and what a choice at random would
+    """Which of some texts was asked for, which was given, and what a choice at random would
     score.
 
     >>> picked("the grey sea", "a train", ["a train", "the sea"])["picked"]

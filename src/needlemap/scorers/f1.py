@@ -100,7 +100,7 @@ class F1(Scorer):
         return Score(share, share, why, unreadable=not found and not wrong)
 
     def _listed(self, compared: str, wanted: list[str], reference: Reference) -> list[str]:
-        """What the answer lists, but for items that name something wanted."""
+        """The items that the answer lists, without those that name something wanted."""
         pattern = self.options["item"]
         decoys = [text for text in map(plain, reference.decoys) if named(compared, text)]
         if not pattern and (reference.decoys or reference.like):
@@ -165,7 +165,7 @@ def alike(answer: str, like: str, *, spaced: bool) -> list[str]:
     """What looks like an item anywhere, by a pattern. spaced: also with a space for a hyphen,
     as prose may.
 
-    Raises SettingsError for what is no pattern.
+    Raises SettingsError for an invalid pattern.
     """
     try:
         found = [match.group() for match in re.finditer(like, answer)] if like else []
@@ -193,8 +193,8 @@ def alone(answer: str, wanted: list[str], like: str = "") -> list[str]:
 
 
 def _listed_pieces(line: str, wanted: list[str]) -> list[str]:
-    """The pieces of a line, but for what introduces them: a heading, or the sentence that
-    names the first."""
+    """The pieces of a line, without their introduction: a heading, or the sentence that names
+    the first."""
     pieces = [_bare(piece) for piece in _PARTS.split(_INTRODUCED.sub("", line))]
     naming = (at for at, piece in enumerate(pieces) if any(named(piece, one) for one in wanted))
     first = next(naming, 0)

@@ -43,7 +43,7 @@ class FunctionScorer(Scorer):
         return type(cls.__name__, (cls,), body)
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """Raises TypeError for what is no score."""
+        """Raises TypeError for a value that is no score."""
         said = await call_beside(self._function, answer, reference)
         if isinstance(said, Score):
             return said
@@ -98,7 +98,7 @@ def source_hash(name: str) -> str:
 
 
 def _source(function: Callable[..., Any]) -> bytes:
-    """What is known of how a function is written. What it closes over is not."""
+    """A function's source, if it is known. Values that it closes over are not part of it."""
     with suppress(TypeError, OSError):
         return inspect.getsource(function).encode()
     code = getattr(function, "__code__", None)

@@ -21,10 +21,11 @@ Pass = Literal["whole", "bare", "oracle"]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided it
-    (distance, words, ...). usd: what it cost to be told; None when no price is known. unreadable:
-    nothing could be taken from the answer to be compared; its share is 0 then, and reports show it
-    apart. ratio: of a score that is a ratio, its two parts: means are ratios of their sums."""
+    """share: in [0, 1], else ValueError. native: on the scorer's own scale. why: what decided
+    it (distance, words, ...). usd: the cost of the judging; None when no price is known.
+    unreadable: nothing could be taken from the answer to be compared; its share is 0 then, and
+    reports show it apart. ratio: of a score that is a ratio, its two parts: means are ratios
+    of their sums."""
 
     share: float
     native: float

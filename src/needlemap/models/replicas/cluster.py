@@ -83,7 +83,7 @@ class OwnCluster(Cluster):
         self._began_s = time.monotonic()
 
     def notes(self) -> list[str]:
-        """What is to be known of the jobs."""
+        """Notes on the jobs."""
         return self._jobs.notes()
 
     def script(self, most: int) -> str:
@@ -119,7 +119,7 @@ class OwnCluster(Cluster):
         return await connected(self.address, security)
 
     async def keep(self, wanted: int, loaded: Collection[str], alive: int) -> tuple[str, list[str]]:
-        """Start what is missing, again and again while they come to an answer."""
+        """Start missing replicas, and replace those that end, while others still answer."""
         now = time.monotonic()
         if now < self._due_s and self._jobs.seldom:
             return self._line, []

@@ -92,9 +92,9 @@ class Replicas(Model):
     async def open(
         self, most: int, told: Callable[[str], None], said: Callable[[str], None]
     ) -> None:
-        """Wait until a first replica is there. most: so many have something to do. told: of
-        how they stand; said: of what happens to one. Raises NeedlemapError when none can be
-        had.
+        """Wait until a first replica is there. most: how many have something to do. told: is
+        called with the state of all, said: with each event of one. Raises NeedlemapError when
+        none can be had.
         """
         self._told, self._said = told, said
         if self._cluster.count is not None:
@@ -286,7 +286,7 @@ class Replicas(Model):
         return {address: str(worker["name"]) for address, worker in scheduler["workers"].items()}
 
     async def _welcome(self, address: str, name: str) -> None:
-        """Load the model there. What is wrong with it there is wrong with the run."""
+        """Load the model there. An error in loading it ends the run."""
         try:
             held = self._client.submit(load, self._recipe, workers=[address], pure=False)
             found: ReplicaReport = await self._client.submit(

@@ -82,7 +82,7 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """What a replica says when its model is loaded. problem: why it is not. told: see `_TOLD`."""
+    """A replica's report on loading its model. problem: why it could not. told: see `_TOLD`."""
 
     problem: str
     host: str

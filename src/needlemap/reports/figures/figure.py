@@ -184,7 +184,7 @@ def _legend(grid: FigureGrid, y: float, total: float) -> tuple[list[str], float]
 
 
 def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
-    """All panels, and what is true of all of them, in words."""
+    """All panels, and the facts that they share, in words."""
     scale, maps = scores(figure.palette), [run.map for run in figure.runs]
     if len(maps) == 1:
         (run,) = figure.runs
@@ -207,7 +207,7 @@ def panels_of(figure: Figure) -> tuple[list[MapPanel], list[str]]:
 
 
 def _own_lines(map: Map, common: Sequence[str]) -> list[str]:
-    """What is said of one of several: what is common to all is said once, above."""
+    """The facts of one of several panels. Shared facts stand once, above."""
     own = [said for said, once in zip(facts(map), common, strict=True) if not once]
     return [", ".join([overall_short(map), *own]), *missing_line(map)]
 

@@ -75,7 +75,7 @@ class Scale:
         return "#{:02X}{:02X}{:02X}".format(*colour_of(self.share(value), self.colours))
 
     def ink(self, value: float) -> str:
-        """What is read on the colour of a value."""
+        """The colour of text on the colour of a value."""
         shade = colour_of(self.share(value), self.colours)
         light = sum(weight * part for weight, part in zip((3, 6, 1), shade, strict=True)) > 1150
         return INK if light else "white"
@@ -145,7 +145,7 @@ class MapPanel:
         return self.lengths, self.depths, self.depthless
 
     def height(self, width: float) -> float:
-        """Of the map: flat where it has few rows."""
+        """The map's height: flat if it has few rows."""
         rows = len(self.depths.values)
         return min(0.62 * width, max(24.0, 14.0 * rows), 190.0)
 

@@ -269,7 +269,7 @@ def _plot(found: Sought, box: Box) -> list[str]:
 
 
 def _end(axis: Axis, tokens: float) -> float:
-    """Of an end; beyond the axis its edge."""
+    """The position of an end; beyond the axis, the axis's edge."""
     return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.position(tokens)
 
 

@@ -177,7 +177,7 @@ def facts(map: Map) -> tuple[str, ...]:
 
 
 def missing_line(map: Map) -> list[str]:
-    """What is missing; no line when nothing is."""
+    """A line on missing trials; none if all are there."""
     return [f"Missing {missing_label(map.missing, all_failures(map.cells))}"] if map.missing else []
 
 

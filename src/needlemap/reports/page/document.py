@@ -31,8 +31,8 @@ _PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes], *, live: bool = False) -> str:
-    """The whole page. trials: each run's columns, `packed`. live: the page asks its server
-    what is new."""
+    """The whole page. trials: each run's columns, `packed`. live: the page asks its server for
+    changes."""
     style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     blobs = [
         ("summary", packed(summary)),
@@ -56,7 +56,7 @@ def packed(value: Mapping[str, Any]) -> bytes:
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """JSON without blanks; what is no number (NaN) is an error."""
+    """JSON without blanks. NaN is an error."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 

@@ -1,5 +1,4 @@
-"""The page of a run under way (`needlemap run --live`), for a browser on this machine and for
-nobody else.
+"""The page of a run under way (`needlemap run --live`), for a browser on this machine only.
 
 `PageFeed` makes versions of the page when somebody asks, seldom enough not to slow the run
 down. `PageServer` gives them out: it listens on the loopback address alone, and answers only
@@ -193,7 +192,7 @@ class PageServer(ThreadingHTTPServer):
         return f"http://{self.hosts[0]}{self.root}"
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self.shutdown()
         self.server_close()
 

@@ -137,7 +137,7 @@ def _unasked(cell: CellScore) -> int:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is known, to one decimal; None when nothing is."""
+    """The mean of the known values, to one decimal; None without any."""
     known = [value for value in values if value is not None]
     return round(sum(known) / len(known), 1) if known else None
 
@@ -187,7 +187,7 @@ def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
 def told_comparison(
     comparison: Comparison, names: Names, *, answers: bool = False
 ) -> dict[str, Any]:
-    """A comparison in words and for the page's script, without what is secret in names."""
+    """A comparison in words and for the page's script, with secrets in names hidden."""
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     said = replace(names, first=first, second=second, differ=differ, notes=())
     sheet = to_sheet(comparison_report(comparison, said, answers), {})

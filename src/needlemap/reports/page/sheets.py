@@ -221,7 +221,8 @@ def _compared(cast: PageRuns) -> dict[str, Any] | None:
 
 
 def _refusals(cast: PageRuns, differences: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What could not be compared, in one line; the reasons are told below the page."""
+    """The runs that could not be compared, in one line. The reasons stand at the end of the
+    page."""
     names = cast.run_names()
     refused = [names[each["b"]] for each in differences if each["refused"]]
     if not refused:

@@ -192,7 +192,7 @@ SHA = 12  # letters kept of a prompt's hash
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much is told: characters of an answer and of thinking; of which trials what is
+    """How much is shown: characters of an answer and of thinking; of which trials what is
     around needles."""
 
     answer: int = ANSWER
@@ -226,8 +226,7 @@ def trial_columns(
 
 
 def _column(records: Sequence[Record], of: Shown, text: Strings, detail: Detail) -> list[Any]:
-    """What is shown of a value that every record has. It is made once of those that are the
-    same."""
+    """A value that every record has, as the page shows it. Equal values are made once."""
     value, shown = of
     values = list(map(value, records))
     found = {each: shown(each, text, detail) for each in dict.fromkeys(values)}
@@ -246,7 +245,7 @@ def _as_in_tables(name: str) -> Shown:
 
 
 def _prompt(name: str, shown: Callable[[Any, Strings, Detail], Any], absent: Any = None) -> Shown:
-    """What is shown of a record's prompt, where one is known."""
+    """A record's prompt as the page shows it, if it is known."""
     return lambda record: getattr(record.prompt, name, absent), shown
 
 

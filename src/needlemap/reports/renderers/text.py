@@ -49,7 +49,7 @@ def to_text(report: Report, width: int = WIDTH) -> str:
 
 
 def _blocks(report: Report) -> Iterator[Block]:
-    """What is printed one below the other."""
+    """The blocks of the text, from top to bottom."""
     verdict = report.verdict
     if verdict and verdict.leads and verdict.said:
         yield verdict.said
