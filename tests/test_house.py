@@ -93,13 +93,17 @@ def test_a_second_caller_would_be_seen() -> None:
 
 
 DRAWN = ("rich", "xml", "html")  # what a terminal, JUnit and a page are made with
-FINDINGS = ("check", "asking", "maps.arms", "maps.comparison", "maps.judging", "commands")
+FINDINGS = (
+    *("check", "storm", "asking", "commands", "plan"),
+    *("maps.arms", "maps.comparison", "maps.judging"),
+)
 RENDERERS = "needlemap.reports.renderers."
 OF_MAPS = {  # draw maps, as they fill in, in the browser and as pictures
     "needlemap.reports.live",
     "needlemap.reports.page.document",
     "needlemap.reports.figures.shapes",
 }
+OF_TABLES = {"needlemap.reports.trackers"}  # settings and cells, for TensorBoard
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -113,17 +117,56 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
+def draws(source: Any) -> bool:
+    """Whether a file makes what a terminal, JUnit or a page shows, outside the renderers."""
+    tops = {each.split(".")[0] for each in imported(source.tree)}
+    return not source.module.startswith(RENDERERS) and bool(tops & {*DRAWN})
+
+
+def knows_a_finding(source: Any) -> bool:
+    """Whether a renderer imports what finds something, or the command that asks for it."""
+    known = tuple(f"needlemap.{each}" for each in FINDINGS)
+    return source.module.startswith(RENDERERS) and any(
+        each.startswith(known) for each in imported(source.tree)
+    )
+
+
+def writes_markdown(source: Any) -> bool:
+    """Whether a file makes a Markdown table, by itself or by the function for it."""
+    by_hand = any(
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and "| ---" in node.value
+        for node in ast.walk(source.tree)
+    )
+    borrowed = "needlemap.reports.table.markdown_table" in imported(source.tree)
+    return not source.module.startswith(RENDERERS) and (by_hand or borrowed)
+
+
 def test_findings_meet_terminal_page_junit_and_markdown_in_renderers_alone(house: Any) -> None:
-    draws, knows = set(), set()
-    for source in house.sources:
-        name, modules = source.module, imported(source.tree)
-        if any(each.split(".")[0] in DRAWN for each in modules):
-            draws.add(name)
-        known = tuple(f"needlemap.{each}" for each in FINDINGS)
-        if name.startswith(RENDERERS) and any(each.startswith(known) for each in modules):
-            knows.add(name)
-    assert {name for name in draws if not name.startswith(RENDERERS)} == OF_MAPS
-    assert knows == set()
+    assert {source.module for source in house.sources if draws(source)} == OF_MAPS
+    assert [source.module for source in house.sources if knows_a_finding(source)] == []
+    assert {source.module for source in house.sources if writes_markdown(source)} == OF_TABLES
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "seen"),
+    [
+        ("check/judge.py", "from rich.table import Table", draws),
+        ("commands/ab.py", "def late():\n    from xml.etree import ElementTree", draws),
+        ("reports/ab_report.py", "import html", draws),
+        ("reports/renderers/page.py", "from needlemap.check.judge import Verdict", knows_a_finding),
+        ("reports/renderers/text.py", "from needlemap import storm", knows_a_finding),
+        ("commands/check.py", "head = '| a | b |\\n| --- | --- |'", writes_markdown),
+        ("check/judge.py", "from needlemap.reports.table import markdown_table", writes_markdown),
+    ],
+)
+def test_a_finding_that_is_drawn_elsewhere_would_be_seen(
+    tmp_path: Path, tool: dict[str, Any], file: str, code: str, seen: Any
+) -> None:
+    path = tmp_path / "needlemap" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(code)
+    (source,) = tool["House"].read(tmp_path).sources
+    assert seen(source)
 
 
 PROVIDERS = ("openai", "anthropic")
