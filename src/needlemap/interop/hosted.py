@@ -1,10 +1,10 @@
 """A family in another harness (Inspect, lm-evaluation-harness): its prompts, the right
 answers, and our scores.
 
-The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is asked:
-the bytes that `needlemap prompts` writes for the same settings. Lengths count the tokens of
-TOKENIZER unless the settings name another, or the address of the server: a harness does not say
-whose model it asks.
+The harness asks and keeps; a sample is a recipe, and its prompt is built again when it is
+asked: the bytes that `needlemap prompts` writes for the same settings. Lengths count the
+tokens of TOKENIZER unless the settings name another, or the address of the server: a harness
+does not say whose model it asks.
 
 `python -m needlemap.interop.hosted FOLDER` writes a task file for each family, by which
 lm-evaluation-harness finds it (`--include_path`), and prints the folder.
@@ -93,8 +93,8 @@ def hosted_tasks() -> list[str]:
 
 
 def hosted(family: str, given: Mapping[str, Any], *, chat: bool = True) -> Hosted:
-    """A family by its name, with any setting of a run. chat: messages, or one plain text. The same
-    again is not built twice. Raises NeedlemapError for whatever the user can mend."""
+    """A family by its name, with any setting of a run. chat: messages, or one plain text. The
+    same again is not built twice. Raises NeedlemapError for whatever the user can mend."""
     return _hosted(family, json.dumps(dict(given), sort_keys=True), chat)
 
 

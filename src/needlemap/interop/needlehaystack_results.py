@@ -1,13 +1,13 @@
 """Results of needlehaystack, versions 2 (`niah`) and 1, as rows.
 
-Version 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base for
-every model, needle and question not counted; its depth as realised is in the row's recipe. Seeds
-make repeats. Rows with status "error" were not measured.
+Version 2: JSON Lines, a row a test, schema_version 2. Its lengths are tokens of cl100k_base
+for every model, needle and question not counted; its depth as realised is in the row's recipe.
+Seeds make repeats. Rows with status "error" were not measured.
 
 Version 1: a JSON object a test, with model, context_length, depth_percent, version, needle,
-model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a list of
-{token_limit, depth_percent, score}. A table has the same names as its columns. None of them says
-how answers were scored.
+model_response, score, test_duration_seconds, test_timestamp_utc. The first OpenAI set is a
+list of {token_limit, depth_percent, score}. A table has the same names as its columns. None of
+them says how answers were scored.
 """
 
 from __future__ import annotations

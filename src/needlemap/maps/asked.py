@@ -101,7 +101,8 @@ class AskedPrompt:
 
     @property
     def ratio(self) -> tuple[float, float] | None:
-        """The two parts of a score that is a ratio, the means of its answers'; None of others."""
+        """The two parts of a score that is a ratio, the means of its answers'; None of
+        others."""
         found = [each.scorer.ratio for each in self.records if each.scored and each.scorer]
         parts = [each for each in found if each is not None]
         if not parts:

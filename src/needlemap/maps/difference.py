@@ -36,8 +36,8 @@ PATTERNS = 20_000
 def mcnemar(lost: int, gained: int) -> float:
     """Exact two-sided p of so many pairs lost and gained, the others being equal.
 
-    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at most
-    1. Takes pairs as independent.
+    McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at
+    most 1. Takes pairs as independent.
 
     >>> mcnemar(6, 0)
     0.03125

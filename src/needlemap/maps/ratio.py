@@ -1,10 +1,11 @@
 """Ratios of sums: their value and interval, over clusters that share a haystack.
 
-A ratio R = sum(g) / sum(o) is no mean of the trials' own ratios, in which a trial with a tiny o
-would count as much as any. It is the mean of R + (g - R o) / mean(o): these linearised scores have
-the ratio as their mean, and the error of that mean is the ratio's to first order (Cochran 1977,
-Sampling Techniques, section 6.3; Woodruff 1971, J. American Statistical Association 66:411). So
-everything that takes means of scores (intervals, paired differences, bootstraps) takes them.
+A ratio R = sum(g) / sum(o) is no mean of the trials' own ratios, in which a trial with a tiny
+o would count as much as any. It is the mean of R + (g - R o) / mean(o): these linearised
+scores have the ratio as their mean, and the error of that mean is the ratio's to first order
+(Cochran 1977, Sampling Techniques, section 6.3; Woodruff 1971, J. American Statistical
+Association 66:411). So everything that takes means of scores (intervals, paired differences,
+bootstraps) takes them.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ def ratio_interval(scores: Array) -> tuple[float, float, float] | None:
     """Value and 95 % interval of linearised scores (clusters, trials), NaN where missing; None
     without any. Of fewer than LEAST clusters the ends are infinite.
 
-    Student's t with the cluster-robust error, after one cluster more, half of it at 0 and half at 1
-    (as Agresti and Min 2005, Biometrics 61:515, do with pairs): where nearly all trials recover
-    nothing, or everything, those seen do not show how they spread. Its ends are moved by the
-    skewness of the clusters' sums where that widens them (Johnson 1978, J. American Statistical
-    Association 73:536). tests/maps/test_ratio.py simulates how often it holds the truth.
+    Student's t with the cluster-robust error, after one cluster more, half of it at 0 and half
+    at 1 (as Agresti and Min 2005, Biometrics 61:515, do with pairs): where nearly all trials
+    recover nothing, or everything, those seen do not show how they spread. Its ends are moved
+    by the skewness of the clusters' sums where that widens them (Johnson 1978, J. American
+    Statistical Association 73:536). tests/maps/test_ratio.py simulates how often it holds the
+    truth.
     """
     known = scores[~np.isnan(scores).all(axis=1)]
     if not known.size:
@@ -55,8 +57,8 @@ def ratio_interval(scores: Array) -> tuple[float, float, float] | None:
 
 
 def ratio_mean(scores: Array) -> ClusterMean | None:
-    """The same as a map has it: within [0, 1], and without an interval where there are fewer than
-    LEAST clusters."""
+    """The same as a map has it: within [0, 1], and without an interval where there are fewer
+    than LEAST clusters."""
     found = ratio_interval(scores)
     if found is None:
         return None

@@ -1,5 +1,5 @@
-"""Where the older tools put needles, for the presets that follow them: tokens of parts are added
-up.
+"""Where the older tools put needles, for the presets that follow them: tokens of parts are
+added up.
 
 `token`: cuts fall anywhere (OpenCompass). `period`: behind a bare '.' (needlehaystack).
 docs/coming-from.md.
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 class OlderBuilder(PromptBuilder):
-    """Builds prompts as the older tools do. chained: OpenCompass's first formula of positions, with
-    its increment as a share, for placement 'token'. options: as `PromptBuilder` has them."""
+    """Builds prompts as the older tools do. chained: OpenCompass's first formula of
+    positions, with its increment as a share, for placement 'token'. options: as
+    `PromptBuilder` has them."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """Where needles go and where the haystack ends, so that a prompt has exactly the asked length.
 
-Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end, lengths
-exact by counting seams again; where the end cuts a sentence, "…" stands before a needle there.
-`unit` is its way with haystacks of lines or paragraphs: needles between two of them, and the
-haystack ends with a whole one, so that a prompt is a little shorter than asked. The older tools'
-ways are in `prompts/older_placement.py`.
+Positions are haystack token indices. `sentence` is needlemap's own way: at a sentence end,
+lengths exact by counting seams again; where the end cuts a sentence, "…" stands before a
+needle there. `unit` is its way with haystacks of lines or paragraphs: needles between two of
+them, and the haystack ends with a whole one, so that a prompt is a little shorter than asked.
+The older tools' ways are in `prompts/older_placement.py`.
 
-An item's first needle is the one that the cell's depth is meant for; others may stand before or
-behind it.
+An item's first needle is the one that the cell's depth is meant for; others may stand before
+or behind it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ _MERGED = 3  # tokens that a further unit may save at its seams
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A template filled with its question and tokenised: all of a prompt but haystack and needles.
+    """A template filled with its question and tokenised: all of a prompt but haystack and
+    needles.
 
-    before, after: the spans around the context, in message `context`. outside_tokens: tokens of the
-    others.
+    before, after: the spans around the context, in message `context`. outside_tokens: tokens
+    of the others.
     """
 
     messages: tuple[Message, ...]
@@ -54,9 +55,9 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for it
-    in tokens, about how many of these are haystack, which needle a plan has set at which position,
-    and where all of them stand, if another prompt decides that."""
+    """A prompt to be laid out: what is around its haystack, its needles by depth, the room for
+    it in tokens, about how many of these are haystack, which needle a plan has set at which
+    position, and where all of them stand, if another prompt decides that."""
 
     frame: Frame
     needles: Sequence[Needle]
@@ -67,15 +68,15 @@ class Wanted:
 
 
 class PromptBuilder:
-    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure functions'
-    values.
+    """Builds the prompts of one haystack with one tokenizer; what it remembers are pure
+    functions' values.
 
-    counts: whether a length counts the whole prompt, or only the context (haystack and needles).
-    reserve_tokens: taken off each length, for the answer; reserved_by: the flag that it comes of.
-    units: the haystack's cuts are those of its units. ids: the model is fed token ids, so that
-    nothing merges where spans meet, and lengths add up. ends: the haystack is asked whole, however
-    much room there is. anchor: haystack tokens that depths are shares of in prompts of every
-    length; None: each prompt's own.
+    counts: whether a length counts the whole prompt, or only the context (haystack and
+    needles). reserve_tokens: taken off each length, for the answer; reserved_by: the flag that
+    it comes of. units: the haystack's cuts are those of its units. ids: the model is fed token
+    ids, so that nothing merges where spans meet, and lengths add up. ends: the haystack is
+    asked whole, however much room there is. anchor: haystack tokens that depths are shares of
+    in prompts of every length; None: each prompt's own.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class PromptBuilder:
         position: int | None = None,
         like: Prompt | None = None,
     ) -> Prompt:
-        """The prompt of that length. Its needles stand by depth; it lists them in the order they
-        came. like: a prompt with the same needles, whose places they have.
+        """The prompt of that length. Its needles stand by depth; it lists them in the order
+        they came. like: a prompt with the same needles, whose places they have.
 
-        position: haystack tokens before the needle that came first, for plans that choose it; else
-        its depth decides. Raises TooShort, or HaystackError when the haystack runs out.
+        position: haystack tokens before the needle that came first, for plans that choose it;
+        else its depth decides. Raises TooShort, or HaystackError when the haystack runs out.
         """
         fixed = self._fixed(frame, needles)
         guess = self.haystack_tokens(frame, needles, length_tokens)
@@ -142,7 +143,8 @@ class PromptBuilder:
         return restored(prompt, order)
 
     def alone(self, frame: Frame, needles: Sequence[Needle]) -> Prompt:
-        """The needles in the order of their depths, with the frame around them and no haystack."""
+        """The needles in the order of their depths, with the frame around them and no
+        haystack."""
         hidden = [needles[place] for place in by_depth(needles)]
         context = self._context(hidden, [0] * len(hidden), 0, "")
         spans = (*frame.before, *context, *frame.after)
@@ -153,8 +155,8 @@ class PromptBuilder:
         return Prompt((*around[0], message, *around[1]), context=place, tokens=tokens)
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
-        """About how many haystack tokens the prompt of that length holds: seams may move it by one
-        or two."""
+        """About how many haystack tokens the prompt of that length holds: seams may move it by
+        one or two."""
         room = length_tokens - self._reserve - self._fixed(frame, needles)
         return min(room, len(self.haystack.text)) if self._ends else room
 
@@ -212,7 +214,8 @@ class PromptBuilder:
         return self._prompt(wanted, positions, int(ends[best])) if best >= 0 else None
 
     def _least(self, wanted: Wanted, fixed: int) -> int:
-        """A room that would do, the smallest by trying: seams move it off the sum of the parts."""
+        """A room that would do, the smallest by trying: seams move it off the sum of the
+        parts."""
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
         most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
@@ -223,7 +226,8 @@ class PromptBuilder:
         return most
 
     def _exact(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
-        """Move the haystack's end until the count is right; where a character is in the way, pad.
+        """Move the haystack's end until the count is right; where a character is in the way,
+        pad.
 
         None where even one character of haystack is too much.
         """
@@ -241,8 +245,8 @@ class PromptBuilder:
         return self._padded(wanted, positions, best or self._first)
 
     def _padded(self, wanted: Wanted, positions: list[int], best: int) -> Prompt:
-        """A few characters at the haystack's end, where no cut between characters gives the exact
-        length."""
+        """A few characters at the haystack's end, where no cut between characters gives the
+        exact length."""
         stop = best
         for _ in range(_LEGAL_ENDS):
             for pad in ("", *_PADS):
@@ -252,8 +256,8 @@ class PromptBuilder:
         return self._prompt(wanted, positions, best)
 
     def _own(self, depth: float, stop: int, exact: bool = False) -> int:
-        """The position for a depth: the end of a sentence or unit near it; the very end for depth
-        1. exact: the start of a character at that very token."""
+        """The position for a depth: the end of a sentence or unit near it; the very end for
+        depth 1. exact: the start of a character at that very token."""
         if depth >= 1:
             return len(self.haystack.text)  # clamped to the end, wherever that will be
         wanted = min(int(depth * stop), len(self.haystack.text))
@@ -329,7 +333,8 @@ class PromptBuilder:
 
 
 def by_depth(needles: Sequence[Needle]) -> list[int]:
-    """The needles' places in the order of their depths; those of one depth keep their order."""
+    """The needles' places in the order of their depths; those of one depth keep their
+    order."""
     return sorted(range(len(needles)), key=lambda place: needles[place].depth)
 
 

@@ -2,8 +2,8 @@
 
 Two trainings that differ in their seed alone differ in their scores, too. `compare A B --floor
 SEED` compares A with such a seed of it on the same trials: B's change is said to be within the
-seeds' spread where it is no larger than theirs. The verdict stays at its margin, which was fixed
-before anything was seen.
+seeds' spread where it is no larger than theirs. The verdict stays at its margin, which was
+fixed before anything was seen.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def floor_facts(comparison: Comparison, seeds: Mapping[str, Comparison]) -> Iter
 
 
 def word_of(change: Difference, seeds: list[Difference]) -> str:
-    """'within' where a change is no larger than that of a seed; 'beyond' where its whole interval
-    is larger than all of the seeds' intervals; else 'larger', which may be chance."""
+    """'within' where a change is no larger than that of a seed; 'beyond' where its whole
+    interval is larger than all of the seeds' intervals; else 'larger', which may be chance."""
     if abs(change.value) <= max(abs(each.value) for each in seeds):
         return "within"
     most = max(max(abs(each.low), abs(each.high)) for each in seeds)
@@ -66,7 +66,8 @@ def _sentence(word: str, change: Difference, seeds: list[Difference]) -> str:
 
 
 def _by_length(comparison: Comparison, seeds: Mapping[str, Comparison]) -> Iterator[dict[str, Any]]:
-    """The same length by length, of runs with one family; lengths that every seed was asked."""
+    """The same length by length, of runs with one family; lengths that every seed was
+    asked."""
     if comparison.only is None:
         return
     theirs = [

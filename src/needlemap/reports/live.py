@@ -46,8 +46,8 @@ _LINES_AROUND = (
 
 
 class ShowingObserver(ModelsObserver, ExitStack):
-    """Entered before a run and left after it. families: those of the model that is asked. live:
-    also serve the page, as long as something is asked."""
+    """Entered before a run and left after it. families: those of the model that is asked.
+    live: also serve the page, as long as something is asked."""
 
     def __init__(self, families: Families, live: bool = False) -> None:
         super().__init__()

@@ -313,13 +313,15 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm, n,
+        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm,
+        n,
         ...; empty of runs with several families."""
         return self._rows() if self.comparison.only else []
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm, n,
+        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm,
+        n,
         ...; empty of runs with one."""
         return [] if self.comparison.only else self._rows()
 

@@ -162,7 +162,8 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Line:
     """Scores by length, under a name. effective: how far they hold. main: whether it is of all
-    the others. dotted: whether it goes with the line before it, of which it shows another score."""
+    the others. dotted: whether it goes with the line before it, of which it shows another
+    score."""
 
     name: str
     means: Mapping[int, ClusterMean | Mean | None]

@@ -73,8 +73,8 @@ def ended_lines(run: Loaded) -> list[str]:
 
 
 def needle_depth_lines(records: Iterable[Record]) -> list[str]:
-    """How often each of several needles was found, by the depth that it is meant for; nothing where
-    prompts have other depths than one another, or not one wanted word a needle."""
+    """How often each of several needles was found, by the depth that it is meant for; nothing
+    where prompts have other depths than one another, or not one wanted word a needle."""
     hits, asked = dict[float, int](), dict[float, int]()
     for record in records:
         missing = record.scorer.why.get("missing") if record.scorer else None
@@ -122,8 +122,8 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
 
 
 def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[str]:
-    """How many values were the model's first choice, by length: what accuracy would be, beside a
-    score that forces answers; nothing for other scorers. one: whether all repeats have one
+    """How many values were the model's first choice, by length: what accuracy would be, beside
+    a score that forces answers; nothing for other scorers. one: whether all repeats have one
     haystack."""
     found = first_choices(records, one=one)
     rates = {length: rate for length in found if (rate := Rate.of(found[length]))}
@@ -135,8 +135,8 @@ def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[
 
 
 def first_choices(records: Iterable[Record], *, one: bool) -> dict[int, list[tuple[int, float]]]:
-    """By length, for each trial its haystack's number and 1 where each token of the value was the
-    model's first choice, else 0."""
+    """By length, for each trial its haystack's number and 1 where each token of the value was
+    the model's first choice, else 0."""
     found: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for record in sorted(records, key=lambda record: record.length_tokens):
         hit = record.scorer.why.get("first_choice") if record.scorer and record.scored else None
@@ -153,8 +153,8 @@ def accuracy_by_length(run: Loaded) -> dict[int, ClusterMean]:
 
 
 def closed_book_lines(records: Iterable[Record]) -> list[str]:
-    """How many questions were answered right without a haystack, and which; nothing where none was
-    asked."""
+    """How many questions were answered right without a haystack, and which; nothing where none
+    was asked."""
     rows = list(records)
     if not rows:
         return []
@@ -172,8 +172,8 @@ def closed_book_lines(records: Iterable[Record]) -> list[str]:
 
 
 def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[str]:
-    """Balanced accuracy and false answers; nothing for a run whose questions always have an answer.
-    one: whether all repeats have one haystack."""
+    """Balanced accuracy and false answers; nothing for a run whose questions always have an
+    answer. one: whether all repeats have one haystack."""
     found = balance(prompts, one=one)
     if found is None:
         return []
@@ -190,8 +190,8 @@ def balance_lines(prompts: Iterable[AskedPrompt], *, one: bool = False) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Of a run with distractors: instead: answers that give a distractor's value and not the right
-    one. beside: how many give both; neither: how many give none of them."""
+    """Of a run with distractors: instead: answers that give a distractor's value and not the
+    right one. beside: how many give both; neither: how many give none of them."""
 
     instead: Rate
     beside: int
@@ -199,8 +199,8 @@ class Taken:
 
     @classmethod
     def of(cls, prompts: Iterable[AskedPrompt], *, one: bool = False) -> Taken | None:
-        """That of a run; None of one without distractors, or without scores. Each prompt counts
-        once. one: whether all repeats have one haystack."""
+        """That of a run; None of one without distractors, or without scores. Each prompt
+        counts once. one: whether all repeats have one haystack."""
         took: list[tuple[int, float]] = []
         beside = neither = 0
         for prompt in prompts:
@@ -273,7 +273,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """found: scores where it was there. rejected: where it was not, whether the answer said so.
+    """found: scores where it was there. rejected: where it was not, whether the answer said
+    so.
 
     false: the other answers there. named: of them, those that took a value that stands in the text;
     invented:
@@ -292,10 +293,12 @@ class Balance:
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
-        """Half of the sum of both rates, which no constant answer lifts above one half; low, high.
+        """Half of the sum of both rates, which no constant answer lifts above one half; low,
+        high.
 
-        Interval by adding the rates' distances to their ends in squares (Newcombe 1998, Statistics
-        in Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine 27:1693).
+        Interval by adding the rates' distances to their ends in squares (Newcombe 1998,
+        Statistics in Medicine 17:873, method 10; Zou and Donner 2008, Statistics in Medicine
+        27:1693).
         """
         share = (self.found.share + self.rejected.share) / 2
         rates = (self.found, self.rejected)
@@ -305,7 +308,8 @@ class Balance:
 
 
 def balance(prompts: Iterable[AskedPrompt], *, one: bool = False) -> Balance | None:
-    """That of a run; None where its questions were not of both kinds. Each prompt counts once."""
+    """That of a run; None where its questions were not of both kinds. Each prompt counts
+    once."""
     scores: dict[bool, list[tuple[int, float]]] = {True: [], False: []}
     named = invented = 0
     for prompt in prompts:
@@ -330,8 +334,8 @@ def usage_lines(
     """Notes for the end of a run. remote: whether a server was asked, which should have
     counted.
 
-    framing_tokens: what the run's settings say that the server's chat template adds. own: whether
-    lengths count the server's own tokens.
+    framing_tokens: what the run's settings say that the server's chat template adds. own:
+    whether lengths count the server's own tokens.
     """
     answered = [
         record for record in records if record.latency_s is not None and not record.rescored
@@ -432,10 +436,11 @@ def _prompt_length(record: Record) -> int:
 
 
 class Tally:
-    """Counts of a run under way. total, already: trials in all, and those scored before this start.
+    """Counts of a run under way. total, already: trials in all, and those scored before this
+    start.
 
-    limits: what is used of the run's limits, in words; '' without limits. family: its name, if it
-    has one.
+    limits: what is used of the run's limits, in words; '' without limits. family: its name, if
+    it has one.
     """
 
     def __init__(
@@ -463,8 +468,8 @@ class Tally:
         self.usd = summed([self.usd, usd])
 
     def line(self, *, over: bool = False) -> str:
-        """Done of total, failures, tokens, money, and while it goes on rate and time left: what is
-        known."""
+        """Done of total, failures, tokens, money, and while it goes on rate and time left:
+        what is known."""
         ended = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
         rate = ended / seconds

@@ -49,9 +49,9 @@ def map_report(run: Loaded, *, anywhere: bool = False) -> Report:
 
 
 def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = None) -> Report:
-    """The report of a run with one family: its map, sentences, and for programs all numbers. Of a
-    run that seeks what it sought, as means over uneven cells tell nothing. heat: how the map is
-    drawn. Raises SettingsError for an unknown rule."""
+    """The report of a run with one family: its map, sentences, and for programs all numbers.
+    Of a run that seeks what it sought, as means over uneven cells tell nothing. heat: how the
+    map is drawn. Raises SettingsError for an unknown rule."""
     found, sought = run.map, seek_report(run) if seeks(run) else None
     values = {
         "run": run.path,
@@ -123,7 +123,8 @@ def _effective_lengths(run: Loaded, rules: Sequence[str]) -> list[Effective]:
 
 
 def _depth_fields(run: Loaded) -> list[dict[str, Any]]:
-    """A row a depth, or a part of the haystack; none of a task that asks about the whole text."""
+    """A row a depth, or a part of the haystack; none of a task that asks about the whole
+    text."""
     rows = () if run.map.depthless else depth_scores(run.cube)
     return [
         {
@@ -155,8 +156,8 @@ def _cell_fields(cell: Any, depthless: bool) -> dict[str, Any]:
 
 
 def effective_fields(found: Effective) -> dict[str, Any]:
-    """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the longest
-    length tested is that length, and named in `beyond`; 0 is below the shortest."""
+    """A rule's value and interval in tokens, of auc in percent. An end that lies beyond the
+    longest length tested is that length, and named in `beyond`; 0 is below the shortest."""
     ends = {"value": found.value, "low": found.low, "high": found.high}
     told = percent_of if found.rule.kind == "auc" else _tokens
     return {
@@ -173,8 +174,8 @@ def _tokens(length: float | None) -> int | None:
 
 
 def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
-    """The folders of all runs in a folder, itself too, and in its folders, so many deep, by name;
-    links are not followed."""
+    """The folders of all runs in a folder, itself too, and in its folders, so many deep, by
+    name; links are not followed."""
     if is_run_folder(path):
         yield path
     if is_run_folder(path) or not deep or not path.is_dir():
@@ -190,8 +191,8 @@ def runs_below(path: Path, deep: int = DEEP) -> Iterator[Path]:
 
 
 def listed(path: Path) -> list[str]:
-    """A run as a row of `needlemap list runs`: folder, model, task, score with interval, cells,
-    state."""
+    """A run as a row of `needlemap list runs`: folder, model, task, score with interval,
+    cells, state."""
     try:
         families = families_of(path)
         read = read_families(families)

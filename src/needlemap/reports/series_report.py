@@ -1,7 +1,7 @@
 """A series of checkpoints: what each step of a training came to, by length.
 
-Of `--scorer recovery` each step has two lines: recovery, and dotted below it accuracy on the same
-items. The length at which the score crosses one half is that of the rule `absolute:50`.
+Of `--scorer recovery` each step has two lines: recovery, and dotted below it accuracy on the
+same items. The length at which the score crosses one half is that of the rule `absolute:50`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ Means = Mapping[int, ClusterMean | None]
 
 
 def series_report(runs: Sequence[Loaded]) -> Report:
-    """The report of the runs of one training's checkpoints, by their steps. Raises SettingsError
-    where a step is unknown or there twice, and for runs that are scored unlike."""
+    """The report of the runs of one training's checkpoints, by their steps. Raises
+    SettingsError where a step is unknown or there twice, and for runs that are scored
+    unlike."""
     by_step = _by_step(runs)
     name = runs[0].about.scorer.name
     noun = name if name == "recovery" else "score"

@@ -178,8 +178,8 @@ def judge(path: str | Path, threshold: float) -> Judged:
 
 
 def _lost(weights: Mapping[str, float], read: Mapping[str, Loaded | None]) -> float:
-    """By how much the score would sink if every trial without one were wrong, a share. weights:
-    of the families that count."""
+    """By how much the score would sink if every trial without one were wrong, a share.
+    weights: of the families that count."""
     maps = {name: run.map for name in weights if (run := read.get(name)) is not None}
     lost = (
         weights[name] * map.missing / max(1, map.n + map.missing) * (map.overall or 0.0)

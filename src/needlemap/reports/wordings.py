@@ -1,7 +1,8 @@
 """Finding by wording: the question as it stands beside the same question in other words.
 
-A model that finds a fact by matching words loses where the question shares none with it. Each pair
-has one haystack and one needle, so the difference is the wording's. Intervals go by haystack.
+A model that finds a fact by matching words loses where the question shares none with it. Each
+pair has one haystack and one needle, so the difference is the wording's. Intervals go by
+haystack.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ Pair = tuple[int, float, float]  # haystack, score as asked, score in other word
 
 @dataclass(frozen=True, slots=True)
 class WordingScore:
-    """A question in other words. text: as the user wrote it, or ALL. shared: how many of its words
-    the needle has, of how many; None of several. score: its own. change: from the question as it
-    stands, over the same prompts. unpaired: answers without a score, or without one beside it."""
+    """A question in other words. text: as the user wrote it, or ALL. shared: how many of its
+    words the needle has, of how many; None of several. score: its own. change: from the
+    question as it stands, over the same prompts. unpaired: answers without a score, or without
+    one beside it."""
 
     text: str
     shared: tuple[int, int] | None
@@ -40,8 +42,8 @@ class WordingScore:
 
 
 def wordings_of(run: Loaded) -> list[WordingScore]:
-    """Each wording of a run, and of several all together; none where none was asked. Records by
-    another scorer than the run's do not count."""
+    """Each wording of a run, and of several all together; none where none was asked. Records
+    by another scorer than the run's do not count."""
     records = kept(run.folder, REWORDED) if run.folder else []
     records = [each for each in records if scorer_of(each) in (None, run.about.scorer.current)]
     asked = {place: prompt.score for prompt in run.prompts for place in prompt.places}

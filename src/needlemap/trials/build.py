@@ -1,9 +1,10 @@
-"""From settings to trials: every prompt of a run, built but not asked. Same settings, same bytes.
+"""From settings to trials: every prompt of a run, built but not asked. Same settings, same
+bytes.
 
 Prompts that exist already, those of a set or of another run, are asked as they are: nothing is
-hidden, moved or cut to make them fit. One of a set stands at the asked length that is nearest to
-its own, by ratio, and at the depth nearest to that of its answer; where the set does not tell
-depths, all stand at depth 0.
+hidden, moved or cut to make them fit. One of a set stands at the asked length that is nearest
+to its own, by ratio, and at the depth nearest to that of its answer; where the set does not
+tell depths, all stand at depth 0.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _WORDLESS = ("judge", "levenshtein", "exact", "first", "logprob")  # scorers tha
 
 @dataclass(frozen=True, slots=True)
 class Experiment(Resolved):
-    """All of a run but its answers: what the settings come to, and the trials, lengths outermost.
+    """All of a run but its answers: what the settings come to, and the trials, lengths
+    outermost.
 
     haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file.
     notes:
@@ -63,8 +65,8 @@ class Experiment(Resolved):
     def of(
         cls, resolved: Resolved, trials: Iterable[Trial], notes: Sequence[str], **more: Any
     ) -> Experiment:
-        """What was resolved with its trials, each prompt once, and a note on those too long for the
-        model."""
+        """What was resolved with its trials, each prompt once, and a note on those too long
+        for the model."""
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
         trials = share_prompts(trials)
         trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
@@ -85,8 +87,8 @@ class Experiment(Resolved):
 
     @property
     def given_away(self) -> list[str]:
-        """Questions that hold their own answers; those of prompts that exist already are as they
-        are."""
+        """Questions that hold their own answers; those of prompts that exist already are as
+        they are."""
         if self.ready:
             return []
         asked = (trial.item for trial in (*self.trials, *self.reworded))
@@ -94,11 +96,11 @@ class Experiment(Resolved):
 
 
 def prepare(settings: Settings, *, asked: bool = True) -> Experiment:
-    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user can
-    mend.
+    """Resolve everything and build every prompt. Raises NeedlemapError for whatever the user
+    can mend.
 
-    asked: False where no model is going to be: none is imported, and `asked` and `key` of trials
-    may differ. Raises TimeUp as soon as the command's time ends.
+    asked: False where no model is going to be: none is imported, and `asked` and `key` of
+    trials may differ. Raises TimeUp as soon as the command's time ends.
     """
     resolved = resolve(settings, asked=asked)
     lender = prompt_source_of(settings)
@@ -184,8 +186,8 @@ def _ended(name: str, short: Sequence[Trial]) -> list[str]:
 
 
 def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
-    """The trials of prompts that exist already: each is a repeat of its own, by its number in the
-    file.
+    """The trials of prompts that exist already: each is a repeat of its own, by its number in
+    the file.
 
     Raises SettingsError for settings that they would not heed, and when none is near an asked
     length.
@@ -219,8 +221,8 @@ def _prepare_ready(resolved: Resolved, task: Task) -> Experiment:
 
 
 def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
-    """Another run's trials, asked of the settings' model. Raises SettingsError for one that takes
-    no chat."""
+    """Another run's trials, asked of the settings' model. Raises SettingsError for one that
+    takes no chat."""
     whole = {"grid": lent.grid, "task": lent.task, "haystacks": lent.haystacks}
     reworded = share_prompts(_lent_trials(resolved, lent, lent.reworded))
     trials = _lent_trials(resolved, lent, lent.trials)
@@ -245,8 +247,8 @@ def _lent_trials(resolved: Resolved, lent: Experiment, asked: Sequence[Trial]) -
 
 
 def _notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """Which documents are read, which distractors show no value, and by what answers are scored
-    where a right one may score low for its wording."""
+    """Which documents are read, which distractors show no value, and by what answers are
+    scored where a right one may score low for its wording."""
     told = (*resolved.source.notes(), *valueless(resolved.settings.distractors, trials))
     if resolved.settings.scorer != "auto" or resolved.scorer.name != WORDING:
         return told
@@ -260,8 +262,8 @@ def _notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _refuse_unheard(experiment: Experiment) -> None:
-    """Raises SettingsError where a key word from the settings is looked for, and is in no right
-    answer."""
+    """Raises SettingsError where a key word from the settings is looked for, and is in no
+    right answer."""
     settings, words = experiment.settings, scored_words(experiment.scorer)
     if words or (settings.keywords and experiment.scorer.name not in _WORDLESS):
         refuse_unheard((trial.item for trial in experiment.trials), words)
@@ -287,8 +289,8 @@ def _early_notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """What to say of prompts that the model has no positions for. Raises SettingsError if all are
-    such."""
+    """What to say of prompts that the model has no positions for. Raises SettingsError if all
+    are such."""
     most, room = resolved.settings.most_tokens, resolved.traits.positions
     sizes = {trial.cell.length_tokens: trial.prompt.asked_tokens + most for trial in trials}
     long = sorted(length for length, size in sizes.items() if room is not None and size > room)
@@ -310,8 +312,8 @@ def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def near_length(tokens: int, lengths: Sequence[int]) -> int | None:
-    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond both
-    ends.
+    """The asked length nearest to a number of tokens, by ratio; None half an octave beyond
+    both ends.
 
     >>> (
     ...     near_length(4000, [4096, 8192]),
@@ -339,8 +341,8 @@ def _far(sizes: Sequence[int]) -> SettingsError:
 def whole_prompt(
     whole: ReadyPrompt, traits: Traits, index: Index, prefix: str = "", feeder: Feeder | None = None
 ) -> Prompt:
-    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes one
-    text."""
+    """A prompt as it is asked. Raises SettingsError for a conversation and a model that takes
+    one text."""
     rows = list(whole.messages)
     if not traits.chat:
         if len(rows) > 1:
@@ -369,8 +371,8 @@ def whole_prompt(
 def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) -> Iterator[Prompt]:
     """Another run's prompts, the same bytes, with the ids that the settings' model is fed.
 
-    ready: whether each is a text of its own. Raises SettingsError for messages and a model that
-    takes one text.
+    ready: whether each is a text of its own. Raises SettingsError for messages and a model
+    that takes one text.
     """
     feeder, feed, haystack = resolved.feeder, None, None
     for lent in prompts:
@@ -388,7 +390,8 @@ def lent_prompts(resolved: Resolved, prompts: Iterable[Prompt], *, ready: bool) 
 
 
 def _parted(text: TokenText, question: str) -> tuple[Span, ...]:
-    """A text as two spans, of which the second begins with the question; one where it holds none.
+    """A text as two spans, of which the second begins with the question; one where it holds
+    none.
 
     So a reader of the context, as the baselines are, does not find the question there.
     """

@@ -1,4 +1,5 @@
-"""One repeat of a run: its haystack, the prompt of every cell over it, and the trials' keys."""
+"""One repeat of a run: its haystack, the prompt of every cell over it, and the trials'
+keys."""
 
 from __future__ import annotations
 
@@ -76,8 +77,8 @@ class Repeat:
             yield replace(trial, collisions=held, haystack_repeated=repeated)
 
     def reworded(self, trials: Iterable[Trial]) -> Iterator[Trial]:
-        """The same prompts with the question in other words: haystack and needles stand where they
-        stood, so that they part where the haystack ends."""
+        """The same prompts with the question in other words: haystack and needles stand where
+        they stood, so that they part where the haystack ends."""
         for trial in trials:
             for wording, question in trial.item.rewordings:
                 item = trial.item.reworded(question)
@@ -136,8 +137,8 @@ class Repeat:
         return self.feed.fed(prompt) if self.feed else prompt
 
     def _beside(self, role: Pass, frame: Frame, item: Item, cell: Cell) -> Prompt:
-        """Another prompt of an item, for scorers that read how likely its answer is there. Raises
-        SettingsError for an item that hides nothing."""
+        """Another prompt of an item, for scorers that read how likely its answer is there.
+        Raises SettingsError for an item that hides nothing."""
         hidden = [each for each in item.needles if not (each.wrong or _is_decoy(each.text, item))]
         if not hidden:
             raise SettingsError(
@@ -186,7 +187,8 @@ class Repeat:
         return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
 
     def _frame(self, item: Item, cell: Cell, wording: str = "") -> Frame:
-        """The frame of an item's texts, made once; in mode 'cold' one of its own for each trial."""
+        """The frame of an item's texts, made once; in mode 'cold' one of its own for each
+        trial."""
         settings, prefix = self.resolved.settings, self._answer_prefix(item)
         salt = _salt(settings, cell, self.number, wording) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
@@ -216,8 +218,8 @@ def _is_decoy(text: str, item: Item) -> bool:
 
 
 def scored_words(scorer: Scorer) -> list[str]:
-    """Words that the scorer was told to look for; a plug-in's option may mean something else by
-    it."""
+    """Words that the scorer was told to look for; a plug-in's option may mean something else
+    by it."""
     words = scorer.options.get("words")
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 

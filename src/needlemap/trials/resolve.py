@@ -127,8 +127,8 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
 
 
 def model_traits(settings: Settings) -> Traits:
-    """What the named model takes. Raises SettingsError for an unknown back end or a name without
-    one."""
+    """What the named model takes. Raises SettingsError for an unknown back end or a name
+    without one."""
     if not settings.model_name:
         known = sorted(installed("models"))
         typed = f"{settings.backend}/NAME" if settings.backend in known else served(settings.model)
@@ -149,8 +149,8 @@ def model_traits(settings: Settings) -> Traits:
 
 
 def traits_unasked(settings: Settings) -> Traits:
-    """As `model_traits`, without importing a user's function: its name may come from a stranger's
-    file."""
+    """As `model_traits`, without importing a user's function: its name may come from a
+    stranger's file."""
     if settings.backend == "python":
         return Traits(tokenizer="cl100k_base")  # as PythonModel says of every function
     return model_traits(settings)
@@ -200,8 +200,8 @@ def make_feeder(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
 
 def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Feeder | None:
-    """What a server's model sees, where --tokenizer names the model's own files here; None where it
-    does not.
+    """What a server's model sees, where --tokenizer names the model's own files here; None
+    where it does not.
 
     Fields that change what the server makes of a text leave nothing to know.
     """
@@ -229,8 +229,8 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
 
 def load_tokenizer(settings: Settings, traits: Traits) -> Tokenizer:
-    """The tokenizer that the settings name, or the model's own; where that is not known here the
-    server's, and ANY where the server shows none. Raises NeedlemapError."""
+    """The tokenizer that the settings name, or the model's own; where that is not known here
+    the server's, and ANY where the server shows none. Raises NeedlemapError."""
     if settings.tokenizer == "server":
         return _server_tokenizer(settings)
     if settings.tokenizer != "auto":
@@ -252,8 +252,8 @@ def _asked_for(settings: Settings) -> Tokenizer:
 
 
 def foreign_vocabulary(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> str:
-    """What to say where lengths count another vocabulary's tokens, and nobody chose it; '' where
-    they do not."""
+    """What to say where lengths count another vocabulary's tokens, and nobody chose it; ''
+    where they do not."""
     if settings.tokenizer != "auto" or traits.tokenizer is not None or tokenizer.name != ANY:
         return ""
     return (
@@ -292,8 +292,8 @@ def ready_prompts(settings: Settings) -> bool:
 
 
 def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
-    """The scorer that the settings, or else the task, name. SettingsError if the model cannot feed
-    it."""
+    """The scorer that the settings, or else the task, name. SettingsError if the model cannot
+    feed it."""
     name = task.scorer if settings.scorer == "auto" else settings.scorer
     own = task.scorer_options if name == task.scorer else {}
     made = find_scorer(name)(**{**own, **settings.scorer_options})

@@ -1,10 +1,10 @@
-"""A trial, one prompt to ask, and its key: a hash of all that can change its answer or score, and
-no more.
+"""A trial, one prompt to ask, and its key: a hash of all that can change its answer or score,
+and no more.
 
-A key has two parts: what the model is asked, which can change the answer, and what is right and how
-it is scored, so that answers can be scored anew without being asked for. Of the text only the
-prompt enters, so that a longer grid, which needs more haystack, leaves the keys of shorter prompts
-as they are.
+A key has two parts: what the model is asked, which can change the answer, and what is right
+and how it is scored, so that answers can be scored anew without being asked for. Of the text
+only the prompt enters, so that a longer grid, which needs more haystack, leaves the keys of
+shorter prompts as they are.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LOCAL = (".local", ".internal", ".lan", ".localdomain", ".localhost")
 class Keys:
     """Makes the keys of a run's trials.
 
-    shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids that
-    say more than the prompt's bytes. drawn: whether answers are drawn at random, so that each
-    repeat has its own.
+    shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids
+    that say more than the prompt's bytes. drawn: whether answers are drawn at random, so that
+    each repeat has its own.
     """
 
     shared: str
@@ -45,8 +45,8 @@ class Keys:
     def asked_hash(
         self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False
     ) -> str:
-        """Hash of what the model is asked, all that can change its answer. second: for the second
-        time."""
+        """Hash of what the model is asked, all that can change its answer. second: for the
+        second time."""
         said = [prompt.sha256, prompt.answer_prefix, prompt.ids_sha256 if self.ids else ""]
         draw = [length_tokens, repeat if self.drawn else None, second]
         return _hash([self.shared, *said, *draw])[:32]
@@ -61,8 +61,8 @@ class Keys:
         return _hash([self.shared, "closed book", question])[:32]
 
     def key(self, asked: str, reference: Reference, beside: Iterable[str] = ()) -> str:
-        """The key of an answer (its `asked`) by what is right, the scorer and its rule. beside:
-        what else was asked to score it."""
+        """The key of an answer (its `asked`) by what is right, the scorer and its rule.
+        beside: what else was asked to score it."""
         scorer = self.scorer
         by = [scorer.name, dict(scorer.options), rule_of(scorer), *beside]
         return _hash([asked, reference.digest(), *by])[:32]
@@ -128,7 +128,8 @@ class Trial:
 
 
 def requests(trials: Iterable[Trial]) -> list[Trial]:
-    """Every request that trials take: themselves, and each other prompt of their items once."""
+    """Every request that trials take: themselves, and each other prompt of their items
+    once."""
     trials = list(trials)
     beside = {each.asked: each for trial in trials for each in trial.beside}
     return [*trials, *beside.values()]
@@ -155,11 +156,11 @@ def ask_twice(trials: Sequence[Trial], count: int, keys: Keys) -> list[Trial]:
 
 
 def provider_host(backend: str, base_url: str | None) -> str:
-    """The host that answers: '' at the provider's own address, a host's name, or 'own server' for
-    an address of this machine or network.
+    """The host that answers: '' at the provider's own address, a host's name, or 'own server'
+    for an address of this machine or network.
 
-    The same model on another port or node is the same model; at another provider it may be another
-    one.
+    The same model on another port or node is the same model; at another provider it may be
+    another one.
 
     >>> hosts = ("127.0.0.1:8000", "node7:30000")
     >>> len({provider_host("openai", f"http://{host}/v1") for host in hosts}) == 1

@@ -35,9 +35,9 @@ def load_trace(
 ) -> list[dict[str, str]]:
     """Rows {"prompt", "answer"} of version 2's trace, of `num_needles` facts.
 
-    question_type: one of QUESTIONS. template: "prompt" with {shuffled_story} and {last_person},
-    or {person} and {n}, or {person_a} and {person_b}; "sentences", "terms", and "generations"
-    of each term. Raises NeedlemapError.
+    question_type: one of QUESTIONS. template: "prompt" with {shuffled_story} and
+    {last_person}, or {person} and {n}, or {person_a} and {person_b}; "sentences", "terms", and
+    "generations" of each term. Raises NeedlemapError.
     """
     _check(question_type, "question_type", QUESTIONS)
     _check_count(num_needles)
@@ -78,9 +78,9 @@ def load_eldest(
 ) -> list[dict[str, str]]:
     """Rows {"prompt", "answer"} of the forms that ask for the eldest of `num_needles` people.
 
-    form: version 1's "SHUFFLED" and "ORDERED" (answer 'name*name'), its "CHOICE" of four people
-    (four rows a repeat, one a turn of the options; answer 'repeat--letter--turn'), and version
-    2's "ELDER_ONLY" (answer 'name'). template: "prompt" with {shuffled_story} and
+    form: version 1's "SHUFFLED" and "ORDERED" (answer 'name*name'), its "CHOICE" of four
+    people (four rows a repeat, one a turn of the options; answer 'repeat--letter--turn'), and
+    version 2's "ELDER_ONLY" (answer 'name'). template: "prompt" with {shuffled_story} and
     {last_person}, "sentences", "terms". seed: of "SHUFFLED" and "ORDERED", which the original
     does not seed. Raises NeedlemapError.
     """
@@ -133,7 +133,8 @@ def _choices(prompt: str, repeat: int, options: list[str]) -> list[dict[str, str
 
 
 def _names(path: str | Path, file_name: str, language: str, count: int) -> list[str]:
-    """The file's names in a language, at least `count`. Raises HaystackError, SettingsError."""
+    """The file's names in a language, at least `count`. Raises HaystackError,
+    SettingsError."""
     _check(language, "language", LANGUAGES)
     try:
         names: list[str] = json_of(path, file_name)[language].split(",")

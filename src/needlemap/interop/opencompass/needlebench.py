@@ -1,5 +1,5 @@
-"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning (OpenCompass,
-March 2024 to today, versions 1 and 2). Its ancestral trace is in `ancestry`.
+"""NeedleBench's prompts, byte for byte: single needle, parallel needles, reasoning
+(OpenCompass, March 2024 to today, versions 1 and 2). Its ancestral trace is in `ancestry`.
 
 Its data are the user's files: haystacks, needles.jsonl, names.json,
 multi_needle_reasoning_*.json. Its wording is not here: pass `template`. Its habits are kept:

@@ -137,8 +137,8 @@ _PLACE = re.compile(r"\{(context|question)\}")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """prompt: text with {context} and {question}, or a list of texts that hold them together: a
-    slip of the original's sent one, as Python writes it. guide: a sentence for before
+    """prompt: text with {context} and {question}, or a list of texts that hold them together:
+    a slip of the original's sent one, as Python writes it. guide: a sentence for before
     guide_marker in the question.
 
     guided_suffix: what the first version appends to the question instead.

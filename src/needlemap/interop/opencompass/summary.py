@@ -15,8 +15,8 @@ NeedleBench's own summary has a row a test, language and size:
     2-Needle-ZH-4K,20.00
 
 Each of its rows is a mean over lengths and depths up to that size, so it has one length and no
-depth. Rows of a test and a language become families of `suite:needlebench`; the file's means of
-these are made anew from them, and a note says where they differ.
+depth. Rows of a test and a language become families of `suite:needlebench`; the file's means
+of these are made anew from them, and a note says where they differ.
 """
 
 from __future__ import annotations
@@ -236,7 +236,8 @@ def _measured(header: Sequence[str], lines: Iterable[Line], name: str) -> list[L
 
 
 def _check_models(header: Sequence[str], first: int, name: str) -> None:
-    """Raises NeedlemapError unless there is a column for each model, behind the first so many."""
+    """Raises NeedlemapError unless there is a column for each model, behind the first so
+    many."""
     if len(header) == first or len(set(header)) != len(header):
         raise NeedlemapError(
             f"{name}: a column a model is expected behind '{header[first - 1]}', got "

@@ -147,8 +147,8 @@ def plots_of(groups: Sequence[Group], rule: Rule) -> list[Plot]:
 
 
 def _lines(runs: Mapping[str, Loaded], rule: Rule) -> tuple[Curve, ...]:
-    """A line a run, and dotted below it, without a name, the accuracy of one whose scorer forces
-    answers."""
+    """A line a run, and dotted below it, without a name, the accuracy of one whose scorer
+    forces answers."""
     curves = list[Curve]()
     for at, (name, run) in enumerate(runs.items()):
         look = stroke(at, len(runs))

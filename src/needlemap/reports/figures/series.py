@@ -1,5 +1,5 @@
-"""A series of checkpoints as a figure: score by length, a line a step with its band and accuracy
-dotted below it, and beside it the length at which each step's score crosses one half.
+"""A series of checkpoints as a figure: score by length, a line a step with its band and
+accuracy dotted below it, and beside it the length at which each step's score crosses one half.
 
 Steps are ordered, so their colours are, from dark to light.
 """
@@ -60,8 +60,8 @@ _GAP = 26.0
 
 
 def draw_series(report: Report, *, title: str | None, width: float | None) -> Drawing:
-    """A series' report. width: of the paper in points, None for a screen's. Raises NeedlemapError
-    where nothing was scored."""
+    """A series' report. width: of the paper in points, None for a screen's. Raises
+    NeedlemapError where nothing was scored."""
     lengths = sorted({length for each in report.chart for length in each.means})
     if not lengths:
         raise NeedlemapError("No trial was scored, so there is no curve. Finish the runs first.")
@@ -91,8 +91,8 @@ def draw_series(report: Report, *, title: str | None, width: float | None) -> Dr
 
 
 def _curves(report: Report) -> tuple[Curve, ...]:
-    """The report's lines, steps from dark to light; a dotted one has the colour of the line before
-    it, and no name."""
+    """The report's lines, steps from dark to light; a dotted one has the colour of the line
+    before it, and no name."""
     steps = sum(not each.dotted for each in report.chart)
     curves, at = list[Curve](), -1
     for each in report.chart:
@@ -128,8 +128,8 @@ def _caption(report: Report) -> str:
 def _crossings(
     crossings: Sequence[tuple[int, Effective | None]], lengths: Axis, box: Box
 ) -> list[str]:
-    """Steps across, lengths up: a point a step with its interval; an arrow for one that lies beyond
-    the lengths asked."""
+    """Steps across, lengths up: a point a step with its interval; an arrow for one that lies
+    beyond the lengths asked."""
     steps = make_axis([step for step, _ in crossings], ("linear",))
     ticks = tuple(lengths.centres)
     plane = Plane(box, Scale("Length", "Length", "", (0, 1), ticks, SCORE.colours))
@@ -166,7 +166,8 @@ def _crossings(
 
 
 def _share_of(axis: Axis, length: float | None) -> float | None:
-    """Where a length lies on the axis, from 0 to 1; one beyond the lengths asked at the edge."""
+    """Where a length lies on the axis, from 0 to 1; one beyond the lengths asked at the
+    edge."""
     if length is None:
         return None
     if length in (0, inf):
