@@ -15,7 +15,7 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.tasks import Draw, Item, holds_nothing
-from needlemap.tasks.facts import Cast, Fact, Facts, another, cast, sentence, state, supporting
+from needlemap.tasks.facts import Cast, Facts, Move, another, cast, sentence, state, supporting
 from needlemap.tasks.values import lexicon
 
 CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
@@ -33,10 +33,10 @@ def where(now: dict[str, str], what: str) -> str:
 
 
 def test_a_thing_is_where_its_box_is_and_a_box_where_its_carrier_is():
-    told = [Fact("put", "coin", "tin"), Fact("have", "tin", "Ada"), Fact("go", "Ada", "barn")]
+    told = [Move("put", "coin", "tin"), Move("have", "tin", "Ada"), Move("go", "Ada", "barn")]
     assert where(state(told), "coin") == "barn"
-    assert where(state([*told, Fact("go", "Ada", "hall")]), "coin") == "hall"
-    assert where(state([*told, Fact("put", "coin", "jar")]), "coin") == "jar"
+    assert where(state([*told, Move("go", "Ada", "hall")]), "coin") == "hall"
+    assert where(state([*told, Move("put", "coin", "jar")]), "coin") == "jar"
 
 
 @pytest.mark.parametrize("support", [1, 2, 3])
@@ -57,12 +57,12 @@ def test_so_many_facts_lead_from_what_is_asked_to_the_place(support):
 
 
 def test_nothing_that_is_settled_changes_and_everything_said_changes_something():
-    said: list[Fact] = [Fact("go", "Ada", "barn")]
+    said: list[Move] = [Move("go", "Ada", "barn")]
     for seed in range(200):
         now, barred = state(said), {"Eve": "hall"}
         fact = another(Random(seed).random(), CAST.possible(), now, settled=["Ada"], barred=barred)
         assert fact.subject != "Ada"
-        assert fact != Fact("go", "Eve", "hall")
+        assert fact != Move("go", "Eve", "hall")
         assert state(said).get(fact.subject) != fact.to
         said.append(fact)
 
@@ -211,9 +211,9 @@ def test_names_that_the_haystack_holds_are_drawn_again():
 def test_every_wording_says_who_and_where():
     for language in ("english", "chinese"):
         for kind, fact in (
-            ("go", Fact("go", "A", "B")),
-            ("have", Fact("have", "A", "B")),
-            ("put", Fact("put", "A", "B")),
+            ("go", Move("go", "A", "B")),
+            ("have", Move("have", "A", "B")),
+            ("put", Move("put", "A", "B")),
         ):
             said = {sentence(seed / 60, fact, language) for seed in range(60)}
             assert len(said) == len(lexicon("world", language)[kind])

@@ -19,7 +19,7 @@ from needlemap.grid import Cell
 from needlemap.scorers.stated import Boxed
 from needlemap.settings.reading import configure
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.kinship import Families, Kinship, line, links
+from needlemap.tasks.kinship import FamilyLines, Kinship, line, links
 from needlemap.tasks.values import Person, fresh_person, lexicon
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -322,7 +322,7 @@ def test_words_agree_with_who_is_a_woman():
 
 
 def test_a_haystack_of_families_holds_whole_families_that_share_nobody():
-    source = Families(8, "english", "0:0")
+    source = FamilyLines(8, "english", "0:0")
     documents = [
         document.text.splitlines()
         for document, _ in zip(source.documents(), range(3), strict=False)

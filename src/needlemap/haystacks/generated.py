@@ -72,7 +72,7 @@ TOPICAL = 0.62  # share of the units after a paragraph's first that keep to the 
 
 
 @cache
-def rules_of(language: str) -> Mapping[str, Rule]:
+def rules_of(language: str) -> Mapping[str, GrammarRule]:
     """The grammar of a language ('english' or 'chinese'), parsed once per process."""
     return grammar(
         files("needlemap.haystacks").joinpath("data", f"{language}.txt").read_text("utf-8")
@@ -100,7 +100,9 @@ def document(language: str, seed: int, index: int) -> str:
     return "\n\n".join([*opening, *map("".join, zip(heads, body, strict=True)), closing])
 
 
-def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[int]) -> list[str]:
+def section(
+    rules: Mapping[str, GrammarRule], scene: Scene, topic: str, asides: list[int]
+) -> list[str]:
     """Paragraphs on one topic, the first of which introduces it. Takes from `asides` those it
     uses."""
     topical = shuffled(scene, len(rules[topic].lines))
@@ -115,7 +117,11 @@ def section(rules: Mapping[str, Rule], scene: Scene, topic: str, asides: list[in
 
 
 def paragraph(
-    rules: Mapping[str, Rule], scene: Scene, topic: str, topical: list[int], asides: list[int]
+    rules: Mapping[str, GrammarRule],
+    scene: Scene,
+    topic: str,
+    topical: list[int],
+    asides: list[int],
 ) -> list[str]:
     """The units of one paragraph, taken off the two lists of lines not yet used."""
     units = []
@@ -129,7 +135,7 @@ def paragraph(
     return units
 
 
-def heading(rules: Mapping[str, Rule], scene: Scene, kind: str, k: int, n: int) -> str:
+def heading(rules: Mapping[str, GrammarRule], scene: Scene, kind: str, k: int, n: int) -> str:
     """What stands before paragraph k of n: a date in a diary, a month in a chronicle, else
     nothing."""
     if f"{kind}.head" not in rules:
@@ -180,7 +186,7 @@ Piece = Callable[[Scene], str]  # a part of a template: its text in a scene
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GrammarRule:
     """A named choice that never takes the same line twice running."""
 
     name: str
@@ -206,7 +212,7 @@ def _choice(options: Sequence[Piece], scene: Scene) -> str:
     return options[int(scene.random() * len(options))](scene)
 
 
-def _named(name: str, rules: Mapping[str, Rule], scene: Scene) -> str:
+def _named(name: str, rules: Mapping[str, GrammarRule], scene: Scene) -> str:
     """A rule by name if there is one, else the text kept under that name."""
     return rules[name](scene) if name in rules else scene.kept[name]
 
@@ -231,7 +237,7 @@ def _keep(key: str, piece: Piece, scene: Scene) -> str:
     return text
 
 
-def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
+def slot(body: str, rules: Mapping[str, GrammarRule]) -> Piece:
     """The piece that `{body}` stands for."""
     key, assigned, value = body.partition("=")
     if assigned:
@@ -249,7 +255,7 @@ def slot(body: str, rules: Mapping[str, Rule]) -> Piece:
     return partial(_named, body, rules)
 
 
-def template(text: str, rules: Mapping[str, Rule]) -> Piece:
+def template(text: str, rules: Mapping[str, GrammarRule]) -> Piece:
     """A parsed template. Raises ValueError where a bracket is not closed or not opened."""
     marks = iter([mark for mark in _MARKS.split(text) if mark])
     piece, end = _options(marks, rules)
@@ -258,7 +264,7 @@ def template(text: str, rules: Mapping[str, Rule]) -> Piece:
     return piece
 
 
-def _options(marks: Iterator[str], rules: Mapping[str, Rule]) -> tuple[Piece, str]:
+def _options(marks: Iterator[str], rules: Mapping[str, GrammarRule]) -> tuple[Piece, str]:
     """Alternatives up to the closing bracket or the end, and which of the two ended them."""
     options: list[Piece] = []
     pieces: list[Piece] = []
@@ -273,7 +279,7 @@ def _options(marks: Iterator[str], rules: Mapping[str, Rule]) -> tuple[Piece, st
     return (partial(_choice, (*options, _joined(pieces))) if options else _joined(pieces)), ""
 
 
-def _piece(mark: str, marks: Iterator[str], rules: Mapping[str, Rule]) -> Piece:
+def _piece(mark: str, marks: Iterator[str], rules: Mapping[str, GrammarRule]) -> Piece:
     if mark == "[":
         return _options(marks, rules)[0]
     return slot(mark[1:-1], rules) if mark.startswith("{") else partial(_literal, mark)
@@ -283,13 +289,15 @@ def _joined(pieces: list[Piece]) -> Piece:
     return pieces[0] if len(pieces) == 1 else partial(_sequence, tuple(pieces))
 
 
-def grammar(text: str) -> Mapping[str, Rule]:
+def grammar(text: str) -> Mapping[str, GrammarRule]:
     """The rules of a grammar file, by name."""
-    rules: dict[str, Rule] = {}
+    rules: dict[str, GrammarRule] = {}
     for block in re.split(r"^== *", text, flags=re.MULTILINE)[1:]:
         heading, _, body = block.partition("\n")
         name, listed, _ = heading.strip().partition(";")
-        rules[name] = Rule(name, tuple(template(line, rules) for line in _lines(body, listed)))
+        rules[name] = GrammarRule(
+            name, tuple(template(line, rules) for line in _lines(body, listed))
+        )
     return rules
 
 

@@ -87,7 +87,7 @@ class Facts(Task):
         the others."""
         beside, own = draw.beside("facts", self.fresh), draw.random("facts asked", self.fresh)
         told = cast(beside, self.language, self._size, draw.holds)
-        start = [Fact("go", who, beside.choice(told.places)) for who in told.people]
+        start = [Move("go", who, beside.choice(told.places)) for who in told.people]
         prologue = opening(start, self.language)
         count = self.support + len(told.places) - 1
         slots = behind(beside, draw.cell.depth, count, self.span / 100)
@@ -108,7 +108,7 @@ class Facts(Task):
         )
 
     def _question_item(
-        self, told: Cast, chain: list[Fact], needles: tuple[Needle, ...], words: list[str]
+        self, told: Cast, chain: list[Move], needles: tuple[Needle, ...], words: list[str]
     ) -> Item:
         """The question about the first of a chain of facts, whose last says the place."""
         known, what, place = lexicon("world", self.language), chain[0].subject, chain[-1].to
@@ -128,12 +128,12 @@ class Story:
     """A chain of facts that answers a question; what is said from its first fact on, the chain and
     walks; and the other facts. Both as the text has them."""
 
-    chain: list[Fact]
-    behind: list[Fact]
-    others: list[Fact]
+    chain: list[Move]
+    behind: list[Move]
+    others: list[Move]
 
 
-def opening(start: Sequence[Fact], language: Language) -> str:
+def opening(start: Sequence[Move], language: Language) -> str:
     """Where people are when the text begins: before it, so that the first place named decides
     nothing."""
     first, other, end = lexicon("world", language)["start"]
@@ -146,7 +146,7 @@ def opening(start: Sequence[Fact], language: Language) -> str:
 def story(
     random: Random,
     told: Cast,
-    start: Sequence[Fact],
+    start: Sequence[Move],
     support: int,
     slots: Sequence[float],
     moments: Sequence[tuple[float, float]],
@@ -158,7 +158,7 @@ def story(
     moments: where the other facts stand, ascending, with a chance each that says which it is.
     Those before the chain do not depend on it.
     """
-    possible, now, others, behind = told.possible(), state(start), list[Fact](), list[Fact]()
+    possible, now, others, behind = told.possible(), state(start), list[Move](), list[Move]()
     early = sum(moment < slots[0] for moment, _ in moments)
     for _, chance in moments[:early]:
         tell(another(chance, possible, now), others, now)
@@ -181,27 +181,27 @@ def story(
     return Story(chain, behind, others)
 
 
-def in_slots(random: Random, chain: Sequence[Fact], slots: int) -> dict[int, Fact]:
+def in_slots(random: Random, chain: Sequence[Move], slots: int) -> dict[int, Move]:
     """In which of so many slots the facts of a chain stand: in any order, the first slot among
     them."""
     places = [0, *random.sample(range(1, slots), len(chain) - 1)]
     return dict(zip(places, random.sample(chain, len(chain)), strict=True))
 
 
-def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, str]) -> Fact:
+def walk(random: Random, people: Sequence[str], place: str, now: Mapping[str, str]) -> Move:
     """One of some people goes to a place, who is not there already unless all of them are."""
-    return Fact(
+    return Move(
         "go", random.choice([who for who in people if now.get(who) != place] or people), place
     )
 
 
 def another(
     chance: float,
-    possible: Sequence[Fact],
+    possible: Sequence[Move],
     now: Mapping[str, str],
     settled: Sequence[str] = (),
     barred: Mapping[str, str] | None = None,
-) -> Fact:
+) -> Move:
     """A fact that changes something of how things are, but nothing settled, and nothing into
     what is barred.
 
@@ -217,13 +217,13 @@ def another(
     return left[int(chance * len(left))]
 
 
-def tell(fact: Fact, told: list[Fact], now: dict[str, str]) -> None:
+def tell(fact: Move, told: list[Move], now: dict[str, str]) -> None:
     """One more fact is said, and holds from now on."""
     told.append(fact)
     now[fact.subject] = fact.to
 
 
-def supporting(random: Random, told: Cast, said: Sequence[Fact], support: int) -> list[Fact]:
+def supporting(random: Random, told: Cast, said: Sequence[Move], support: int) -> list[Move]:
     """Facts that lead from something to a place, none of them said before where that can be.
 
     The first's subject is asked for; each other one is about what the one before leads to. The
@@ -243,7 +243,7 @@ _TRIES = 500  # draws of one thing
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Move:
     """Somebody is now in a place (go), a thing or box with somebody (have), a thing in a box
     (put)."""
 
@@ -261,14 +261,14 @@ class Cast:
     things: tuple[str, ...] = ()
     boxes: tuple[str, ...] = ()
 
-    def possible(self) -> list[Fact]:
+    def possible(self) -> list[Move]:
         """Every fact that could be said: things are in boxes where there are boxes, else with
         people."""
-        found = [Fact("go", who, where) for who in self.people for where in self.places]
+        found = [Move("go", who, where) for who in self.people for where in self.places]
         found += [
-            Fact("have", what, who) for what in self.boxes or self.things for who in self.people
+            Move("have", what, who) for what in self.boxes or self.things for who in self.people
         ]
-        return found + [Fact("put", what, box) for what in self.things for box in self.boxes]
+        return found + [Move("put", what, box) for what in self.things for box in self.boxes]
 
 
 def cast(
@@ -284,19 +284,19 @@ def cast(
     return Cast(tuple(people), tuple(places), tuple(things), tuple(boxes))
 
 
-def state(facts: Iterable[Fact]) -> dict[str, str]:
+def state(facts: Iterable[Move]) -> dict[str, str]:
     """How things are after some facts: what was said last of each.
 
-    >>> state([Fact("go", "Ada", "hall"), Fact("go", "Ada", "barn")])
+    >>> state([Move("go", "Ada", "hall"), Move("go", "Ada", "barn")])
     {'Ada': 'barn'}
     """
     return {fact.subject: fact.to for fact in facts}
 
 
-def sentence(chance: float, fact: Fact, language: Language) -> str:
+def sentence(chance: float, fact: Move, language: Language) -> str:
     """A fact in words. chance: in [0, 1), in which.
 
-    >>> sentence(0.6, Fact("go", "Ada", "barn"), "english")
+    >>> sentence(0.6, Move("go", "Ada", "barn"), "english")
     'Ada is in the barn now.'
     """
     roles = {"go": ("who", "where"), "have": ("what", "who"), "put": ("what", "box")}[fact.kind]

@@ -40,7 +40,7 @@ from needlemap.tasks import (
     hidden,
 )
 from needlemap.tasks.latent import Absence, one_edit
-from needlemap.tasks.values import Kind, Pairs, Values, fresh, noise, solved, wording
+from needlemap.tasks.values import Kind, PairLines, Values, fresh, noise, solved, wording
 from needlemap.text import but
 
 UuidDigits = Annotated[int, Ge(4)]
@@ -118,7 +118,7 @@ class Magic(Task):
             return noise(self.language)
         if self.haystack == "needles":
             return Background(
-                Pairs(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles")
+                PairLines(self._needle, self._keys, self._values, f"{seed}:{repeat}", "needles")
             )
         return None
 
@@ -334,7 +334,9 @@ class KeyValue(Task):
 
     def background(self, repeat: int, seed: int) -> Background:
         """The object's pairs, one a line."""
-        return Background(Pairs(f"{PAIR},", self._keys, self._values, f"{seed}:{repeat}", "json"))
+        return Background(
+            PairLines(f"{PAIR},", self._keys, self._values, f"{seed}:{repeat}", "json")
+        )
 
     def item(self, draw: Draw) -> Item:
         """The asked pair; what opens the object, and what closes it."""

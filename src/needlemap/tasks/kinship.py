@@ -88,7 +88,7 @@ class Kinship(Task):
         """Lines of other families, or all facts but the first of each line; None for prose."""
         source = f"{seed}:{repeat}"
         if self.haystack == "families":
-            return Background(Families(self._facts or _OTHERS, self.language, source))
+            return Background(FamilyLines(self._facts or _OTHERS, self.language, source))
         if self.haystack == "none":
             facts = [fact for each in self._dense(source) for fact in each.facts]
             facts.sort(key=lambda fact: fact.depth)
@@ -121,7 +121,7 @@ class Kinship(Task):
             unique=tuple(one.name for one in people),
         )
 
-    def _shared(self, draw: Draw) -> list[Line]:
+    def _shared(self, draw: Draw) -> list[Descent]:
         """The lines of a length or repeat, without their first people."""
         if self.haystack == "none":
             return self._dense(f"{draw.seed}:{draw.repeat}")
@@ -132,7 +132,7 @@ class Kinship(Task):
         )
         return [self._make_line(beside, size, taken, draw.holds) for _ in range(self._lines)]
 
-    def _dense(self, source: str) -> list[Line]:
+    def _dense(self, source: str) -> list[Descent]:
         """The lines of a repeat that are its haystack."""
         random, taken = Random(f"kinship:{source}"), set[str]()
         return [
@@ -142,16 +142,16 @@ class Kinship(Task):
 
     def _make_line(
         self, random: Random, facts: int, taken: set[str], holds: Callable[[str], bool]
-    ) -> Line:
+    ) -> Descent:
         """A line of so many facts without its first person, and so without its first fact."""
         people = line(random, self.language, facts, taken, holds)
         texts = [
             f"{link.sentence(random, self.language)}{self._end}"
             for link in links(people, up=self._up)
         ]
-        return Line(people, scattered(random, ordered(random, texts, self.order)))
+        return Descent(people, scattered(random, ordered(random, texts, self.order)))
 
-    def _begun(self, random: Random, first: Person, rest: Line) -> str:
+    def _begun(self, random: Random, first: Person, rest: Descent) -> str:
         """The fact that leads from a line's first person to the others."""
         (link,) = links([first, rest.people[0]], up=self._up)
         return f"{link.sentence(random, self.language)}{self._end}"
@@ -238,7 +238,7 @@ def links(people: list[Person], *, up: bool) -> list[Link]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Descent:
     """People who descend from one another, and the facts that say so, where they stand."""
 
     people: list[Person]
@@ -246,7 +246,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Families(Stream):
+class FamilyLines(Stream):
     """Lines about families without end, of so many facts each, those of a few shuffled together."""
 
     PIECES = 1

@@ -43,7 +43,7 @@ from needlemap.tasks import (
     scattered,
 )
 from needlemap.tasks.key_values import PAIR, UuidDigits, closing
-from needlemap.tasks.values import Pairs, Values, fresh, noise, solved, wording
+from needlemap.tasks.values import PairLines, Values, fresh, noise, solved, wording
 
 _CONSONANTS, _VOWELS = "BDFGHJKLMNPRSTVZ", "AEIOU"
 _SHOWN = (
@@ -223,7 +223,9 @@ class Thread(Task):
 
     def background(self, repeat: int, seed: int) -> Background:
         """Pairs that belong to no thread, one a line."""
-        return Background(Pairs(f"{PAIR},", self._values, self._values, f"{seed}:{repeat}", "json"))
+        return Background(
+            PairLines(f"{PAIR},", self._values, self._values, f"{seed}:{repeat}", "json")
+        )
 
     def item(self, draw: Draw) -> Item:
         """The asked thread's pairs, the first of them at the cell's depth, then those of the

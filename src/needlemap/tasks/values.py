@@ -217,7 +217,7 @@ def noise(language: Language) -> Background:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs(Stream):
+class PairLines(Stream):
     """Lines, each with a key and a value that no other line has.
 
     line: its text with {key} and {value}, without the line break. source: what fixes them, one a
