@@ -284,7 +284,7 @@ def test_other_names_bring_none(given):
 def test_a_forgotten_letter_is_told():
     told = read_settings(None, {"length": [1000], "depths": [50]}).older.note({})
     assert told == (
-        "length (read as lengths): OpenCompass's name. What is not given is needlemap's: "
+        "length (read as lengths): OpenCompass's name. For the rest needlemap's defaults hold: "
         "OpenCompass's rules and defaults come with a preset, as 'needlemap run cdme-8k'"
     )
 
@@ -300,17 +300,17 @@ def test_every_older_name_says_which_preset_has_the_rest(row):
     assert len(told.splitlines()) == 1
     assert told.startswith(row.name)
     assert all(f"{tool}" in told and f"{PRESET[tool]}'" in told for tool in row.tool.split(", "))
-    assert "What is not given is needlemap's" in told
+    assert "For the rest needlemap's defaults hold" in told
 
 
 def test_names_of_two_tools_that_bring_no_rules_name_both_presets():
     told = choose(None, {"model_name": "gpt-4", "keyword": "Jack", "retrieval_question": "?"}).note
-    assert told.startswith("model_name: needlehaystack's name. What")
-    assert ". keyword: OpenCompass's name. What" in told
+    assert told.startswith("model_name: needlehaystack's name. For")
+    assert ". keyword: OpenCompass's name. For" in told
     assert "retrieval_question" not in told  # it is in either preset
     told = choose(None, {"context_lengths_min": 1000, "keyword": "Jack"}).note
     assert told.startswith("context_lengths_min: needlehaystack's name, so by its rules: counts=")
-    assert "keyword: OpenCompass's name. What" in told
+    assert "keyword: OpenCompass's name. For" in told
 
 
 def test_settings_of_our_own_say_nothing_of_other_tools():

@@ -364,7 +364,7 @@ def gauge(
         bool, option("Also write gauge.gguf, which llama.cpp loads.", "--gguf")
     ] = False,
 ) -> None:
-    """Write a small model that finds every needle. What is lost with it, the engine lost.
+    """Write a small model that finds every needle. If one is lost, the engine lost it.
 
     \b
     Examples:

@@ -243,7 +243,7 @@ def read_yaml(text: str) -> Any:
         ValueError,
         OverflowError,
     ) as error:  # a number of thousands of digits, a date that is none
-        raise yaml.YAMLError(f"it holds a value that is none: {str(error)[:_SHOWN]}") from None
+        raise yaml.YAMLError(f"it holds an invalid value: {str(error)[:_SHOWN]}") from None
     finally:
         loader.dispose()
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_asked_fails_in_words(tests):
     words = {
         claim.format(
             "needle_server", "bm25"
-        ): "needle_server has nobody to ask: give pytest --needle-model",
+        ): "needle_server has no model to ask: give pytest --needle-model",
         claim.format(
             "needle_server('baseline/bm25')", "none"
         ): "needlemap: No run at 'golden/none'",

@@ -260,7 +260,7 @@ def test_no_more_replicas_are_started_than_there_are_trials(typed):
         (("--cluster-trusted",), "--cluster-trusted goes with --cluster."),
         (
             ("--cluster", "tcp://h:1"),
-            "whoever reaches one of its ports can run code there.",
+            "anyone who reaches one of its ports can run code there.",
         ),
         (("--cluster", "here"), "--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got 'here'."),
         (

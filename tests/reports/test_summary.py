@@ -63,7 +63,7 @@ def test_what_is_missing_may_be_right_or_wrong_and_a_length_without_a_score_is_n
     assert line(lines, "effective length:").endswith("; nothing was scored at 16k")
     assert line(lines, "effective length:").startswith("effective length: absolute:85 >=4k ")
     assert "  by length, and how many: 16k 0.0 to 100.0 (12)" in lines
-    bounds = line(lines, "  with what is missing wrong, and right:")
+    bounds = line(lines, "  if all missing trials were wrong, or right:")
     assert " absolute:85 4.9k to >=16k" in bounds
 
 

@@ -122,5 +122,8 @@ def test_a_strangers_suite_json_weighs_its_own_families_alone(weights, tmp_path)
     scores = {"x": weights}
     text = {"schema_version": 1, "suite": "s", "families": ["a", "b"], "scores": scores}
     (tmp_path / "suite.json").write_text(json.dumps(text))
-    with pytest.raises(NeedlemapError, match=r"score 'x' weighs what is no family|finite number"):
+    with pytest.raises(
+        NeedlemapError,
+        match=r"score 'x' gives a weight to a family that the suite lacks|finite number",
+    ):
         families_of(tmp_path)

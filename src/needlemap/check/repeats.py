@@ -151,7 +151,7 @@ class Mates(Probe):
     known = (
         issue(
             "LMCache/LMCache#4385",
-            "answers that hold what somebody else was told",
+            "answers that hold another prompt's secret",
             "the shared cache off: this is a leak between users, whatever else it is",
         ),
     )

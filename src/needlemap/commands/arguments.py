@@ -332,9 +332,9 @@ def _check_cluster(address: str, given: list[str]) -> None:
         raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
     if scheme == "tcp" and "cluster_trusted" not in given:
         raise SettingsError(
-            f"Nothing that goes to '{address}' is encrypted, and whoever reaches one of its ports "
-            f"can run "
-            f"code there. Where nobody else can: --cluster-trusted. Else: tls://HOST:PORT."
+            f"Traffic to '{address}' is not encrypted, and anyone who reaches one of its ports can "
+            f"run code there. If nobody else can reach it: --cluster-trusted. Otherwise: "
+            f"tls://HOST:PORT."
         )
 
 

@@ -23,7 +23,7 @@ Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map
 _GAUGE = "{gauge}"  # in a command
 _NOBODY = (
-    "needle_server has nobody to ask: give pytest --needle-model, --needle-base-url or "
+    "needle_server has no model to ask: give pytest --needle-model, --needle-base-url or "
     "--needle-command, or "
     "name one in the test, as needle_server('BACKEND/NAME', base_url=...)."
 )

@@ -122,7 +122,7 @@ def _sent(failure: Unmeasured) -> Unmeasured:
 
 def unanswered(server: str, waited_s: float) -> Unmeasured:
     """Nobody took the connection."""
-    text = scrub(f"No connection to {server}: nobody answered for {waited_s:g} s")
+    text = scrub(f"No connection to {server}: it did not answer for {waited_s:g} s")
     failure = Unmeasured(Failure.CONNECTION, text, transient=True)
     failure.outage = failure.unreached = True
     return failure

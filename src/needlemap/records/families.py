@@ -140,7 +140,8 @@ def families_of(path: str | Path) -> Families:
             or not all(map(is_weight, weights.values()))
         ):
             raise NeedlemapError(
-                f"'{path / SUITE_FILE}': score '{score}' weighs what is no family."
+                f"'{path / SUITE_FILE}': score '{score}' gives a weight to a family that the "
+                f"suite lacks."
             )
     return Families(path, file.suite, tuple(file.families), file.scores)
 

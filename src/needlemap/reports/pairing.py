@@ -255,7 +255,7 @@ def _refuse(pairs: Pairs, differ: str, runs: str) -> None:
             f"depth "
             f"{percent(depth):g}, repeat {repeat}), so they cannot be paired. They differ in: "
             f"{why}. "
-            f"Run both with the same settings but the model, or one with --prompts-of the other."
+            f"Run both with the same settings except the model, or one with --prompts-of the other."
         )
     if not pairs.first.asked.any():
         raise NeedlemapError(

@@ -167,7 +167,7 @@ def closed_book_lines(records: Iterable[Record]) -> list[str]:
     named = ", ".join(repr(printable(record.question, line=True)) for record in known[:_SHOWN])
     more = " ..." if len(known) > _SHOWN else ""
     return [
-        f"{line}: {named}{more}. Hide something that nobody can know: their scores prove nothing."
+        f"{line}: {named}{more}. Their scores prove nothing: hide something that no model can know."
     ]
 
 

@@ -178,7 +178,7 @@ def _missing_lengths(cube: Cube, rules: Sequence[Rule]) -> list[str]:
                 f"{rule.name} {effective_value(low, low.value)} to "
                 f"{effective_value(high, high.value)}"
             )
-    return [f"  with what is missing wrong, and right: {' · '.join(shown)}"]
+    return [f"  if all missing trials were wrong, or right: {' · '.join(shown)}"]
 
 
 def _depth_lines(cube: Cube) -> list[str]:

@@ -310,8 +310,8 @@ def _others_told(tool: str, names: Sequence[str]) -> str:
 def _whose(tool: str, names: Sequence[str], brings: str, lacking: str) -> str:
     whose = f"{tool.replace(', ', ' and ')}'s"
     return (
-        f"{', '.join(names)}: {whose} name{'s' * (len(names) > 1)}{brings}. What is not given is "
-        f"needlemap's: {whose} {lacking} come with a preset, as {PRESETS_OF[tool]}"
+        f"{', '.join(names)}: {whose} name{'s' * (len(names) > 1)}{brings}. For the rest "
+        f"needlemap's defaults hold: {whose} {lacking} come with a preset, as {PRESETS_OF[tool]}"
     )
 
 

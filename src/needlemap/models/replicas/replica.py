@@ -210,7 +210,7 @@ async def _serve(told: Mapping[str, Any], scratch: str) -> int:
         async with asyncio.timeout(_PATIENCE_S):
             await worker
     except (TimeoutError, OSError) as error:
-        show(f"needlemap: nobody asks at {told['address']} any more: {error!r}", file=sys.stderr)
+        show(f"needlemap: the scheduler at {told['address']} is gone: {error!r}", file=sys.stderr)
         return 1
     while worker.status.name == "running" and not ended.is_set():
         await asyncio.sleep(_LOOK_S)
