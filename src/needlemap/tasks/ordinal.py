@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from needlemap.haystacks import Stream
-from needlemap.haystacks.generated import Piece, Rule, Scene, grammar
+from needlemap.haystacks.generated import GrammarRule, Piece, Scene, grammar
 from needlemap.tasks import Background, Draw, Item, Reference, Scope, Task, hidden
 from needlemap.tasks.values import fresh, wording
 
@@ -121,7 +121,7 @@ Request = tuple[str, str, str]  # format, style, topic
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
+def rules() -> Mapping[str, GrammarRule]:
     """The grammar, parsed once per process."""
     return grammar(files("needlemap.tasks").joinpath("data", "transcript.txt").read_text("utf-8"))
 
@@ -169,7 +169,7 @@ def reply(wanted: Request, sentences: int, random: Random) -> str:
 class _Deck:
     """A rule whose lines come in random order, none again before all have come."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: GrammarRule) -> None:
         self._rule = rule
         self._left: list[Piece] = []
 
