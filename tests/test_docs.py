@@ -40,12 +40,20 @@ ELSEWHERE = (
     "check.md",
 )  # typed in tests/real_servers and commands/test_check.py
 HEAVY = (
+    "ab.md",
     "cluster.md",
+    "coming-from.md",
+    "compare.md",
+    "extending.md",
+    "models.md",
     "own-task.md",
+    "python.md",
     "run.md",
     "scaling.md",
+    "scorers.md",
     "suites.md",
     "tasks.md",
+    "training.md",
 )  # seconds each
 SHOWN = re.compile(r"^```(sh|python)$", re.MULTILINE)
 RUN = [

@@ -90,6 +90,7 @@ def test_log_probabilities_wanted_later_leave_what_was_answered_as_it_is(needlem
     assert table.returncode == 0
 
 
+@pytest.mark.long
 def test_two_runs_on_one_folder_the_second_refuses(needlemap, wire, until):
     wire.schedule("slow:5", cycle=True)
     first = needlemap.start("run", *needlemap.asking(wire), *GRID, "--concurrency", "1")

@@ -271,7 +271,7 @@ def test_lines_that_a_judge_has_no_time_for_say_so(needlemap, wires):
     assert "skipped by budget" in ended.stdout
 
 
-@pytest.mark.parametrize("says", ["nothing", "no HTTP"])
+@pytest.mark.parametrize("says", ["nothing", pytest.param("no HTTP", marks=pytest.mark.long)])
 def test_a_hub_that_never_answers_or_talks_nonsense_ends_in_time_and_in_words(needlemap, says):
     """A hub's silence outlasted --limit-time, and what its client cannot read was a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as hub:

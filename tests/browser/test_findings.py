@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.long  # what they show is tested as data in tests/reports
 PHONE = {"viewport": {"width": 400, "height": 900}}
 ANSWERS = {
     "check": "Undecided, and something points to a fault: length (at 4k)",

@@ -181,6 +181,7 @@ def test_space_opens_a_cell_and_its_trials_follow_the_arrows(visit, plain):
     assert cell(page, 13).get_attribute("aria-selected") == "true"
 
 
+@pytest.mark.long
 def test_values_are_written_in_the_cells_readable_in_every_palette(visit, plain):
     page = visit(plain)
     assert cell(page, 3).evaluate("cell => getComputedStyle(cell).fontSize") == "0px"
@@ -191,6 +192,7 @@ def test_values_are_written_in_the_cells_readable_in_every_palette(visit, plain)
         assert all(contrast(page, number) >= 4.5 for number in range(20))
 
 
+@pytest.mark.long
 def test_a_palette_for_the_colour_blind_is_named_so_and_recolours_all(visit, plain):
     page = visit(plain)
     assert "colour-blind safe" in page.locator("#palette option[value=cividis]").inner_text()
@@ -199,6 +201,7 @@ def test_a_palette_for_the_colour_blind_is_named_so_and_recolours_all(visit, pla
     assert colour(page, best) == "rgb(254, 232, 56)"
 
 
+@pytest.mark.long
 def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
     page = visit(plain)
     page.select_option("#palette", "grey")
@@ -209,6 +212,7 @@ def test_choices_outlive_the_page_where_the_browser_keeps_them(visit, plain):
     assert brightness(paper(page)) < 100
 
 
+@pytest.mark.long
 def test_it_works_where_nothing_can_be_kept(visit, plain):
     page = visit(plain)
     refuse = (
@@ -230,6 +234,7 @@ def test_it_is_dark_where_the_reader_wants_dark(visit, plain):
     assert brightness(paper(page)) > 700
 
 
+@pytest.mark.long
 def test_on_paper_it_is_white_with_map_and_summary_and_without_controls(visit, plain):
     page = visit(plain, color_scheme="dark")
     cell(page, 2).click()
@@ -243,6 +248,7 @@ def test_on_paper_it_is_white_with_map_and_summary_and_without_controls(visit, p
     assert cell(page, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
 
 
+@pytest.mark.long
 def test_on_paper_nothing_stays_folded(visit, plain):
     page = visit(plain)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -252,7 +258,13 @@ def test_on_paper_nothing_stays_folded(visit, plain):
     assert page.pdf(format="A4", print_background=False).startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("report", ["plain", "three", "lattice", "faulty"])
+@pytest.mark.parametrize(
+    "report",
+    [
+        "plain",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("three", "lattice", "faulty")),
+    ],
+)
 def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
     page = visit(request.getfixturevalue(report), **NARROW)
     if report == "three":
@@ -264,6 +276,7 @@ def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
     assert cell(page, 0).bounding_box()["width"] >= 8
 
 
+@pytest.mark.long
 def test_names_of_a_crowded_axis_do_not_touch(visit, crowded):
     page = visit(crowded, **NARROW)
     boxes = [each.bounding_box() for each in page.locator(".length-name:not(.thinned)").all()]
@@ -272,6 +285,7 @@ def test_names_of_a_crowded_axis_do_not_touch(visit, crowded):
     assert page.locator(".length-name").count() == 24
 
 
+@pytest.mark.long
 def test_cells_too_small_for_values_say_so_beside_what_was_ticked(visit, crowded):
     page = visit(crowded, **NARROW)
     assert not page.locator("#cramped-note").is_visible()
@@ -282,6 +296,7 @@ def test_cells_too_small_for_values_say_so_beside_what_was_ticked(visit, crowded
     assert cell(page, 0).evaluate("cell => getComputedStyle(cell).fontSize") == "0px"
 
 
+@pytest.mark.long
 def test_the_tip_stands_beside_its_cell_and_is_gone_after_a_click(visit, plain):
     """It covered a third of the map, the cells above the one being read, and stayed when it was
     clicked."""
@@ -297,6 +312,7 @@ def test_the_tip_stands_beside_its_cell_and_is_gone_after_a_click(visit, plain):
     assert not page.locator("#tip").is_visible()
 
 
+@pytest.mark.long
 def test_on_a_phone_the_tip_of_a_key_covers_no_part_of_its_cell(visit, plain):
     page = visit(plain, **NARROW)
     cell(page, 6).focus()
@@ -306,6 +322,7 @@ def test_on_a_phone_the_tip_of_a_key_covers_no_part_of_its_cell(visit, plain):
     assert apart or tip["x"] >= box["x"] + box["width"] or tip["x"] + tip["width"] <= box["x"]
 
 
+@pytest.mark.long
 def test_the_right_half_is_used_before_a_cell_is_chosen_and_by_its_trials_after(visit, plain):
     page = visit(plain)
     middle, top = WIDE["width"] / 2, page.locator("#readings").bounding_box()["y"]
@@ -362,6 +379,7 @@ def test_the_reasons_are_listed_by_kind_with_the_servers_words(visit, faulty):
     assert "CUDA out of memory" in notes.inner_text()
 
 
+@pytest.mark.long
 def test_a_lattice_is_drawn_where_its_needles_are(visit, lattice):
     page = visit(lattice)
     cells = page.locator("#grid [role=gridcell]")
@@ -374,6 +392,7 @@ def test_a_lattice_is_drawn_where_its_needles_are(visit, lattice):
     assert covered == pytest.approx(map["width"] * map["height"], rel=0.03)
 
 
+@pytest.mark.long
 def test_keys_move_in_a_lattice_to_the_nearest_depth(visit, lattice):
     page = visit(lattice)
     page.locator("#grid [role=gridcell]").last.focus()

@@ -17,6 +17,12 @@ from sides.engines import Engine, Machine, Reply, Seen, chance
 from sides.replayed import Outcome, check
 
 LONG = 60_000  # tokens: more than the second size has, less than the longest
+COUNTERS = [  # what a server counts of a prompt that its cache holds
+    "openai",
+    "scaled",
+    pytest.param("none", marks=pytest.mark.long),
+    pytest.param("exclusive", marks=pytest.mark.long),
+]
 
 
 def lost(reply: Reply) -> Reply:
@@ -89,7 +95,7 @@ def ties_tip(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
 
 
 @pytest.mark.parametrize("change", [sound, ties_tip])
-@pytest.mark.parametrize("counters", ["openai", "none", "exclusive", "scaled"])
+@pytest.mark.parametrize("counters", COUNTERS)
 def test_a_server_that_computes_right_passes_whatever_it_counts(change, counters):
     assert checked(change, counters=counters).code == 0
 
@@ -129,7 +135,7 @@ def test_where_nothing_is_found_and_most_is_not_counted_the_prompt_was_cut():
     assert (came.code, came.failing) == (1, ("cut",))
 
 
-@pytest.mark.parametrize("counters", ["openai", "none", "exclusive", "scaled"])
+@pytest.mark.parametrize("counters", COUNTERS)
 def test_a_model_that_finds_nothing_in_long_prompts_is_not_taken_for_a_cut(counters):
     came = checked(cut_behind_the_middle(0), counters=counters)
     assert (came.code, came.failing) == (5, ())
@@ -145,7 +151,7 @@ def test_a_server_that_samples_is_not_blamed_for_answers_that_change():
     assert checked(one_in_five_errs).code != 1
 
 
-@pytest.mark.parametrize("max_length", [2_000, 128_000])
+@pytest.mark.parametrize("max_length", [pytest.param(2_000, marks=pytest.mark.long), 128_000])
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
 )

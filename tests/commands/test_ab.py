@@ -299,7 +299,7 @@ def test_the_worst_prompt_is_shown_again_of_either_arm(ab, needlemap):
     )
 
 
-@pytest.mark.parametrize("way", ["echo", "steps"])
+@pytest.mark.parametrize("way", ["echo", pytest.param("steps", marks=pytest.mark.long)])
 def test_the_references_answers_are_weighed_by_whatever_a_server_offers(needlemap, way):
     box, settings = Box(way), ("--max-answer-tokens", "24", "--lengths", "96")
     arms = ("--arm", f"ref={box.base_url}", "--arm", f"new={box.base_url}", "--model", "openai/box")

@@ -147,7 +147,7 @@ def test_a_refused_key_names_its_variable(needlemap, wire):
     assert "0123456789" not in refused.stderr
 
 
-@pytest.mark.parametrize("canary", [(), ("--no-canary",)])
+@pytest.mark.parametrize("canary", [(), pytest.param(("--no-canary",), marks=pytest.mark.long)])
 def test_a_name_that_is_not_served_lists_those_that_are(needlemap, wires, canary):
     one, two = wires(), wires("--models", "a,b")
     wrong = ("--model", "openai/fault-404", *SMALL, "--repeats", "3", *canary)

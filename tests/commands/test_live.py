@@ -80,7 +80,9 @@ def _all(descriptor: int) -> bytes:
                 return data
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(24, 80), (50, 200)])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(24, 80), pytest.param(50, 200, marks=pytest.mark.long)]
+)
 def test_on_a_terminal_the_map_fills_in_and_leaves_a_clean_screen(needlemap, wire, rows, columns):
     wire.schedule("slow:0.3", "slow:0.3", "slow:0.3", "400", cycle=True)
     terminal = Terminal(rows, columns)

@@ -180,6 +180,7 @@ def test_a_resumed_run_shows_what_it_had_and_a_finished_one_says_how_to_make_the
     )
 
 
+@pytest.mark.long
 def test_of_several_families_it_shows_each_as_its_turn_comes(needlemap, wire):
     wire.schedule("slow:0.4", cycle=True)
     (needlemap.folder / "two.yaml").write_text(

@@ -93,6 +93,7 @@ def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_th
     scored_once(needlemap, 40)
 
 
+@pytest.mark.long
 def test_the_asking_process_killed_its_replicas_end_and_the_same_command_goes_on(
     needlemap, wire, until
 ):
@@ -136,6 +137,7 @@ def test_while_a_run_asks_its_folder_is_refused_to_others_and_an_interrupt_ends_
     scored_once(needlemap, 40)
 
 
+@pytest.mark.long
 def test_a_limit_holds_over_all_replicas_as_it_does_for_one_process(needlemap, wire):
     flags = ("--concurrency", "2", "--limit-tokens", "5000")
     done = needlemap.run(wire, *GRID, *flags, "--workers", "2", code=3)
@@ -197,13 +199,14 @@ def test_the_live_page_and_the_dial_work_by_replicas_too(needlemap):
 
 
 def test_a_run_scored_anew_needs_no_replica(needlemap):
-    grid = ("demo", "--lengths", "96", "--depths", "0,100", "-o", "r", "--workers", "1")
+    grid = ("demo", "--lengths", "96", "--depths", "0,100", "-o", "r")
     needlemap("run", *grid)
-    again = needlemap("run", *grid, "--scorer", "exact", code=None)
+    again = needlemap("run", *grid, "--workers", "1", "--scorer", "exact", code=None)
     assert "started" not in again.stderr
     assert needlemap("score", "r", "--scorer", "exact")
 
 
+@pytest.mark.long
 def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     (needlemap.folder / "here.py").write_text(
         "import sys\n"
@@ -221,6 +224,7 @@ def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     assert not needlemap.replicas()
 
 
+@pytest.mark.long
 def test_each_replica_has_gpus_of_its_own(needlemap):
     (needlemap.folder / "seen.py").write_text(
         "import os\ndef answer(messages):\n    return os.environ['CUDA_VISIBLE_DEVICES']\n"
@@ -230,6 +234,12 @@ def test_each_replica_has_gpus_of_its_own(needlemap):
     flags = ("--workers", "2", "--gpus-per-worker", "2")
     needlemap("run", *chosen, "-o", "r", *flags)
     assert {row["answer"] for row in needlemap.records()} <= {"4,5", "6,7"}
+
+
+def test_the_gpus_of_each_replica_stand_in_its_command(needlemap):
+    needlemap.environment["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
+    chosen = ("demo", "--lengths", "96", "--depths", "0:100:8")
+    flags = ("--workers", "2", "--gpus-per-worker", "2")
     dry = needlemap("run", *chosen, *flags, "--dry-run", "-o", "other")
     assert re.search(
         r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.models.replicas.replica \S+", dry.stdout

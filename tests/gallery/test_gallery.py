@@ -86,7 +86,8 @@ def test_a_fault_is_found_in_the_gauge_too(tmp_path):
     assert (found.state, begins_at(found)) == ("fail", 512), found.said
 
 
-@pytest.mark.parametrize("name", ["last-block-of-a-hit", "cut-and-told", "cut-and-not-told"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", [SHORT, "cut-and-told", "cut-and-not-told"])
 def test_a_fault_that_begins_at_the_shortest_size_of_8k_is_found_in_the_gauge(tmp_path, name):
     """Behind the last of eight facts stood 22 tokens, as each might have been longer: a cache's
     last block of 16 held none of it. A cut that the usage hides was 'the model or the server',

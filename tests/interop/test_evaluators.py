@@ -271,10 +271,10 @@ def keys_sent(server: Any) -> set[str]:
     ("method", "given", "inside"),  # inside: a running loop
     [
         ("gpt4", "argument", False),
-        ("gpt4", "argument", True),
+        pytest.param("gpt4", "argument", True, marks=pytest.mark.long),
         ("gpt4", "environment", True),
         ("gpt4", "both", False),
-        ("gpt4", "padded", False),
+        pytest.param("gpt4", "padded", False, marks=pytest.mark.long),
         ("substring_match", "argument", False),
         ("substring_match", "environment", True),
     ],
@@ -329,7 +329,14 @@ def test_a_key_reaches_the_model_and_the_judge_and_nothing_else(
     )
 
 
-@pytest.mark.parametrize("fault", ["401", "echo:401", "echo:200", "429:0.01"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "echo:401",
+        "echo:200",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("401", "429:0.01")),
+    ],
+)
 @pytest.mark.parametrize("at", ["model", "judge"])
 def test_no_error_says_a_key(wire: Any, wires: Any, folder: Path, at: str, fault: str) -> None:
     """A server may say back what it was sent."""

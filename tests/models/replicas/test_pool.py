@@ -157,6 +157,7 @@ def test_what_a_lost_replica_answered_is_asked_of_another_and_a_new_one_is_start
     assert said == [f"{lost}: killed by SIGKILL; log: {Path.cwd() / 'replicas' / lost}.log"]
 
 
+@pytest.mark.long
 def test_a_prompt_that_takes_three_replicas_with_it_is_set_aside_and_others_they_answered_are_not_blamed(  # noqa: E501
     make,
 ):
