@@ -19,6 +19,7 @@ from needlemap.errors import SettingsError
 from needlemap.haystacks.generated import Generated
 from needlemap.models.chat import Chat
 from needlemap.models.model_files import ModelFiles
+from needlemap.prompts import feeding, seams
 from needlemap.prompts.feeding import Feed, Feeder
 from needlemap.settings import PromptSource
 from needlemap.settings.reading import configure
@@ -457,6 +458,26 @@ def test_a_long_haystack_is_tokenised_once(folders: Folders) -> None:
     ]
     assert len(fed[0].fed) <= 6
     assert text.additive
+
+
+@pytest.mark.parametrize("tokenizer", ["auto", "o200k_base"])
+def test_whether_counts_add_up_is_tried_once_for_each_vocabulary(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, tokenizer: str
+) -> None:
+    """Lengths and ids tried the same haystack with the same vocabulary, a third of what it takes
+    to build a prompt."""
+    tried = list[object]()
+
+    def count(vocabulary: object, *others: Any) -> bool:
+        tried.append(vocabulary)
+        return adds_up(vocabulary, *others)
+
+    adds_up = seams.adds_up
+    monkeypatch.setattr(seams, "adds_up", count)
+    monkeypatch.setattr(feeding, "adds_up", count)
+    made = experiment(folders("byte_level"), tokenizer=tokenizer)
+    assert all(trial.prompt.ids_sha256 for trial in made.trials)
+    assert len(tried) == len(set(map(id, tried))) == 1 + (tokenizer != "auto")
 
 
 def test_a_template_that_drops_the_text_is_refused(folders: Folders) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from needlemap.check import families
 from needlemap.check.families import made_for
 from needlemap.check.haystack import Options
 
+SHORT = Options(max_length=2_000, few=True)
 HEAD = 200  # characters of a template and a first line, of prompts of 5,000 and more
 
 
@@ -36,6 +38,27 @@ def test_a_fact_starts_at_the_token_that_its_reply_names(tmp_path):
     off = [start_of(asker, ask) - true_start(asker, ask) for ask in asks]
     assert off.count(0) > 0.8 * len(off)  # where text joins across a seam, it is off
     assert len(off) > 40
+
+
+def test_a_haystack_is_made_once_though_its_crowd_stands_between(tmp_path, monkeypatch):
+    """What is asked beside a first prompt has haystacks of its own, behind which the first one's
+    was made again."""
+    served = {"model": "openai/x", "base_url": "http://h/v1", "tokenizer": "o200k_base"}
+    asker = made_for(served, SHORT, 7, tmp_path)
+    made = families.Repeat.of.__func__
+    counted = []
+
+    def count(cls, *args):
+        counted.append(args)
+        return made(cls, *args)
+
+    monkeypatch.setattr(families.Repeat, "of", classmethod(count))
+    crowded = next(each for each in asker.schedule.first if each.is_crowded and not each.is_short)
+    asks = [ask for batch in crowded.batches for ask in batch.asks]
+    assert any(ask.way == "crowd" for ask in asks)
+    for ask in asks:
+        asker.experiment([ask])
+    assert len(counted) == len({ask.haystack for ask in asks})
 
 
 def start_of(asker, ask):

@@ -39,6 +39,7 @@ _SHORT_ONES = ("demo",)  # back ends whose models were trained on short secrets
 _SCARCE = 1_024  # tokens of a size, of which facts may take half
 _AROUND = 60  # characters beside a fact that a copy of the prompt holds
 WINDOW_DEPTH = 0.9
+KEPT = 6  # haystacks: one, its copy behind a first line, and the four of a crowd
 _VALUES = ("a", "b", "c", "d", "e", "f")
 TOSSED: dict[str, Any] = {  # the gauge finds each of the six about as likely
     "needle": " ".join(f"The locker code for Turin is {{{name}}}." for name in _VALUES),
@@ -81,7 +82,7 @@ class Asker:
     reference: str
     path: Path
     families: dict[str, Resolved] = field(default_factory=dict)
-    _haystack: tuple[object, dict[str, Repeat]] = (None, {})
+    _haystacks: dict[object, dict[str, Repeat]] = field(default_factory=dict)
     _secrets: dict[tuple[int, int, int], tuple[str, ...]] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
 
@@ -135,11 +136,12 @@ class Asker:
         return {ask.key: trial for ask, trial in zip(asks, repeat.trials(cells), strict=True)}
 
     def _repeat(self, ask: Ask, resolved: Resolved) -> Repeat:
-        """The haystack of an ask, made once for all ways that share it."""
-        at = ask.haystack
-        if self._haystack[0] != at:
-            self._haystack = at, {}
-        made = self._haystack[1]
+        """The haystack of an ask, made once for all ways that share it: the last few are kept, as
+        what is asked beside it has haystacks of its own."""
+        made = self._haystacks.pop(ask.haystack, {})
+        self._haystacks[ask.haystack] = made
+        if len(self._haystacks) > KEPT:
+            del self._haystacks[next(iter(self._haystacks))]
         if ask.family in made:
             return replace(made[ask.family], resolved=resolved)
         whole = replace(resolved, grid=make_grid(str(max(ask.size, ask.length)), "0"))

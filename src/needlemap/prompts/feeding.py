@@ -110,16 +110,25 @@ class Feed:
     """Feeds a model the prompts of one haystack; remembers what it has tokenised.
 
     haystack: as the counting vocabulary tokenised it. cuts: its own, where that is the model's
-    vocabulary and the text was tokenised as a whole.
+    vocabulary and the text was tokenised as a whole. known: whether its counts add up there; None:
+    that is tried.
     """
 
-    def __init__(self, feeder: Feeder, haystack: TokenText, cuts: Cuts | None = None) -> None:
+    def __init__(
+        self,
+        feeder: Feeder,
+        haystack: TokenText,
+        cuts: Cuts | None = None,
+        known: bool | None = None,
+    ) -> None:
         self._feeder, self._counted = feeder, haystack
         self._own = feeder.tokenizer.index(haystack.data) if cuts is None else haystack
         self._cuts = cuts or Cuts.of(self._own)
         self._plain = None if feeder.spelt(haystack.data) else haystack
         same = self._own.data == haystack.data
-        self.windowed = same and adds_up(feeder.tokenizer, self._own, self._cuts)
+        if known is None:
+            known = same and adds_up(feeder.tokenizer, self._own, self._cuts)
+        self.windowed = same and known
         self._rendered, self._window = cache(feeder.render), cache(self._tokenised)
 
     def fed(self, prompt: Prompt) -> Prompt:

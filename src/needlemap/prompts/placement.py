@@ -103,6 +103,11 @@ class PromptBuilder:
         self._units = haystack.cuts.ends() if units else None
         self._exact_lengths = not units
 
+    @property
+    def adds_up(self) -> bool | None:
+        """Whether the tokenizer's counts add up at the haystack's safe cuts; None: not tried."""
+        return self._seams.windowed if isinstance(self._seams, SeamCounter) else None
+
     def build(
         self,
         frame: Frame,

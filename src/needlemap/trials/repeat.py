@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from needlemap.deadline import seconds_left
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
-from needlemap.haystacks import Haystack
 from needlemap.plan.cover import in_bin, places
 from needlemap.prompts import Prompt
 from needlemap.prompts.feeding import Feed
@@ -26,13 +25,15 @@ from needlemap.trials.resolve import Resolved, make_builder
 TASKS_OWN = "{task}"  # as setting answer_prefix: the beginning that the task has for its answers
 
 
-def _feed(resolved: Resolved, haystack: Haystack) -> Feed | None:
+def _feed(resolved: Resolved, builder: PromptBuilder) -> Feed | None:
     """What makes the ids that the model sees, where they are known."""
-    feeder = resolved.feeder or resolved.reader
+    feeder, haystack = resolved.feeder or resolved.reader, builder.haystack
     if feeder is None:
         return None
-    own = feeder.counts and resolved.settings.joined != "tokens"
-    return Feed(feeder, haystack.text, haystack.cuts if own else None)
+    if not feeder.counts or resolved.settings.joined == "tokens":
+        return Feed(feeder, haystack.text)
+    known = builder.adds_up if feeder.tokenizer is resolved.tokenizer else None
+    return Feed(feeder, haystack.text, haystack.cuts, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Repeat:
         ):
             return replace(before, resolved=resolved, number=number, frames={})
         builder = make_builder(resolved, number, background)
-        held, feed = Held(builder.haystack.text), _feed(resolved, builder.haystack)
+        held, feed = Held(builder.haystack.text), _feed(resolved, builder)
         return cls(resolved, number, index, background, builder, held, feed, {})
 
     def trials(self, cells: Iterable[Cell] | None = None) -> Iterator[Trial]:
