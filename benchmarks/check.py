@@ -15,8 +15,10 @@ transformers serve, with the model of tests/real_servers.
 
 `--real` checks real engines that serve the gauge (`real_engines.py`): two dozen honest ways to run
 them, and faults, round by round. FILE gets a line of JSON after each check, and what it holds is
-not asked again, so that the same command goes on where it was interrupted. `--times 0` asks
-nothing, and shows what FILE holds. `--max-length`: of the honest configurations that are counted.
+not asked again, so that the same command goes on where it was interrupted: `real_engines.jsonl` is
+what was asked so far. A line of a check that asked or judged by other rules counts for nothing, and
+is asked again. `--times 0` asks nothing, and shows what FILE holds. `--max-length`: of the honest
+configurations that are counted.
 
 `--faults` puts the gallery's faults into the gauge (`gauge_faults.py`), resumable alike.
 """

@@ -3,6 +3,8 @@
     python benchmarks/check.py --real FILE
 
 checks each, and keeps a line of JSON of each check in FILE; what FILE holds is not asked again.
+A line names the engine's build, and the rules by which `check` asked and judged: one of other rules
+is left where it is, counts for nothing, and is asked again. `real_engines.jsonl` is such a file.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from itertools import product, zip_longest
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
@@ -34,14 +39,17 @@ from conftest import Served, Servers  # of tests/real_servers
 from needlemap.check.ask import BESIDE, Ask, Reply
 from needlemap.check.beside import margin_apart
 from needlemap.check.gauge import MOVES
+from needlemap.check.haystack import Options
+from needlemap.check.schedule import Schedule
 from needlemap.grid import tokens
-from needlemap.models.gauge import read_tensors, widened, write_checkpoint
+from needlemap.models.gauge import holds_tokens, read_tensors, widened, write_checkpoint
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 
 Tensors = dict[str, NDArray[np.uint16]]
 LLAMA, TRANSFORMERS, IN_PROCESS = "llama-server", "transformers serve", "transformers"
 QUICK = "2k"  # the longest prompt of the first round of faults
+JUDGED = 1  # one more with each change by which the same answers come to another verdict
 ANSWER = 128  # tokens of a context beside the longest prompt: the answer, and what templates add
 
 
@@ -80,7 +88,8 @@ class Checked:
     """What a check of a case came to. states: of its probes; said: what those that do not pass
     found; cpu_s, wall_s: of the check itself; server_cpu_s: of the server, its start included.
     probes: those that were asked, all where none is named. moved: by how many nats a token the
-    margins of each first prompt differ from the reference's."""
+    margins of each first prompt differ from the reference's. build: of the engine. rules: of
+    `check`. load: of the machine, in processes, before it began."""
 
     case: str
     fault: str
@@ -95,6 +104,9 @@ class Checked:
     server_cpu_s: float = 0.0
     wall_s: float = 0.0
     moved: Sequence[float] = ()
+    build: str = ""
+    rules: str = ""
+    load: float = 0.0
 
 
 def honest_cases() -> Iterator[Case]:
@@ -231,6 +243,7 @@ def checked(
 ) -> Checked:
     """Serve a case and check it. kept: the check's folder, where it is to stay. probes: of an
     honest case, where not all are to be asked."""
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         folder, began = Path(place), cpu_s()
         out = kept or folder / "check"
@@ -267,7 +280,35 @@ def checked(
         round(server, 1),
         round(took, 1),
         [float(f"{each:.3g}") for each in moved],
+        build_of(case),
+        rules(),
+        round(load, 1),
     )
+
+
+def build_of(case: Case) -> str:
+    """The build of a case's engine: versions, and of llama-server what tells two builds apart."""
+    if case.engine == LLAMA:
+        return _llama_build(os.environ["NEEDLEMAP_LLAMA_SERVER"])
+    return ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch"))
+
+
+@cache
+def _llama_build(binary: str) -> str:
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True)
+    first = (said.stdout + said.stderr).strip().partition("\n")[0]
+    return f"{first} ({sha256(Path(binary).read_bytes()).hexdigest()[:8]})"
+
+
+@cache
+def rules() -> str:
+    """What `check` asks of the gauge and by which limits it judges: a number, and a digest of the
+    asks of one seed, of each probe's share of the alpha, and of the limits of margins."""
+    known = {"holds": holds_tokens(), "moves": MOVES, "few": True}
+    schedule = Schedule(Options(max_length=8_000, reference=True, logprobs=True, **known))
+    shares = {name: probe.share for name, probe in schedule.probes.items()}
+    asks = [ask.key for ask in schedule.cells()]
+    return f"{JUDGED}-{sha256(repr((asks, shares, MOVES)).encode()).hexdigest()[:8]}"
 
 
 def cpu_s() -> float:
@@ -286,7 +327,7 @@ def in_rounds(
     cases: Sequence[Case], max_length: str, times: int
 ) -> Iterator[tuple[Case, str, int]]:
     """Cases with the longest prompt and the time at which each is checked, so that whatever is
-    there when it is interrupted says most: faults at 2k, llama-server once, faults, transformers,
+    there when it is interrupted says most: faults at 2k, llama-server once, transformers, faults,
     then honest ones again. Both halves and numbers of slots take turns."""
     if not times:
         return
@@ -300,7 +341,7 @@ def in_rounds(
     honest = [case for turn in zip_longest(*llama) for case in turn if case]
     if tokens(max_length) > tokens(QUICK):
         yield from ((case, QUICK, 0) for case in faults)
-    yield from ((case, max_length, 0) for case in (*honest, *faults, *others))
+    yield from ((case, max_length, 0) for case in (*honest, *others, *faults))
     yield from ((case, max_length, time) for time in range(1, times) for case in (*honest, *others))
 
 
@@ -312,10 +353,10 @@ def check_each(
     kept: Path | None = None,
     probes: str = "",
 ) -> list[Checked]:
-    """Check each case as the file lacks it, a line of it after each; all lines."""
+    """Check each case as the file lacks it, a line of it after each; all lines of these rules."""
     for case, length, time in in_rounds(cases, max_length, times):
         some = "" if case.fault else probes
-        known = read_checked(file)  # another command may have added to it
+        known = of_these_rules(read_checked(file))  # another command may have added to it
         if (case.name, length, time, some) in {
             (e.case, e.max_length, e.time, e.probes) for e in known
         }:
@@ -326,7 +367,12 @@ def check_each(
         with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(asdict(found)) + "\n")
         print(f"{case.name}: {found.code} {found.said or found.ended}", file=sys.stderr)
-    return read_checked(file)
+    return of_these_rules(read_checked(file))
+
+
+def of_these_rules(found: Sequence[Checked]) -> list[Checked]:
+    """Lines of checks that asked and judged as `check` does now."""
+    return [each for each in found if each.rules == rules()]
 
 
 def moved_in(folder: Path) -> list[float]:
