@@ -158,6 +158,7 @@ def real(options: argparse.Namespace) -> None:
     notes = [
         "half: limits are fixed on one and scored on the other. codes: exit codes. CPU s, moved "
         "(nats a token): the most.",
+        f"engines: {'; '.join(sorted({each.build for each in found}))}.",
         *limits(found),
     ]
     result = {"benchmark": "check", **summed(found, options.max_length)}
