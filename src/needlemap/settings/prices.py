@@ -104,9 +104,24 @@ def _listed(provider: str, model: str, prompt: int, cached: int, answer: int) ->
     from genai_prices import Usage, calc_price
 
     provider = backend_or_default(provider).vendor or provider
+    if not _is_listed(provider, model):
+        return None
     usage = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
     try:
         price: Decimal = calc_price(usage, model_ref=model, provider_id=provider).total_price
     except (LookupError, ValueError, ArithmeticError):
         return None
     return float(price)
+
+
+@lru_cache(64)  # the list does not keep which models it lacks, and is searched whole each time
+def _is_listed(provider: str, model: str) -> bool:
+    from genai_prices import Usage, calc_price
+
+    try:
+        calc_price(Usage(input_tokens=1), model_ref=model, provider_id=provider)
+    except LookupError:
+        return False
+    except (ValueError, ArithmeticError):
+        return True  # of this usage it is not known
+    return True
