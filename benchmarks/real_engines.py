@@ -36,10 +36,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_ser
 from between import between  # of tests/servers
 
 from conftest import Served, Servers  # of tests/real_servers
-from needlemap.check.ask import BESIDE, Ask, Reply
-from needlemap.check.beside import margin_apart
+from needlemap.check.ask import BESIDE
 from needlemap.check.gauge import MOVES
 from needlemap.check.haystack import Options
+from needlemap.check.margins import margins_of, nats_apart
 from needlemap.check.schedule import Schedule
 from needlemap.grid import tokens
 from needlemap.models.gauge import holds_tokens, read_tensors, widened, write_checkpoint
@@ -383,20 +383,13 @@ def moved_in(folder: Path) -> list[float]:
         there = {_place(each): each for each in RunFolder(way).records()}
         here = RunFolder(folder / way.name.removeprefix(BESIDE)).records()
         pairs = ((there[_place(each)], each) for each in here if _place(each) in there)
-        apart = (margin_apart(_margins(one), _margins(other)) for one, other in pairs)
+        apart = (nats_apart(margins_of(one), margins_of(other)) for one, other in pairs)
         found += [nats for nats in apart if nats is not None]
     return found
 
 
 def _place(record: Record) -> tuple[int, float, int]:
     return record.length_tokens, round(record.depth, 8), record.repeat
-
-
-def _margins(record: Record) -> Reply:
-    kept = record.logprobs
-    rows = zip(kept.tokens, kept.nats, kept.other_nats, strict=True) if kept else ()
-    margins = tuple((token, nats - (other or 0.0)) for token, nats, other in rows)
-    return Reply(Ask("", 0, 0, 0.0, 0), margins=margins)
 
 
 def summed(found: Sequence[Checked], max_length: str) -> dict[str, object]:

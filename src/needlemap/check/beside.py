@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
-from itertools import takewhile
 from statistics import fmean, median
 
 from needlemap.check.ask import BESIDE, FIRST, FIRST_BESIDE, Answers, Ask, Key, Reply, framing_of
 from needlemap.check.exact import middle, more_often, rates_apart, upper_tail
 from needlemap.check.finding import AtSize, Finding, Worst, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
+from needlemap.check.margins import LEAST_NATS, TIMES_USUAL, finest_type, nats_apart
 from needlemap.check.probe import (
     HELD,
     LEAST,
@@ -24,31 +24,10 @@ from needlemap.check.probe import (
     smallest,
 )
 
-LEAST_NATS = 0.02  # a token: margins that move by less are no finding
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
-TIMES_USUAL = 2  # what equal askings differ by is no finding below so many times as much
 MOVED = 0.2  # share of haystacks whose margins an honest copy of the weights may move by so much
 MOVED_KNOWN = 0.05  # the same of a known model, whose limit is twice what honest engines move any
 SUSPICIOUS = 0.05  # a p below it keeps a known model's size from passing
-
-
-def margin_apart(one: Reply, other: Reply) -> float | None:
-    """By how many nats a token the margins of two answers over the runners-up differ, as far as
-    they say the same; None where they are not known.
-
-    Unlike a probability, a margin moves also where a model is all but sure.
-    """
-    apart = [abs(left - right) for left, right in alike_margins(one, other)]
-    return sum(apart) / len(apart) if apart else None
-
-
-def alike_margins(one: Reply, other: Reply) -> list[tuple[float, float]]:
-    """The margins of both, token by token, as far as they say the same."""
-    if one.margins is None or other.margins is None:
-        return []
-    both = zip(one.margins, other.margins, strict=False)
-    alike = takewhile(lambda pair: pair[0][0] == pair[1][0], both)
-    return [(left, right) for (_, left), (_, right) in alike]
 
 
 class Nats(Probe):
@@ -97,8 +76,8 @@ class Nats(Probe):
         moved = list[tuple[float, float, Reply]]()
         for cold, warm in answers.same_prompt(size, FIRST, "warm"):
             if warm.ask.prompt in again:
-                apart = margin_apart(cold, warm)
-                usual = margin_apart(warm, again[warm.ask.prompt])
+                apart = nats_apart(cold.margins, warm.margins)
+                usual = nats_apart(warm.margins, again[warm.ask.prompt].margins)
                 if apart is not None and usual is not None:
                     moved.append((apart, usual, warm))
         if not moved:
@@ -155,7 +134,7 @@ def data_type(layout: Geometry, most: float) -> str:
     """The finest data type that explains a move of margins, in words; '' where none is known.
 
     most: the largest move of a prompt, nats a token."""
-    found = next((each for each in layout.options.moves if most <= each[1]), None)
+    found = finest_type(layout.options.moves, most)
     return f", as {found[0]} may (to {found[1]:g})" if found else ""
 
 
@@ -319,7 +298,7 @@ class Reference(Paired):
         if not pairs:
             return row
         told = max(most_moved(layout), TIMES_USUAL * _usual(answers, size))
-        apart = [(margin_apart(there, here), here) for there, here in pairs]
+        apart = [(nats_apart(there.margins, here.margins), here) for there, here in pairs]
         moved = [(nats, here) for nats, here in apart if nats is not None]
         far = [here for nats, here in moved if nats > told]
         sure = 2 * sum(there.right for there, _ in pairs) >= len(pairs)
@@ -361,4 +340,4 @@ def counted_apart(pairs: Sequence[Pair]) -> str:
 def _usual(answers: Answers, size: int) -> float:
     """By how many nats a token margins move at most when the server is asked the same again."""
     pairs: Sequence[Pair] = answers.same_prompt(size, "warm", "again")
-    return max((margin_apart(one, other) or 0.0 for one, other in pairs), default=0.0)
+    return max((nats_apart(one.margins, other.margins) or 0.0 for one, other in pairs), default=0.0)

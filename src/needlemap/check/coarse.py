@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Reply
-from needlemap.check.beside import alike_margins, margin_apart
+from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers
 from needlemap.check.exact import middle
 from needlemap.check.finding import AtSize, NetState
 from needlemap.check.judge import Verdict, settle, unmeasured
+from needlemap.check.margins import Margins, alike_margins, nats_apart
 from needlemap.models.gauge import REFERENCE, load_engine
 from needlemap.models.gauge_cache import FORMATS, CoarseEngine
 from needlemap.models.gauge_model import NAME, GaugeModel
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from needlemap.check.families import Asker
     from needlemap.models.demo import NumpyEngine
     from needlemap.models.walk import Ids
+    from needlemap.prompts import Prompt
 
-Margins = NDArray[np.float64]
+Nats = NDArray[np.float64]
 PROMPTS = 8  # that are computed again
 ALIKE = 0.8  # correlation of moves from which on they are of one kind
 LEFT = 0.5  # share of the moves that a cache leaves unexplained, at most
@@ -39,7 +40,7 @@ class Moved:
 
     ids: Ids
     answer: Ids
-    nats: Margins
+    nats: Nats
 
 
 def judge_cache(asker: Asker, verdict: Verdict, answers: Answers) -> Verdict:
@@ -48,7 +49,9 @@ def judge_cache(asker: Asker, verdict: Verdict, answers: Answers) -> Verdict:
     found = next((each for each in verdict.findings if each.probe == "reference"), None)
     if found is None or found.state != "fail" or asker.reference != REFERENCE:
         return verdict
-    if any(row.lost for row in found.sizes) or not (name := cache_of(asker, answers)):
+    if any(row.lost for row in found.sizes):
+        return verdict
+    if not (name := cache_of(moved_prompts(asker, answers))):
         return verdict
     probe = asker.schedule.probes["reference"]
     exact = asker.schedule.options.exact
@@ -64,32 +67,32 @@ def said_of(row: AtSize, answers: Answers, name: str, *, exact: bool) -> AtSize:
     if row.state != "fail":
         return row
     pairs = answers.same_prompt(row.size, FIRST_BESIDE, FIRST)
-    moved = middle([nats for pair in pairs if (nats := margin_apart(*pair)) is not None])
+    apart = (nats_apart(there.margins, here.margins) for there, here in pairs)
+    moved = middle([nats for nats in apart if nats is not None])
     by = f"{moved.value:.2g} [{moved.low:.2g}, {moved.high:.2g}]" if moved else "0"
     said = f"cache coarser, as {name}: margins move by {by} nats"
     state: NetState = "fail" if exact else "undecided"
     return replace(row, state=state, points=True, effect=moved, said=said)
 
 
-def cache_of(asker: Asker, answers: Answers) -> str:
-    """The format of a cache that moves margins as the server does; '' where none does."""
-    moved = moved_prompts(asker, answers)
+def cache_of(moved: Sequence[Moved]) -> str:
+    """The format of a cache that moves margins as a server did; '' where none does."""
     if not moved:
         return ""
     nats = np.concatenate([each.nats for each in moved])
     exact = load_engine()
-    right = [margins_of(exact, each) for each in moved]
+    right = [computed(exact, each) for each in moved]
     best = "", ALIKE
     for name in FORMATS:
         engine = CoarseEngine(name)
-        made = [margins_of(engine, each) - own for each, own in zip(moved, right, strict=True)]
+        made = [computed(engine, each) - own for each, own in zip(moved, right, strict=True)]
         likeness = explained(nats, np.concatenate(made))
         if likeness >= best[1]:
             best = name, likeness
     return best[0]
 
 
-def explained(nats: Margins, made: Margins) -> float:
+def explained(nats: Nats, made: Nats) -> float:
     """How alike moves of margins are to those that a cache makes: their correlation, which
     heeds no move that all tokens share; 0 where the cache leaves more than half of them.
 
@@ -111,24 +114,27 @@ def moved_prompts(asker: Asker, answers: Answers) -> list[Moved]:
     size, found = asker.schedule.sizes[0], list[Moved]()
     for there, here in answers.same_prompt(size, FIRST_BESIDE, FIRST):
         if there.right and here.right and len(found) < PROMPTS:
-            found += moved_prompt(asker, there, here)
+            trial = asker.experiment([here.ask])[here.ask.key]
+            prompt = asker.elsewhere(there.ask, trial)[1].prompt
+            found += moved_prompt(prompt, here.answer, there.margins, here.margins)
     return found
 
 
-def moved_prompt(asker: Asker, there: Reply, here: Reply) -> Sequence[Moved]:
-    """One of them, as far as both say the same; none without margins."""
+def moved_prompt(
+    prompt: Prompt, answer: str, there: Margins | None, here: Margins | None
+) -> Sequence[Moved]:
+    """A prompt as the reference is fed it, with the margins of both, as far as both say the
+    same; none without margins."""
     alike = alike_margins(there, here)
     if not alike:
         return ()
-    trial = asker.experiment([here.ask])[here.ask.key]
-    prompt = asker.elsewhere(there.ask, trial)[1].prompt
     model = GaugeModel(NAME)
-    answer = model.answer_ids(prompt, here.answer)[: len(alike)]
-    nats = np.array([right - left for left, right in alike[: len(answer)]])
-    return (Moved(model.prompt_ids(prompt), answer, nats),)
+    ids = model.answer_ids(prompt, answer)[: len(alike)]
+    nats = np.array([right - left for left, right in alike[: len(ids)]])
+    return (Moved(model.prompt_ids(prompt), ids, nats),)
 
 
-def margins_of(engine: NumpyEngine, moved: Moved) -> Margins:
+def computed(engine: NumpyEngine, moved: Moved) -> Nats:
     """By how many nats each token of an answer is likelier than the likeliest other."""
     engine.crop(0)
     ids, answer = moved.ids, moved.answer
@@ -136,5 +142,5 @@ def margins_of(engine: NumpyEngine, moved: Moved) -> Margins:
     at = np.arange(len(answer)), answer
     own = logits[at].astype(np.float64)
     logits[at] = -np.inf
-    margins: Margins = own - logits.max(axis=-1)
+    margins: Nats = own - logits.max(axis=-1)
     return margins

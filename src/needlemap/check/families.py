@@ -15,6 +15,7 @@ from typing import Any
 
 from needlemap.check.ask import BESIDE, TOSS, Ask, Reply, did_end, is_parrot
 from needlemap.check.haystack import BEHIND, LAST, Options
+from needlemap.check.margins import margins_of
 from needlemap.check.schedule import Schedule
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, make_grid
@@ -225,11 +226,6 @@ class Asker:
         failure = "" if record.scored else record.failure or "not measured"
         positions = record.prompt.positions if record.prompt else ()
         sent = (record.prompt_tokens or record.own_tokens) + (record.completion_tokens or 0)
-        margins = None
-        if record.logprobs is not None:
-            kept = record.logprobs
-            rows = zip(kept.tokens, kept.nats, kept.other_nats, strict=True)
-            margins = tuple((token, nats - (other or 0.0)) for token, nats, other in rows)
         return Reply(
             ask,
             answer,
@@ -242,7 +238,7 @@ class Asker:
             record.prompt_tokens,
             record.own_tokens,
             record.cached_tokens,
-            margins,
+            margins_of(record),
             sent if record.latency_s is not None else 0,
             record.latency_s or 0.0,
             record.attempts,
