@@ -1,5 +1,5 @@
 """Storms of a real llama-server that serves the gauge: honest ways to run it, and a proxy in front
-of it that spoils one answer in 200.
+of it that spoils one answer in 200, or moves margins behind a cache hit.
 
     python benchmarks/storm.py --real MINUTES --keep FILE
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from time import monotonic
@@ -20,20 +20,21 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "servers"))
 
-from between import SPOILT, Spoiling, between  # of tests/servers
+from between import SPOILT, Moving, Spoiling, between  # of tests/servers
 
 from needlemap.storm.file import STORM
 from real_engines import Case, cpu_s, serving
 
 TOKENS = 1_200  # of the longest prompt: the gauge holds to 16,000, and a small share of a processor
 EVERY = 200  # answers, one of which is spoilt
+MOVED, NATS = "moved", 0.3  # a token, of answers behind a cache hit
 
 
 def real_cases() -> Iterator[dict[str, Any]]:
     """What a line is kept for: slots, RAM cache, and what the proxy does, '' without one."""
     for slots, ram in product((1, 4), ("on", "off")):
         yield {"slots": slots, "ram": ram, "proxy": ""}
-    for proxy in SPOILT:
+    for proxy in (*SPOILT, MOVED):
         yield {"slots": 4, "ram": "on", "proxy": proxy}
 
 
@@ -43,8 +44,11 @@ def real_storm(slots: int, ram: str, proxy: str, minutes: float, number: int) ->
     case = Case("storm", slots=slots, options=("-cram", 0) * (ram == "off"))
     before = cpu_s()
     with tempfile.TemporaryDirectory() as place, serving(case, TOKENS, Path(place)) as served:
-        spoilt = between(served.root, replied=Spoiling(proxy, EVERY, number)) if proxy else None
-        with spoilt or nullcontext(served.root) as root:
+        alters = (
+            Moving(NATS) if proxy == MOVED else Spoiling(proxy, EVERY, number) if proxy else None
+        )
+        altered = between(served.root, replied=alters) if alters else nullcontext(served.root)
+        with altered as root:
             asked = ("--model", f"openai/{served.model}", "--base-url", f"{root}/v1", "--load", 4)
             sizes = ("--max-length", TOKENS, "--minutes", minutes)
             folder, began = Path(place) / "storm", monotonic()
@@ -62,6 +66,12 @@ def real_storm(slots: int, ram: str, proxy: str, minutes: float, number: int) ->
         "seconds": round(seconds),
         "cpu_s": round(cpu_s() - before),
     }
+
+
+def altering(root: str, proxy: str, seed: int) -> AbstractContextManager[str]:
+    """The address of a proxy in front of a server."""
+    made = Moving(NATS) if proxy == MOVED else Spoiling(proxy, EVERY, seed)
+    return between(root, replied=made)
 
 
 def summed(storms: list[dict[str, Any]]) -> dict[str, object]:

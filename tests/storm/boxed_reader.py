@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from time import monotonic
 from typing import Any
 
-from needlemap.models import Answer, Decoding, Model, Traits
+from needlemap.models import Answer, Decoding, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
 
 FACT = re.compile(r"locker code for ([A-Z]\w+) is (\d{12})")
@@ -87,3 +88,30 @@ class Boxed(Model):
         text, finish, tokens, hit = said
         seconds = monotonic() - began
         return Answer(text, finish, tokens, hit, latency_s=seconds)
+
+
+def beginning(prompt: Prompt) -> str:
+    """Of its first text, where the line of its own stands."""
+    return next(each.content for each in prompt.messages if each.role == "user")[:400]
+
+
+class Sure(Reader):
+    """A reader that says how sure it is of each letter. moved: by how many nats a margin is off,
+    which it is asked for each letter of an answer whose prompt begins as an earlier one did."""
+
+    def __init__(self, moved: Callable[[], float] = float) -> None:
+        super().__init__()
+        self.moved, self.hits, self.asked = moved, 0, 0
+        self.known = set[str]()
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        begins = beginning(prompt)
+        hit = begins in self.known
+        self.known.add(begins)
+        self.hits, self.asked = self.hits + hit, self.asked + 1
+        said = await super().answer(prompt, decoding)
+        if not decoding.logprobs:
+            return said
+        off = self.moved() if hit else 0.0
+        rows = [(letter, -1e-6, "?", -12.0 - ord(letter) / 100 - off) for letter in said.text]
+        return replace(said, logprobs=Logprobs.of(rows, "generated"))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from needlemap.asking.campaign import MakeModel
+from needlemap.asking.session import make_model
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.storm import Storm, StormOptions
 from needlemap.storm.storming import StormInRounds
@@ -32,13 +34,14 @@ def stormed(
     rounds: int | None = None,
     seed: int = 1,
     wanted: float = 0.005,
+    elsewhere: MakeModel = make_model,
     **options: Any,
 ) -> tuple[StormInRounds, StormVerdict]:
     """A storm of a seed against a model of this process."""
     own = {"max_length": 2_000, "load": 4, "kv_tokens": 6_000, **options}
     flags = {**FLAGS, **own.pop("flags", {})}
     storm = Storm.of(StormOptions(flags, wanted=wanted, **own), folder, seed)
-    asking = StormInRounds(storm, make=lambda _: model, rounds=rounds)
+    asking = StormInRounds(storm, make=lambda _: model, rounds=rounds, elsewhere=elsewhere)
     return asking, asyncio.run(asking.run())
 
 

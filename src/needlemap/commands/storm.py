@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.asking.discovery import reach_server
-from needlemap.check.gauge import CHANGING, gauge_flags
+from needlemap.check.families import keeping_logprobs
+from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.commands.announce import say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
@@ -17,6 +18,7 @@ from needlemap.grid import tokens
 from needlemap.http.served import cache_tokens
 from needlemap.maps.rare import needed
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE, softened
+from needlemap.models.gauge import REFERENCE
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
 from needlemap.reports.storm_report import storm_report
@@ -65,8 +67,12 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
     """What is typed as what is asked, with what the server says of itself. Raises
     SettingsError."""
     known, note, holds = gauge_flags(flags, typed.gauge)
+    reference = REFERENCE if holds and not is_wrapped(flags) else ""
+    if reference:
+        known = {**keeping_logprobs(str(known.get("model", ""))), **known}
     if note:
-        tell(f"note: {note}")
+        beside = f". Margins beside {reference}'s" if reference else ""
+        tell(f"note: {note}{beside}")
     length = int(tokens(typed.max_length)) if typed.max_length else holds or _LONGEST
     cached = int(tokens(typed.kv_tokens)) if typed.kv_tokens else None
     options = StormOptions(
@@ -77,6 +83,7 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         wanted_rate(typed.until),
         typed.own,
         bool(holds) and not CHANGING & flags.keys(),
+        reference,
     )
     return options if typed.plan else _with_server(options, promised=typed.max_length is not None)
 

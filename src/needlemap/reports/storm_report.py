@@ -42,6 +42,7 @@ SQUARES = {
     "lost": "L",
     "endless": "E",
     "empty": "0",
+    "moved": "M",
     "refused": "R",
     "cancelled": "·",
 }

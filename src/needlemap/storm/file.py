@@ -13,7 +13,8 @@ class StormRequest(BaseModel):
     """One request, in the order of sending. key: the number of its record. at_s: seconds since the
     first; seconds: until its answer, or until the client went away. shares: keys of earlier
     requests of the same family. whose, ago: of a foreign secret, whose it is and from how many
-    requests before."""
+    requests before. nats: by how many nats a token its margins moved from the reference's, None
+    where that was not looked at."""
 
     key: int
     round: int
@@ -29,10 +30,12 @@ class StormRequest(BaseModel):
     foreign: str = ""
     whose: int | None = None
     ago: int = 0
+    nats: float | None = None
 
 
 class Replayed(BaseModel):
-    """A suspect: how often it was lost in replays of its sequence, and cold and salted."""
+    """A suspect: how often it was lost, or its margins moved, in replays of its sequence, and cold
+    and salted."""
 
     key: int
     outcome: str
@@ -44,7 +47,8 @@ class Replayed(BaseModel):
 class StormFile(BaseModel):
     """storm.json. framing: tokens that the server counts beside ours. pace: seconds of a prompt,
     and of each of its tokens. wanted: the rate that was to be excluded, a share. shrunk: the
-    shortest sequence that shows a fault, once it was looked for."""
+    shortest sequence that shows a fault, once it was looked for. reference: beside which margins
+    were compared, '' for none; limit_nats: beyond which they are in doubt."""
 
     schema_version: int = 1
     seed: int
@@ -57,6 +61,8 @@ class StormFile(BaseModel):
     framing: int = 0
     pace: tuple[float, float] = (0.0, 0.0)
     wanted: float = 0.005
+    reference: str = ""
+    limit_nats: float | None = None
     code: int | None = None
     line: str = ""
     said: list[str] = []

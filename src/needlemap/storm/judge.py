@@ -4,7 +4,9 @@ A foreign secret, another session's text and salad are faults each by themselves
 empty answers are a model's own too: they are faults of state where replays of their sequence lose
 them more often than the same prompts cold, where the storm loses more than the prompts asked cold
 beside it in the same minutes, or where these lose more since the first client went away: that may
-have spoilt the server for all. Each is a bet, valid however often it is looked at.
+have spoilt the server for all. Each is a bet, valid however often it is looked at. Margins that
+moved under a right text are faults of state where replays move them more often than cold askings,
+and no coarse cache explains how.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from needlemap.maps.rare import (
 )
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 from needlemap.storm.act import Act
+from needlemap.storm.moves import Moves
 from needlemap.storm.operations.fresh import Fresh
-from needlemap.storm.outcome import CERTAIN, RequestOutcome
+from needlemap.storm.outcome import CERTAIN, MOVED, RequestOutcome
 from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
@@ -40,7 +43,8 @@ WEAK = 0.5  # share of right answers below which a storm proves nothing
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A request of the storm and what came of it. key: its record's number. at_s: when it was sent,
-    by the server's record; 0 where unknown."""
+    by the server's record; 0 where unknown. nats: by how many nats a token its margins moved from
+    the reference's; None where that was not looked at."""
 
     key: int
     round: int
@@ -51,6 +55,7 @@ class Seen:
     seconds: float = 0.0
     tokens: int = 0
     cached: int | None = None
+    nats: float | None = None
 
     @property
     def unit(self) -> tuple[int, int]:
@@ -60,10 +65,12 @@ class Seen:
 
 @dataclass
 class Suspect:
-    """A request whose answer was lost, endless or empty. again: how its prompt, cold and salted,
-    was answered at once. blocks: of replays of its sequence, and of cold askings beside them."""
+    """A request whose answer was lost, endless or empty, or whose margins moved. limit: beyond how
+    many nats they did. again: how its prompt, cold and salted, was answered at once. blocks: of
+    replays of its sequence, and of cold askings beside them."""
 
     seen: Seen
+    limit: float | None = None
     again: RequestOutcome | None = None
     blocks: list[Block] = field(default_factory=list)
 
@@ -82,18 +89,35 @@ class Suspect:
 @dataclass
 class Seens:
     """All that a storm saw. pairs: requests and their equals, asked cold beside them. elsewhere:
-    faults in askings beside the storm."""
+    faults in askings beside the storm. moves: what is known of margins; None without a
+    reference."""
 
     storm: list[Seen] = field(default_factory=list)
     pairs: list[tuple[Seen, RequestOutcome]] = field(default_factory=list)
     suspects: dict[int, Suspect] = field(default_factory=dict)
     elsewhere: list[Seen] = field(default_factory=list)
+    moves: Moves | None = None
+
+    @property
+    def lost(self) -> list[Suspect]:
+        """Suspects that were lost, endless or empty."""
+        return [each for each in self.suspects.values() if each.seen.outcome.is_lost]
+
+    def is_moved(self, seen: Seen) -> bool:
+        """Whether its margins moved, and no coarse cache explains how."""
+        explained = self.moves is not None and self.moves.cache
+        return seen.outcome.word == MOVED and not explained
+
+    @property
+    def moved(self) -> list[Suspect]:
+        """Suspects whose margins moved, unless a coarse cache explains how."""
+        return [each for each in self.suspects.values() if self.is_moved(each.seen)]
 
     @property
     def discordant(self) -> tuple[int, int]:
         """Pairs of which the storm's was lost and the cold one right, and the reverse."""
-        lost = sum(one.outcome.is_doubtful and two.word == "right" for one, two in self.pairs)
-        gained = sum(one.outcome.word == "right" and two.is_doubtful for one, two in self.pairs)
+        lost = sum(one.outcome.is_lost and two.has_right_text for one, two in self.pairs)
+        gained = sum(one.outcome.has_right_text and two.is_lost for one, two in self.pairs)
         return lost, gained
 
     @property
@@ -108,9 +132,9 @@ class Seens:
             (each.round, each.outcome) for each in self.storm if each.act.operation == Fresh.name
         ]
         rows += [(each.round, cold) for each, cold in self.pairs]
-        known = [row for row in rows if row[1].word == "right" or row[1].is_doubtful]
-        before = [out.is_doubtful for number, out in known if number < first]
-        since = [out.is_doubtful for number, out in known if number >= first]
+        known = [row for row in rows if row[1].has_right_text or row[1].is_lost]
+        before = [out.is_lost for number, out in known if number < first]
+        since = [out.is_lost for number, out in known if number >= first]
         return (sum(before), len(before)), (sum(since), len(since))
 
 
@@ -138,27 +162,31 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     counts = Counter[str](each.outcome.word for each in rows)
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
     bad = {each.key for each in rows if each.outcome.is_certain or each.outcome.word == "refused"}
-    bad |= {each.key for each in rows if each.outcome.is_doubtful} - {
+    doubtful = {each.key for each in rows if each.outcome.is_lost or seens.is_moved(each)}
+    bad |= doubtful - {
         key for key, each in seens.suspects.items() if each.again and not each.is_doubtful
     }
     first = seens.first_cancel
     around = seens.lost_around(first) if first is not None else None
     grown = log_grown(*around) if around else -inf
     if grown >= POINTS:  # then what was lost cold too is no fault of the model's
-        bad |= {key for key, each in seens.suspects.items() if each.seen.round >= (first or 0)}
+        bad |= {each.seen.key for each in seens.lost if each.seen.round >= (first or 0)}
     families, faulty = shares(rows, bad)
     hit = len({each.unit for each in rows if each.key in bad})
     highest = highest_rate(round(faulty, 6), families)
-    replays = log_blocks(block for each in seens.suspects.values() for block in each.blocks)
+    replays, moved = (
+        log_blocks(block for each in suspects for block in each.blocks)
+        for suspects in (seens.lost, seens.moved)
+    )
     lost, gained = seens.discordant
     beside = log_pairs(lost, gained)
-    missed = sum(each.is_doubtful for each in seens.suspects.values())
+    missed = sum(each.is_doubtful for each in seens.lost)
     known = log_mixture(missed, len(rows), OF_GAUGE) if gauge and rows else 0.0
-    best = max(replays, beside, known, grown)
+    best = max(replays, moved, beside, known, grown)
     state = best >= GOAL
     confirmed = bool(certain) or state
     leaks = [each for each in certain if each.outcome.word == "foreign"]
-    right = counts["right"] / len(rows) if rows else 0.0
+    right = sum(each.outcome.has_right_text for each in rows) / len(rows) if rows else 0.0
     if leaks or (confirmed and highest >= wanted):
         code = WORSE
     elif highest < wanted and right >= WEAK:
@@ -173,6 +201,7 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
             *_state_lines(seens, replays, beside),
             *_grown_lines(around, grown),
             *_gauge_lines(missed, len(rows), known),
+            *_moved_lines(seens, moved),
             *_shown_lines(seens, families, right),
         ),
         dict(counts),
@@ -223,28 +252,56 @@ def _certain_lines(certain: Sequence[Seen]) -> list[str]:
 
 def _state_lines(seens: Seens, replays: float, beside: float) -> list[str]:
     """What replays and pairs say of answers that were lost, endless or empty."""
-    doubtful = [each for each in seens.suspects.values() if each.is_doubtful]
-    tried = [each for each in doubtful if each.blocks]
     lost, gained = seens.discordant
     lines = []
-    if seens.suspects:
-        own = len(seens.suspects) - len(doubtful)
+    if seens.lost:
+        own = sum(not each.is_doubtful for each in seens.lost)
         lines.append(
-            f"lost, endless or empty: {len(seens.suspects)}; {own} of them also when asked alone "
+            f"lost, endless or empty: {len(seens.lost)}; {own} of them also when asked alone "
             "behind a first line of their own, which no cache holds"
         )
-    if tried:
-        each, again, cold = (sum(row.askings[at] for row in tried) for at in range(3))
-        lines.append(
-            f"replayed: {counted(len(tried), 'sequence')}, lost in {again} of {each} replays and "
-            f"in {cold} of {each} cold askings: {_strength(replays)}"
-        )
+    lines += _replay_lines(seens.lost, "lost", replays)
     if lost + gained:
         lines.append(
             f"beside cold prompts in the same minutes: {lost} lost in the storm alone, {gained} "
             f"lost cold alone, of {counted(len(seens.pairs), 'pair')}: {_strength(beside)}"
         )
     return lines
+
+
+def _replay_lines(suspects: Iterable[Suspect], word: str, replays: float) -> list[str]:
+    """What replays say of suspects of one kind."""
+    tried = [each for each in suspects if each.is_doubtful and each.blocks]
+    if not tried:
+        return []
+    each, again, cold = (sum(row.askings[at] for row in tried) for at in range(3))
+    return [
+        f"replayed: {counted(len(tried), 'sequence')}, {word} in {again} of {each} replays and "
+        f"in {cold} of {each} cold askings: {_strength(replays)}"
+    ]
+
+
+def _moved_lines(seens: Seens, replays: float) -> list[str]:
+    """What margins say, beside the reference's."""
+    if seens.moves is None:
+        return []
+    if seens.moves.limit is None:
+        return ["margins were not compared: no first prompt came right with log-probabilities"]
+    nats = [each.nats for each in seens.storm if each.nats is not None]
+    moved = [each for each in seens.storm if each.outcome.word == MOVED]
+    if not nats:
+        return []
+    line = (
+        f"margins beside the reference's: {counted(len(nats), 'right answer')}, moved by up to "
+        f"{max(nats):.2g} nats a token; {seens.moves.words}"
+    )
+    if not moved:
+        return [line]
+    line += f"; {len(moved)} moved too far, the first is request {moved[0].key} "
+    line += f"({moved[0].act.operation}, round {moved[0].round})"
+    if seens.moves.cache:
+        return [line, f"these moves are those of a coarse cache, {seens.moves.cache}: a choice"]
+    return [line, *_replay_lines(seens.moved, "moved", replays)]
 
 
 def _grown_lines(around: tuple[tuple[int, int], tuple[int, int]] | None, grown: float) -> list[str]:

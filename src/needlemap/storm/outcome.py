@@ -1,5 +1,5 @@
 """What came of a request, told without a reference: right, foreign, text, salad, lost, endless,
-empty, refused, cancelled.
+empty, refused, cancelled. With one also moved: the text is right, its margins are not.
 
 A secret has twelve characters or more and stands in one text alone. So an answer that holds a
 secret which is not in its prompt was computed from somebody else's: no model guesses it.
@@ -10,17 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from needlemap.check.ask import did_end
 from needlemap.check.owners import Owners
 from needlemap.records.record import Record
 
 Word = Literal[
-    "right", "foreign", "text", "salad", "lost", "endless", "empty", "refused", "cancelled"
+    "right",
+    "foreign",
+    "text",
+    "salad",
+    "lost",
+    "endless",
+    "empty",
+    "moved",
+    "refused",
+    "cancelled",
 ]
 CERTAIN = ("foreign", "text", "salad")  # faults each by themselves
-DOUBTFUL = ("lost", "endless", "empty")  # a weak model's answers may be so too
+LOST = ("lost", "endless", "empty")  # a weak model's answers may be so too
+MOVED: Final = "moved"  # a coarse cache's may
 LONG_RUN = 100  # characters of another session's text that an answer holds
 _STEP = 25
 _SAME = re.compile(r"([^\s\d.\-_=*])\1{15,}")  # '!!!!!!!!!!!!!!!!': no prose has it
@@ -54,9 +64,19 @@ class RequestOutcome:
         return self.word in CERTAIN
 
     @property
-    def is_doubtful(self) -> bool:
+    def is_lost(self) -> bool:
         """Whether a weak model's answer may be so too."""
-        return self.word in DOUBTFUL
+        return self.word in LOST
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a sound server's answer may be so too."""
+        return self.is_lost or self.word == MOVED
+
+    @property
+    def has_right_text(self) -> bool:
+        """Whether what it says is right, whatever its margins."""
+        return self.word in ("right", MOVED)
 
 
 def judge_answer(

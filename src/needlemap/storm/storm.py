@@ -10,7 +10,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.check.asking import SEED_BITS
-from needlemap.check.families import facts_for, settle_flags
+from needlemap.check.families import elsewhere, facts_for, settle_flags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
@@ -22,13 +22,15 @@ from needlemap.storm.operation import FamilyPlan, Limits
 from needlemap.storm.operations.fresh import Fresh
 from needlemap.storm.plan import make_round
 from needlemap.storm.texts import Texts
-from needlemap.trials import provider_host
-from needlemap.trials.build import beyond
-from needlemap.trials.resolve import Resolved
+from needlemap.trials import Trial, provider_host
+from needlemap.trials.build import beyond, lent_prompts
+from needlemap.trials.resolve import Resolved, resolve
 
 FIRSTS, STORMED, BESIDE, COLD, REPLAY = "first", "storm", "beside", "cold", "replay"
 SHRINK = "shrink"
 FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK)
+THERE = "reference-"  # before a family whose prompts the reference answers
+WEIGHED = tuple(f"{THERE}{name}" for name in (FIRSTS, STORMED, COLD, REPLAY, SHRINK))
 OWN = "own server"  # what `provider_host` says of addresses of one's own
 SMALLEST = 1_000  # tokens of the longest prompt at least
 
@@ -37,7 +39,8 @@ SMALLEST = 1_000  # tokens of the longest prompt at least
 class StormOptions:
     """What a storm is asked to do. flags: of the model and the limits, as settings have them.
     wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
-    that is not one's own. gauge: whether the model is the gauge."""
+    that is not one's own. gauge: whether the model is the gauge. reference: a model of the same
+    weights, beside which margins are compared; '' for none."""
 
     flags: Mapping[str, Any]
     max_length: int = 64_000
@@ -46,6 +49,7 @@ class StormOptions:
     wanted: float = 0.005
     own: bool = False
     gauge: bool = False
+    reference: str = ""
 
 
 @dataclass
@@ -58,6 +62,7 @@ class Storm:
     seed: int
     fixed: StormFile | None
     _texts: Texts | None = None
+    _reference: Resolved | None = None
 
     @classmethod
     def of(cls, options: StormOptions, path: Path | None = None, seed: int | None = None) -> Storm:
@@ -83,7 +88,10 @@ class Storm:
             )
         path = path or fresh_folder(resolved.settings, "storm")
         settled = before if before and before.pace != (0.0, 0.0) else None
-        return cls(options, Families(path, "storm", FAMILIES), resolved, seed, settled)
+        if before:  # its folder has these families
+            options = replace(options, reference=before.reference)
+        names = FAMILIES + (WEIGHED if options.reference else ())
+        return cls(options, Families(path, "storm", names), resolved, seed, settled)
 
     @property
     def cancels(self) -> bool:
@@ -128,12 +136,27 @@ class Storm:
             kv_tokens=self.options.kv_tokens,
             cancels=self.cancels,
             wanted=self.options.wanted,
+            reference=self.options.reference,
         )
+
+    @property
+    def reference(self) -> Resolved | None:
+        """With what settings the reference is asked; None without one."""
+        wanted = self.options.reference
+        if wanted and self._reference is None:
+            run = self.folder.folder(STORMED)
+            self._reference = resolve(elsewhere(self.resolved.settings, wanted, run))
+        return self._reference
+
+    def there(self, resolved: Resolved, trial: Trial) -> Trial:
+        """The same prompt as the reference is fed it. resolved: of the reference."""
+        (prompt,) = lent_prompts(resolved, [trial.prompt], ready=False)
+        return Trial.of(resolved.keys, trial.cell, trial.repeat, trial.item, prompt)
 
     def records(self) -> dict[tuple[str, int], Record]:
         """All that was asked and answered, by family and number."""
         found = {}
-        for name in FAMILIES:
+        for name in self.folder.names:
             for record in RunFolder(self.folder.folder(name)).records():
                 if record.answer is not None or (name, record.repeat) not in found:
                     found[name, record.repeat] = record

@@ -7,8 +7,8 @@ seed: the same command goes on where it ended.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -31,21 +31,23 @@ from needlemap.records.record import Record
 from needlemap.storm.act import Act, Round, key_of
 from needlemap.storm.act import Path as Conversation
 from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
-from needlemap.storm.judge import GOAL, Seen, Seens, StormVerdict, Suspect, judge_storm
-from needlemap.storm.outcome import Hider, RequestOutcome, judge_answer
+from needlemap.storm.judge import GOAL, POINTS, Seen, Seens, StormVerdict, Suspect, judge_storm
+from needlemap.storm.moves import Moves, moved_by
+from needlemap.storm.outcome import MOVED, Hider, RequestOutcome, judge_answer
 from needlemap.storm.storm import (
     BESIDE,
     COLD,
-    FAMILIES,
     FIRSTS,
     REPLAY,
     STORMED,
+    THERE,
     Answered,
     Storm,
     first_round,
 )
 from needlemap.storm.texts import LINE
 
+WEIGHED_SHARE = 0.15  # of requests whose margins are compared: the reference costs CPU
 BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
 BLOCKS = (2, 3, 5, 5)  # replays of a suspect, and as many cold askings; on while they differ
 REPLAYS_SHARE, REPLAYS_FREE = 0.5, 300  # requests of replays, beside those of the storm
@@ -63,7 +65,8 @@ class StormInRounds(Strategy[StormVerdict]):
     """Round by round until the rate is known, a fault is sure, or a limit is met. Finds the
     verdict.
 
-    stopped: why not all was asked. missed: what to say where the first prompts were all missed.
+    make, elsewhere: of the model, and of the reference. stopped: why not all was asked. missed:
+    what to say where the first prompts were all missed.
     """
 
     def __init__(
@@ -72,21 +75,23 @@ class StormInRounds(Strategy[StormVerdict]):
         progress: Progress = show_nothing,
         make: MakeModel = make_model,
         rounds: int | None = None,
+        elsewhere: MakeModel = make_model,
     ) -> None:
-        self.storm, self.make, self.rounds = storm, make, rounds
+        self.storm, self.make, self.elsewhere, self.rounds = storm, make, elsewhere, rounds
         self.progress = progress
-        self.seens, self.owners = Seens(), Owners[Hider]()
+        moves = Moves() if storm.reference else None
+        self.seens, self.owners = Seens(moves=moves), Owners[Hider]()
         self.stopped = self.missed = ""
         self._limited = self._heard = False
         self._stored = storm.records()
         self._sent = Counter[str]()
         self._failures = Counter[str]()
         self._order = self.number = 0
-        super().__init__(RunObserver(), map(storm.folder.folder, FAMILIES))
+        super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
 
     async def run(self) -> StormVerdict:
         """The verdict. Raises NeedlemapError where nothing could be asked."""
-        return await Campaign({"": self.make}).run(self)
+        return await Campaign({"": self.make, THERE: self.elsewhere}).run(self)
 
     @property
     def verdict(self) -> StormVerdict:
@@ -98,7 +103,7 @@ class StormInRounds(Strategy[StormVerdict]):
         """Raises NeedlemapError where nothing could be asked at all."""
         storm, path = self.storm, self.storm.folder.path
         check_price(storm.resolved.settings)
-        begin_families(path, "storm", FAMILIES)
+        begin_families(path, "storm", storm.folder.names)
         if not STORM.is_in(path):
             STORM.write(path, storm.file())
         try:
@@ -128,6 +133,7 @@ class StormInRounds(Strategy[StormVerdict]):
         storm = self.storm
         first = first_round(storm.seed, storm.limits)
         answered, rows = Answered(), list[tuple[Act, Record, RequestOutcome]]()
+        alone = list[Weighed]()
         for act in first.acts:
             if storm.fixed is not None and (FIRSTS, act.number) not in self._stored:
                 continue
@@ -137,10 +143,13 @@ class StormInRounds(Strategy[StormVerdict]):
                     outcome = self._outcome(first, each, record, self._order)
                     self._elsewhere(first, each, record, outcome)
                     rows.append((each, record, outcome))
+                    weighed = self._weighed(first, each, FIRSTS, record, outcome, answered)
+                    alone += [weighed] if weighed else []
             if self.stopped:
                 return
         if storm.fixed is None:
             self._settle(rows)
+        yield from self._weigh_alone(alone)
         singles = [(record, outcome) for act, record, outcome in rows if len(act.asked_facts) == 1]
         if singles and not any(outcome.word == "right" for _, outcome in singles):
             said = " ".join((singles[-1][0].answer or "").split())
@@ -174,7 +183,9 @@ class StormInRounds(Strategy[StormVerdict]):
         """One round, its equals asked cold, and what is in doubt."""
         storm = self.storm
         made, answered = storm.round(number), Answered()
-        seens = list[Seen]()
+        seens, weighed = list[Seen](), dict[int, Weighed]()
+        random = Random(f"weighed:{storm.seed}:{number}")
+        chosen = {act.number for act in made.acts if random.random() < WEIGHED_SHARE}
         for wave in made.waves:
             if self.stopped:  # a family counts once it is whole; a leak at once
                 self.seens.elsewhere += [each for each in seens if each.outcome.is_certain]
@@ -182,13 +193,24 @@ class StormInRounds(Strategy[StormVerdict]):
             found = yield from self._ask(
                 made, wave, STORMED, answered, lambda act: key_of(number, act.number)
             )
-            seens += self._take(made, found)
+            taken = self._take(made, found)
+            records = {act.number: record for act, record in found}
+            seens += taken
+            for seen in taken:
+                if seen.act.number in chosen and (record := records[seen.act.number]) is not None:
+                    asked = seen.act, STORMED, record, seen.outcome
+                    if (each := self._weighed(made, *asked, answered)) is not None:
+                        weighed[seen.act.number] = each
+        seens = yield from self._moved(seens, weighed)
         self.seens.storm += seens
         yield from self._ask_beside(made, seens, answered)
         for seen in [each for each in seens if each.outcome.is_doubtful]:
             if self.stopped:
                 return
-            yield from self._suspect(made, seen, answered)
+            if seen.outcome.is_lost or _wealth(self.seens.moved) < GOAL:
+                yield from self._suspect(made, seen, answered)
+        if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
+            self.seens.moves.look_at_cache()
 
     def _take(self, made: Round, rows: Iterable[tuple[Act, Record | None]]) -> list[Seen]:
         """What came of a wave, in the order in which it was sent."""
@@ -226,8 +248,10 @@ class StormInRounds(Strategy[StormVerdict]):
 
     def _suspect(self, made: Round, seen: Seen, answered: Answered) -> Batches[None]:
         """Ask a doubtful prompt again, cold; where that is right, replay its sequence."""
-        suspect = self.seens.suspects[seen.key] = Suspect(seen)
-        (suspect.again,) = yield from self._ask_cold(made, seen, answered, range(1))
+        moves = self.seens.moves
+        limit = moves.limit if moves and seen.outcome.word == MOVED else None
+        suspect = self.seens.suspects[seen.key] = Suspect(seen, limit)
+        (suspect.again,) = yield from self._ask_cold(made, suspect, answered, range(1))
         if not suspect.is_doubtful:
             return
         sequence, done = made.until(seen.act), 0
@@ -238,12 +262,12 @@ class StormInRounds(Strategy[StormVerdict]):
                 return
             lost = 0
             for number in range(done, done + count):
-                outcome = yield from self._replay(sequence, seen, number)
+                outcome = yield from self._replay(sequence, suspect, number)
                 if outcome is None:
                     return
                 lost += outcome.word != "right"
             cold = yield from self._ask_cold(
-                made, seen, answered, range(1 + done, 1 + done + count)
+                made, suspect, answered, range(1 + done, 1 + done + count)
             )
             if None in cold:
                 return
@@ -257,11 +281,11 @@ class StormInRounds(Strategy[StormVerdict]):
         return (COLD, seen.key * _WIDE + 1 + done) in self._stored
 
     def _ask_cold(
-        self, made: Round, seen: Seen, answered: Answered, numbers: range
+        self, made: Round, suspect: Suspect, answered: Answered, numbers: range
     ) -> Batches[list[RequestOutcome | None]]:
         """The same prompt behind first lines of its own, some at a time; None where it was not
         answered."""
-        found = list[RequestOutcome | None]()
+        seen, found = suspect.seen, list[RequestOutcome | None]()
         for number in numbers:
             act = self._cold(made, seen.act, f"{COLD}{number}")
             key = seen.key * _WIDE + number
@@ -270,14 +294,18 @@ class StormInRounds(Strategy[StormVerdict]):
                 outcome = None if record is None else self._outcome(made, cold, record, self._order)
                 if record is not None and outcome is not None:
                     self._elsewhere(made, cold, record, outcome)
+                    weighed = self._weighed(made, cold, COLD, record, outcome, answered)
+                    outcome = yield from self._again(suspect, outcome, weighed)
                 is_measured = outcome is not None and outcome.word != "refused"
                 found.append(outcome if is_measured else None)
         return found or [None]
 
-    def _replay(self, sequence: Round, seen: Seen, number: int) -> Batches[RequestOutcome | None]:
+    def _replay(
+        self, sequence: Round, suspect: Suspect, number: int
+    ) -> Batches[RequestOutcome | None]:
         """What came of a suspect when its whole sequence was asked again, behind other first
         lines."""
-        answered, last = Answered(), None
+        seen, answered, last = suspect.seen, Answered(), None
         for wave in sequence.waves:
             if self.stopped:
                 return None
@@ -298,8 +326,83 @@ class StormInRounds(Strategy[StormVerdict]):
                 outcome = self._outcome(sequence, act, record, self._order)
                 self._elsewhere(sequence, act, record, outcome)
                 if act.number == seen.act.number and outcome.word != "refused":
-                    last = outcome
+                    weighed = self._weighed(sequence, act, REPLAY, record, outcome, answered)
+                    last = yield from self._again(suspect, outcome, weighed)
         return last
+
+    def _weighed(
+        self,
+        made: Round,
+        act: Act,
+        family: str,
+        record: Record,
+        outcome: RequestOutcome,
+        answered: Answered,
+    ) -> Weighed | None:
+        """A right answer as it is set beside the reference's; None where that cannot be."""
+        there = self.storm.reference
+        if there is None or record.logprobs is None or outcome.word != "right":
+            return None
+        trial = self.storm.texts.trial(made.number, act, record.repeat, answered.of(act.family))
+        trial = self.storm.there(there, trial)
+        folder = RunFolder(self.storm.folder.folder(f"{THERE}{family}"))
+        return Weighed(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
+
+    def _weigh(self, rows: Sequence[Weighed]) -> Batches[list[float | None]]:
+        """By how many nats a token the margins of some answers moved from the reference's; None
+        where a limit let it not be asked, or both say nothing alike."""
+        left = [each for each in rows if each.key not in self._stored]
+        if left and not self.stopped:
+            batch = Steps([each.step for each in left], 1, 1)
+            outcome = yield batch
+            for each, record in zip(left, batch.records, strict=True):
+                if record is not None:
+                    self._stored[each.key] = record
+                else:
+                    self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
+                    self._limited = True
+        return [moved_by(self._stored.get(each.key), each.record) for each in rows]
+
+    def _weigh_alone(self, rows: Sequence[Weighed]) -> Batches[list[float | None]]:
+        """The same of fresh prompts that were asked alone: it is learnt from them how far the
+        server moves margins."""
+        nats = yield from self._weigh(rows)
+        if self.seens.moves:
+            self.seens.moves.alone += [each for each in nats if each is not None]
+        return nats
+
+    def _moved(self, seens: Sequence[Seen], rows: Mapping[int, Weighed]) -> Batches[list[Seen]]:
+        """A round's requests, with what is known of their margins."""
+        moves, found = self.seens.moves, list(seens)
+        if moves is None or (limit := moves.limit) is None:
+            return found
+        nats = yield from self._weigh(list(rows.values()))
+        known = dict(zip(rows, nats, strict=True))
+        for at, seen in enumerate(found):
+            moved = known.get(seen.act.number)
+            if moved is None:
+                continue
+            found[at] = replace(seen, nats=round(moved, 6))
+            if moved > limit and not moves.cache:
+                found[at] = replace(found[at], outcome=RequestOutcome(MOVED))
+                each = rows[seen.act.number]
+                moves.suspect(each.step.trial.prompt, self._stored[each.key], each.record)
+        return found
+
+    def _again(
+        self, suspect: Suspect, outcome: RequestOutcome, weighed: Weighed | None
+    ) -> Batches[RequestOutcome | None]:
+        """What came of a suspect once more: of one whose margins moved, whether they do again;
+        None where that is not known."""
+        if suspect.limit is None or outcome.word != "right":
+            return outcome
+        if weighed is None:
+            return None
+        is_cold = weighed.step.family == f"{THERE}{COLD}"
+        (nats,) = yield from (self._weigh_alone if is_cold else self._weigh)([weighed])
+        if nats is None:
+            return None
+        return RequestOutcome(MOVED) if nats > suspect.limit else outcome
 
     def _elsewhere(self, made: Round, act: Act, record: Record, outcome: RequestOutcome) -> None:
         """Keep what is a fault by itself, wherever it was seen."""
@@ -425,10 +528,28 @@ class StormInRounds(Strategy[StormVerdict]):
                 "families": found.families,
                 "faulty": round(found.faulty, 6),
                 "highest": found.highest,
+                "limit_nats": self.seens.moves.limit if self.seens.moves else None,
                 "suspects": [_replayed(each) for each in self.seens.suspects.values()],
                 "sequence": [_request(each, began) for each in self.seens.storm],
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """An answer that is set beside the reference's. step: how the reference is asked."""
+
+    step: Step
+    record: Record
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Of the reference's record."""
+        return self.step.family, self.record.repeat
+
+
+def _wealth(suspects: Iterable[Suspect]) -> float:
+    return log_blocks(block for each in suspects for block in each.blocks)
 
 
 def _same(key: int, _act: Act) -> int:
@@ -464,6 +585,7 @@ def _request(seen: Seen, began: float) -> StormRequest:
         foreign=outcome.foreign,
         whose=outcome.whose,
         ago=outcome.ago,
+        nats=seen.nats,
     )
 
 

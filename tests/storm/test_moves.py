@@ -1,0 +1,128 @@
+"""Margins of a server of the gauge: what moves behind a cached prefix alone is a fault, what moves
+all prompts alike is a choice."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from boxed_reader import Sure, beginning
+from moving_gauge import Served
+
+from needlemap.check.margins import LEAST_NATS
+from needlemap.models.gauge import DATA, REFERENCE
+from needlemap.models.gauge_cache import CoarseEngine
+from needlemap.storm.file import STORM
+from needlemap.storm.moves import Moves
+
+WEIGHED = {"gauge": True, "reference": REFERENCE, "flags": {"logprobs": True}}
+ASKED = {**WEIGHED, "elsewhere": lambda _: Sure()}
+SMALL = {"tokenizer": str(DATA), "max_answer_tokens": 24, "logprobs": True}
+ITSELF = {**WEIGHED, "max_length": 1_000, "kv_tokens": None, "flags": SMALL}
+
+
+def half_a_nat() -> float:
+    return 0.5
+
+
+@pytest.mark.parametrize(
+    ("alone", "limit"),
+    [
+        ([0.0, 1e-6], LEAST_NATS),
+        ([0.002, 0.004], 0.03),
+        ([0.05], 0.1),
+        ([0.08], 0.19),
+        ([2.0], 4.0),
+    ],
+)
+def test_the_limit_is_that_of_the_data_type_or_twice_what_prompts_alone_move(alone, limit):
+    assert Moves(alone).limit == pytest.approx(limit)
+
+
+def test_without_prompts_asked_alone_there_is_no_limit():
+    assert Moves().limit is None
+
+
+def test_a_sound_server_moves_nothing(storming):
+    asking, found = storming(Sure(), rounds=4, **ASKED)
+    assert found.code == 4
+    assert found.counts == {"right": found.requests}
+    nats = [each.nats for each in asking.seens.storm if each.nats is not None]
+    assert len(nats) > 3
+    assert not any(nats)
+    assert any("moved by up to 0 nats a token" in line for line in found.said)
+    assert STORM.read(asking.storm.folder.path).limit_nats == LEAST_NATS
+
+
+def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):
+    """The text of each answer is right."""
+    server = Sure(half_a_nat)
+    asking, found = storming(server, rounds=12, **ASKED)
+    assert server.hits > 5
+    assert found.code == 1
+    assert set(found.counts) == {"right", "moved"}
+    (line,) = [line for line in found.said if line.startswith("replayed")]
+    assert "moved in 10 of 10 replays and in 0 of 10 cold askings: faults of state" in line
+    assert asking.seens.moves.cache == ""
+
+
+def test_a_storm_of_moved_margins_goes_on_where_it_ended(storming):
+    _, first = storming(Sure(half_a_nat), rounds=12, **ASKED)
+    again, there = Sure(half_a_nat), Sure()
+    _, found = storming(again, rounds=12, **{**ASKED, "elsewhere": lambda _: there})
+    assert (found.code, found.said) == (1, first.said)
+    assert again.asked == there.asked == 0
+
+
+@pytest.mark.long
+def test_margins_that_move_behind_one_hit_in_three_are_found_too(storming):
+    random = Random(1)
+    server = Sure(lambda: 0.5 if random.random() < 1 / 3 else 0.0)
+    _, found = storming(server, rounds=40, **ASKED)
+    assert found.code == 1
+
+
+def test_margins_that_move_whatever_stood_before_are_no_fault_of_state(storming):
+    """A replay moves them as often as a cold asking does."""
+    random = Random(1)
+
+    class Moody(Sure):
+        async def answer(self, prompt, decoding):
+            self.known.add(beginning(prompt))
+            return await super().answer(prompt, decoding)
+
+    asking, found = storming(Moody(lambda: random.choice((0.0, 0.0, 0.5))), rounds=12, **ASKED)
+    assert found.code == 4
+    assert asking.seens.moves.limit >= LEAST_NATS
+
+
+def test_a_server_without_log_probabilities_is_judged_by_its_text(storming):
+    silent = {**ASKED, "flags": {"logprobs": False}}
+    _, found = storming(Sure(half_a_nat), rounds=2, **silent)
+    assert found.counts == {"right": found.requests}
+    assert any(line.startswith("margins were not compared") for line in found.said)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cache", ["q4_0", "fp8"])
+def test_a_coarse_cache_that_moves_all_margins_is_a_choice(storming, cache):
+    asking, found = storming(Served(CoarseEngine(cache)), rounds=3, **ITSELF)
+    assert found.code == 4
+    assert asking.seens.moves.limit > 0.1
+
+
+@pytest.mark.long
+def test_a_coarse_cache_that_moves_hits_alone_is_a_choice_too(storming):
+    """Engines that compute a prompt before they round its keys move what they find again alone."""
+    asking, found = storming(Served(warm=CoarseEngine("q4_0")), rounds=3, **ITSELF)
+    assert found.code == 4
+    assert asking.seens.moves.cache.startswith("q4_0")
+    assert any("a coarse cache, q4_0: a choice" in line for line in found.said)
+
+
+@pytest.mark.long
+def test_the_gauge_itself_moves_behind_a_hit(storming):
+    server = Served(moved=half_a_nat)
+    _, found = storming(server, rounds=3, **ITSELF)
+    assert server.hits
+    assert found.code == 1
