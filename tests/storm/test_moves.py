@@ -3,6 +3,8 @@ all prompts alike is a choice."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +16,9 @@ from needlemap.models.gauge import DATA, REFERENCE
 from needlemap.models.gauge_cache import CoarseEngine
 from needlemap.storm.file import STORM
 from needlemap.storm.moves import Moves
+from needlemap.storm.repro import write_repro
+from needlemap.storm.shrink import Shrinking
+from needlemap.storm.storm import Storm
 
 WEIGHED = {"gauge": True, "reference": REFERENCE, "flags": {"logprobs": True}}
 ASKED = {**WEIGHED, "elsewhere": lambda _: Sure()}
@@ -52,6 +57,24 @@ def test_a_sound_server_moves_nothing(storming):
     assert not any(nats)
     assert any("moved by up to 0 nats a token" in line for line in found.said)
     assert STORM.read(asking.storm.folder.path).limit_nats == LEAST_NATS
+
+
+def test_moved_margins_are_shrunk_to_a_text_for_an_issue(storming):
+    """A script has no reference beside which margins move."""
+    asking, _ = storming(Sure(half_a_nat), rounds=12, **ASKED)
+    folder = asking.storm.folder.path
+    storm = Storm.of(replace(asking.storm.options, reference=""), folder)
+    assert storm.options.reference == REFERENCE
+    shrinking = Shrinking(storm, lambda _: Sure(half_a_nat), elsewhere=lambda _: Sure())
+    asyncio.run(shrinking.run())
+    shrunk = shrinking.shrunk
+    assert shrunk is not None
+    assert len(shrunk.sequence.acts) == 2
+    assert (shrunk.failed, shrunk.of, shrunk.cold) == (20, 20, 0)
+    (written,) = write_repro(storm, shrunk, folder)
+    said = written.read_text()
+    assert "margins of a right answer move in 20 of 20 replays" in said
+    assert "by more than 0.02 nats a token from those of gauge/numpy" in said
 
 
 def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):

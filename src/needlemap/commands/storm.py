@@ -177,8 +177,9 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         why = asking.stopped or "its sequence failed in no replay"
         tell(f"needlemap: nothing was shrunk: {why.rstrip('.')}.")
         return UNDECIDED
+    wrong = "wrong" if shrunk.limit is None else "margins moved"
     show(
-        f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: wrong in "
+        f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: {wrong} in "
         f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.of // 2} cold"
     )
     STORM.write(folder, file.model_copy(update={"shrunk": requests_of(shrunk)}))

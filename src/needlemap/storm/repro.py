@@ -92,7 +92,8 @@ print(f"{{told['loops']}} loops, all right")
 
 
 def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
-    """Write the script, its texts, and a text for an issue; where they lie."""
+    """Write the script, its texts, and a text for an issue; where they lie. A script has no
+    reference beside which margins move: of these the text alone."""
     held = document(storm, shrunk)
     minutes = _minutes(held["loops"] * held["seconds"])
     title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
@@ -100,8 +101,9 @@ def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     packed = gzip.compress(json.dumps(held, ensure_ascii=False).encode(), mtime=0)
     script = _SCRIPT.format(title=title, minutes=minutes, key=key)
     issue = issue_text(storm, shrunk, held["loops"], minutes)
+    written = [(SCRIPT, script.encode()), (TEXTS, packed)] if shrunk.limit is None else []
     made = []
-    for name, data in ((SCRIPT, script.encode()), (TEXTS, packed), (ISSUE, issue.encode())):
+    for name, data in (*written, (ISSUE, issue.encode())):
         write_whole(folder / name, data)
         made.append(folder / name)
     return made
@@ -210,23 +212,35 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         for place, act in enumerate(shrunk.sequence.acts, 1)
     ]
     wanted = ", ".join(storm.texts.secrets(shrunk.sequence.number, shrunk.act))
+    title, how = "Wrong answers", "A prompt is answered wrong"
+    got = f"Got: `{' '.join(shrunk.got.split())[:300]}`"
+    played = [
+        f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
+        f"{loops} times at most (about {minutes}):",
+        "",
+        "    python repro.py http://127.0.0.1:8000/v1",
+        "",
+    ]
+    if shrunk.limit is not None:
+        title, how = "Log-probabilities that move", "The margins of a right answer move"
+        played = []
+        got = (
+            "That is said. Its tokens' margins over the likeliest others move by more than "
+            f"{shrunk.limit:.2g} nats a token from those of {storm.options.reference}."
+        )
     return "\n".join(
         [
-            f"# Wrong answers after a sequence of {len(acts)} requests",
+            f"# {title} after a sequence of {len(acts)} requests",
             "",
-            f"A prompt is answered wrong in {shrunk.failed} of {shrunk.of} replays of the sequence "
+            f"{how} in {shrunk.failed} of {shrunk.of} replays of the sequence "
             f"below, and in {shrunk.cold} of {shrunk.of // 2} when it is asked alone behind a "
             "first line that no cache holds.",
             "",
             *acts,
             "",
-            f"Wanted: `{wanted}`. Got: `{' '.join(shrunk.got.split())[:300]}`",
+            f"Wanted: `{wanted}`. {got}",
             "",
-            f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
-            f"{loops} times at most (about {minutes}):",
-            "",
-            "    python repro.py http://127.0.0.1:8000/v1",
-            "",
+            *played,
             f"Model: {storm.resolved.settings.model}. Found by needlemap storm, whose sequence had "
             f"{shrunk.was} requests.",
             "",

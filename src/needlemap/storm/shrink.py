@@ -21,7 +21,7 @@ from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream
 from needlemap.storm.file import STORM, StormRequest
 from needlemap.storm.operation import SHORTEST
-from needlemap.storm.outcome import CERTAIN, RequestOutcome
+from needlemap.storm.outcome import CERTAIN, MOVED, RequestOutcome
 from needlemap.storm.storm import SHRINK, Answered, Storm
 from needlemap.storm.storming import StormInRounds
 
@@ -41,7 +41,8 @@ _SURE = 0.05
 class Shrunk:
     """The shortest sequence that was found. target: the number of the act that fails. failed, of:
     how often it did, in replays; cold: how often the same prompt did cold, of as many. got: an
-    answer that was wrong; was: how many requests the sequence had at first."""
+    answer that was wrong; was: how many requests the sequence had at first. limit: beyond how many
+    nats the margins of a right text moved; None where the text was wrong."""
 
     sequence: Round
     target: int
@@ -50,6 +51,7 @@ class Shrunk:
     cold: int
     got: str
     was: int
+    limit: float | None = None
 
     @property
     def rate(self) -> float:
@@ -104,13 +106,18 @@ class Shrinking(StormInRounds):
     shrunk: Shrunk | None = None
 
     def __init__(
-        self, storm: Storm, make: Any = make_model, say: Callable[[str], object] = str
+        self,
+        storm: Storm,
+        make: Any = make_model,
+        say: Callable[[str], object] = str,
+        elsewhere: Any = make_model,
     ) -> None:
-        super().__init__(storm, make=make)
+        super().__init__(storm, make=make, elsewhere=elsewhere)
         self.say = say
         self._key = 1 + max((key for name, key in self._stored if name == SHRINK), default=0)
         self._stored = {}
         self._got = ""
+        self._limit: float | None = None
         self.spoilt = 0  # failed replays in a row behind which the prompt alone was missed too
 
     def batches(self) -> Batches[Any]:
@@ -140,13 +147,15 @@ class Shrinking(StormInRounds):
             act = next(each for each in sequence.acts if each.number == target)
             outcome = yield from self._once(sequence.of([act]), target, cold=True)
             cold += _is_wrong(outcome)
-        self.shrunk = Shrunk(sequence, target, failed, asked, cold, self._got, was)
+        found_so = sequence, target, failed, asked, cold, self._got, was, self._limit
+        self.shrunk = Shrunk(*found_so)
         return self.verdict
 
     def _best(self) -> Batches[tuple[Round, int, int, int] | None]:
         """The suspect whose sequence fails most often in replays, the shortest of several,
         with how often it failed in how many. Where none fails, each is replayed more often."""
         file = STORM.read(self.storm.folder.path)
+        moved = {each.key for each in file.suspects if each.outcome == MOVED}
         sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
         lost = sorted(
             (each for each in file.suspects if each.lost > each.cold_lost),
@@ -158,11 +167,13 @@ class Shrinking(StormInRounds):
                 f"'{self.storm.folder.path}' holds no fault that a replay may show again."
             )
         best: tuple[Round, int, int, int] | None = None
+        limit = self._limit
         for replays in (FIRST, SELDOM_FIRST):
             for key in keys:
                 made = self.storm.round(key // ACTS)
                 act = next(each for each in made.acts if each.number == key % ACTS)
                 sequence, failed = made.until(act), 0
+                self._limit = file.limit_nats if key in moved else None
                 for _ in range(replays):
                     failed += yield from self._shows(sequence, act.number)
                 better = best is None or (failed, -len(sequence.acts)) > (
@@ -170,10 +181,11 @@ class Shrinking(StormInRounds):
                     -len(best[0].acts),
                 )
                 if failed and better:
-                    best = sequence, act.number, failed, replays
+                    best, limit = (sequence, act.number, failed, replays), self._limit
                 if self.stopped or failed == replays:
-                    return best
-            if best is not None:
+                    break
+            self._limit = limit
+            if best is not None or self.stopped:
                 return best
         return None
 
@@ -252,6 +264,9 @@ class Shrinking(StormInRounds):
             for act, record in found:
                 if act.number == target and record is not None:
                     last = self._outcome(sequence, act, record, self._order)
+                    asked = sequence, act, SHRINK, record, last, answered
+                    if self._limit is not None:
+                        last = yield from self._again(self._limit, last, self._weighed(*asked))
                     if _is_wrong(last):
                         self._got = record.answer or ""
         return last

@@ -295,7 +295,7 @@ class StormInRounds(Strategy[StormVerdict]):
                 if record is not None and outcome is not None:
                     self._elsewhere(made, cold, record, outcome)
                     weighed = self._weighed(made, cold, COLD, record, outcome, answered)
-                    outcome = yield from self._again(suspect, outcome, weighed)
+                    outcome = yield from self._again(suspect.limit, outcome, weighed)
                 is_measured = outcome is not None and outcome.word != "refused"
                 found.append(outcome if is_measured else None)
         return found or [None]
@@ -327,7 +327,7 @@ class StormInRounds(Strategy[StormVerdict]):
                 self._elsewhere(sequence, act, record, outcome)
                 if act.number == seen.act.number and outcome.word != "refused":
                     weighed = self._weighed(sequence, act, REPLAY, record, outcome, answered)
-                    last = yield from self._again(suspect, outcome, weighed)
+                    last = yield from self._again(suspect.limit, outcome, weighed)
         return last
 
     def _weighed(
@@ -390,11 +390,12 @@ class StormInRounds(Strategy[StormVerdict]):
         return found
 
     def _again(
-        self, suspect: Suspect, outcome: RequestOutcome, weighed: Weighed | None
+        self, limit: float | None, outcome: RequestOutcome, weighed: Weighed | None
     ) -> Batches[RequestOutcome | None]:
         """What came of a suspect once more: of one whose margins moved, whether they do again;
-        None where that is not known."""
-        if suspect.limit is None or outcome.word != "right":
+        None where that is not known. limit: beyond how many nats they did, None of one whose
+        text was wrong."""
+        if limit is None or outcome.word != "right":
             return outcome
         if weighed is None:
             return None
@@ -402,7 +403,7 @@ class StormInRounds(Strategy[StormVerdict]):
         (nats,) = yield from (self._weigh_alone if is_cold else self._weigh)([weighed])
         if nats is None:
             return None
-        return RequestOutcome(MOVED) if nats > suspect.limit else outcome
+        return RequestOutcome(MOVED) if nats > limit else outcome
 
     def _elsewhere(self, made: Round, act: Act, record: Record, outcome: RequestOutcome) -> None:
         """Keep what is a fault by itself, wherever it was seen."""
