@@ -17,6 +17,7 @@ from needlemap.storm.judge import Seen, Seens, Suspect, judge_storm
 from needlemap.storm.operation import Limits
 from needlemap.storm.outcome import RequestOutcome
 from needlemap.storm.plan import CALM, make_round
+from needlemap.storm.storming import StormInRounds
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
 
@@ -273,6 +274,22 @@ def test_a_storm_finds_a_server_that_a_client_who_went_away_has_spoilt(storming)
     _, found = storming(SpoiltByAClient(), rounds=40)
     assert found.code == 1
     assert any("since: faults of state" in line for line in found.said)
+
+
+def test_cold_equals_are_asked_alone_in_every_other_round(storming, monkeypatch):
+    """A batch loses of equals as many as of the storm, and no pair told that apart."""
+    sizes = list[tuple[str, int, int]]()
+    ask = StormInRounds._ask
+
+    def counted(self, made, acts, family, *rest):
+        sizes.append((family, made.number, len(acts)))
+        return ask(self, made, acts, family, *rest)
+
+    monkeypatch.setattr(StormInRounds, "_ask", counted)
+    storming(Reader(), rounds=2)
+    first, second = ({n for *at, n in sizes if at == ["beside", number]} for number in (1, 2))
+    assert second == {1}
+    assert max(first) > 1
 
 
 def test_a_weak_model_proves_nothing():

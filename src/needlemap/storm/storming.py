@@ -23,7 +23,7 @@ from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST
 from needlemap.check.owners import Owners
 from needlemap.deadline import LimitReached
-from needlemap.errors import Failure, NeedlemapError
+from needlemap.errors import Failure, NeedlemapError, SettingsError
 from needlemap.maps.rare import Block, log_blocks
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder
@@ -226,12 +226,13 @@ class StormInRounds(Strategy[StormVerdict]):
         return found
 
     def _ask_beside(self, made: Round, seens: Sequence[Seen], answered: Answered) -> Batches[None]:
-        """Some prompts of the round, which the seed chose, cold and at the same load."""
+        """Some prompts of the round, which the seed chose, cold: in every other round alone, as a
+        batch spoils equals too that are asked at the same load."""
         random = Random(f"beside:{self.storm.seed}:{made.number}")
         asked = {each.act.number: each for each in seens}
         chosen = [act for act in made.acts if random.random() < BESIDE_SHARE]
         chosen = [act for act in chosen if act.number in asked and act.cancel is None]
-        load = self.storm.limits.load
+        load = 1 if made.number % 2 == 0 else self.storm.limits.load
         for start in range(0, len(chosen), load):
             if self.stopped:
                 return
@@ -344,7 +345,10 @@ class StormInRounds(Strategy[StormVerdict]):
         if there is None or record.logprobs is None or outcome.word != "right":
             return None
         trial = self.storm.texts.trial(made.number, act, record.repeat, answered.of(act.family))
-        trial = self.storm.there(there, trial)
+        try:
+            trial = self.storm.there(there, trial)
+        except SettingsError:  # the reference's template was too slow, or refuses the messages
+            return None
         folder = RunFolder(self.storm.folder.folder(f"{THERE}{family}"))
         return Weighed(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
 
