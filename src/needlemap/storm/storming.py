@@ -133,7 +133,7 @@ class StormInRounds(Strategy[StormVerdict]):
         storm = self.storm
         first = first_round(storm.seed, storm.limits)
         answered, rows = Answered(), list[tuple[Act, Record, RequestOutcome]]()
-        alone = list[Weighed]()
+        alone = list[SetBeside]()
         for act in first.acts:
             if storm.fixed is not None and (FIRSTS, act.number) not in self._stored:
                 continue
@@ -183,7 +183,7 @@ class StormInRounds(Strategy[StormVerdict]):
         """One round, its equals asked cold, and what is in doubt."""
         storm = self.storm
         made, answered = storm.round(number), Answered()
-        seens, weighed = list[Seen](), dict[int, Weighed]()
+        seens, weighed = list[Seen](), dict[int, SetBeside]()
         random = Random(f"weighed:{storm.seed}:{number}")
         chosen = {act.number for act in made.acts if random.random() < WEIGHED_SHARE}
         for wave in made.waves:
@@ -339,7 +339,7 @@ class StormInRounds(Strategy[StormVerdict]):
         record: Record,
         outcome: RequestOutcome,
         answered: Answered,
-    ) -> Weighed | None:
+    ) -> SetBeside | None:
         """A right answer as it is set beside the reference's; None where that cannot be."""
         there = self.storm.reference
         if there is None or record.logprobs is None or outcome.word != "right":
@@ -350,9 +350,9 @@ class StormInRounds(Strategy[StormVerdict]):
         except SettingsError:  # the reference's template was too slow, or refuses the messages
             return None
         folder = RunFolder(self.storm.folder.folder(f"{THERE}{family}"))
-        return Weighed(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
+        return SetBeside(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
 
-    def _weigh(self, rows: Sequence[Weighed]) -> Batches[list[float | None]]:
+    def _weigh(self, rows: Sequence[SetBeside]) -> Batches[list[float | None]]:
         """By how many nats a token the margins of some answers moved from the reference's; None
         where a limit let it not be asked, or both say nothing alike."""
         left = [each for each in rows if each.key not in self._stored]
@@ -367,7 +367,7 @@ class StormInRounds(Strategy[StormVerdict]):
                     self._limited = True
         return [moved_by(self._stored.get(each.key), each.record) for each in rows]
 
-    def _weigh_alone(self, rows: Sequence[Weighed]) -> Batches[list[float | None]]:
+    def _weigh_alone(self, rows: Sequence[SetBeside]) -> Batches[list[float | None]]:
         """The same of fresh prompts that were asked alone: it is learnt from them how far the
         server moves margins."""
         nats = yield from self._weigh(rows)
@@ -375,7 +375,7 @@ class StormInRounds(Strategy[StormVerdict]):
             self.seens.moves.alone += [each for each in nats if each is not None]
         return nats
 
-    def _moved(self, seens: Sequence[Seen], rows: Mapping[int, Weighed]) -> Batches[list[Seen]]:
+    def _moved(self, seens: Sequence[Seen], rows: Mapping[int, SetBeside]) -> Batches[list[Seen]]:
         """A round's requests, with what is known of their margins."""
         moves, found = self.seens.moves, list(seens)
         if moves is None or (limit := moves.limit) is None:
@@ -394,7 +394,7 @@ class StormInRounds(Strategy[StormVerdict]):
         return found
 
     def _again(
-        self, limit: float | None, outcome: RequestOutcome, weighed: Weighed | None
+        self, limit: float | None, outcome: RequestOutcome, weighed: SetBeside | None
     ) -> Batches[RequestOutcome | None]:
         """What came of a suspect once more: of one whose margins moved, whether they do again;
         None where that is not known. limit: beyond how many nats they did, None of one whose
@@ -541,7 +541,7 @@ class StormInRounds(Strategy[StormVerdict]):
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class SetBeside:
     """An answer that is set beside the reference's. step: how the reference is asked."""
 
     step: Step
