@@ -124,3 +124,15 @@ def test_more_than_chance_loses_in_one_way_is_no_pass_though_found_when_asked_ag
     assert (row.lost, row.noise, row.left) == (24, 24, 0)
     assert (row.state, row.points) == ("undecided", True)
     assert row.said == "24 of 108 lost from the cache, 24 of them found when asked again"
+
+
+def test_a_race_that_changes_half_of_all_repeats_is_asked_of_more_haystacks():
+    """Twelve of 24 are one short of a fail, and the race was left undecided."""
+    options = Options(LONGEST, promised=True, few=True, holds=LONGEST, probes=("same",))
+    schedule, answers = Schedule(options, seed=7), Answers()
+    while (batch := schedule.next(answers)) is not None:
+        for ask in batch.asks:
+            races = ask.way == "again" and ask.size == LONGEST and ask.repeat % 2 == 0
+            answers.add(Reply.of(ask, "Not said." if races else ask.secret))
+    row = probes()["same"].judge(schedule, answers, 1).sizes[-1]
+    assert (row.state, row.lost, row.n) == ("fail", 21, 42)

@@ -30,7 +30,8 @@ class Ask:
     fact: the number of the asked fact among those of the haystack. state: what the server is
     presumed to hold of it, and whether others are asked at the same time. salt: a first line that
     makes a further copy of the haystack, of which no cache holds anything. facts: hidden in the
-    haystack. round: 1, or 2 of what is asked because a row was undecided."""
+    haystack. round: 1, or 2 of what is asked because a row was undecided. twin: whether the last
+    fact's number ends otherwise than in the haystack's other prompts."""
 
     way: str
     size: int
@@ -44,6 +45,7 @@ class Ask:
     facts: int = 1
     seed: int = 0
     round: int = 1
+    twin: bool = False
 
     @cached_property
     def key(self) -> Key:
@@ -68,12 +70,12 @@ class Ask:
     @cached_property
     def prompt(self) -> tuple[Hashable, ...]:
         """Equal for asks of the same prompt, byte for byte."""
-        return (*self.haystack, self.fact, self.length, self.place)
+        return (*self.haystack, self.fact, self.length, self.place, self.twin)
 
     @cached_property
     def secret(self) -> str:
         """A made-up right answer, for replays without prompts: twelve digits."""
-        return secret_of(self.seed, self.haystack[:2], self.fact)
+        return secret_of(self.seed, self.haystack[:2], self.facts if self.twin else self.fact)
 
     @cached_property
     def beside(self) -> tuple[str, ...]:

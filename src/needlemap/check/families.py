@@ -25,7 +25,7 @@ from needlemap.records.record import Record
 from needlemap.settings import PromptSource, Settings
 from needlemap.settings.reading import DEFAULT_ITEMS, addressed, configure
 from needlemap.tasks import make_task
-from needlemap.tasks.apart import drawn_apart
+from needlemap.tasks.apart import drawn_apart, twin_of
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, beyond, lent_prompts, prepare
 from needlemap.trials.repeat import Repeat
@@ -84,7 +84,7 @@ class Asker:
     path: Path
     families: dict[str, Resolved] = field(default_factory=dict)
     _haystacks: dict[object, dict[str, Repeat]] = field(default_factory=dict)
-    _secrets: dict[tuple[int, int, int], tuple[str, ...]] = field(default_factory=dict)
+    _secrets: dict[tuple[int, int, int, bool], tuple[str, ...]] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
 
     def settings(self, ask: Ask) -> Settings:
@@ -99,6 +99,7 @@ class Asker:
             "asked": None if ask.place is None else ask.fact,
             "line": ask.salt,
             "series": size,
+            **({"twin": True} if ask.twin else {}),
         }
         own: dict[str, Any] = {
             "task_options": {**self.first.settings.task_options, **options},
@@ -200,14 +201,16 @@ class Asker:
 
     def secrets(self, ask: Ask) -> tuple[str, ...]:
         """The key words of the facts of an ask's haystack."""
-        at = ask.size, ask.repeat, ask.facts
+        at = ask.size, ask.repeat, ask.facts, ask.twin
         if at not in self._secrets:
             self._secrets[at] = self._drawn(*at)
         return self._secrets[at]
 
-    def _drawn(self, size: int, repeat: int, facts: int) -> tuple[str, ...]:
+    def _drawn(self, size: int, repeat: int, facts: int, twin: bool) -> tuple[str, ...]:
         settings, series = self.first.settings, self.seed + size
         draws = drawn_apart(settings.draw or {}, repeat, series, facts, settings.question)
+        if twin:
+            draws[-1] = twin_of(draws[-1], settings.keywords)
         words = ([fill(word, values, "keywords") for word in settings.keywords] for values in draws)
         return tuple(max(row, key=len) for row in words)
 
@@ -300,6 +303,7 @@ def made_for(
             logprobs=first.settings.logprobs,
             serial=first.traits.serial,
             distinct=questions > 1 or _draws(first.settings),
+            twins=_has_twins(first.settings),
         ),
         seed,
     )
@@ -355,6 +359,12 @@ def _draws(settings: Settings) -> bool:
     """Whether secrets differ by haystack."""
     values = list(settings.draw or {})
     return any("{" + name + "}" in word for name in values for word in settings.keywords)
+
+
+def _has_twins(settings: Settings) -> bool:
+    """Whether a right answer holds a number, whose twin ends otherwise."""
+    (values,) = drawn_apart(settings.draw or {}, 0, 0, 1, settings.question)
+    return twin_of(values, settings.keywords) != values
 
 
 def experiment_of(resolved: Resolved, trials: Sequence[Trial]) -> Experiment:

@@ -24,6 +24,7 @@ LAST = 8  # prompts that end with the last tokens of a context
 TOSSES = 24  # of the shortest prompts, that ask what has several right answers
 FIVE_MORE = 128  # tokens that five more facts take, at the most
 BEHIND = 2  # tokens of haystack behind the last fact, in the shortest prompt of a size
+BEHIND_FIRST = "tail", "within"  # ways that stand just behind a haystack's first prompt
 SPREAD = 0.75  # up to which the others stand
 SINGLE = (0.0, 0.5, 0.9)  # depths in turn, where a haystack hides one fact
 SPARE = 64  # tokens that a prompt needs beside its haystack, at the least
@@ -45,7 +46,8 @@ class Options:
     model is known to find every fact, 0 where that is not known. moves: by data type, from the
     finest on, the nats a token by which honest engines' margins differ from the reference's at
     most; () where that is not known. exact: whether a cache coarser than the weights is a fault.
-    few: whether a check asks `FEW`; None where nobody said."""
+    few: whether a check asks `FEW`; None where nobody said. twins: whether a right answer holds a
+    number, whose twin differs in its last digits."""
 
     max_length: int = 128_000
     load: int = 8
@@ -66,6 +68,7 @@ class Options:
     moves: tuple[tuple[str, float], ...] = ()
     exact: bool = False
     few: bool | None = None
+    twins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +297,14 @@ class CheckHaystack:
         return replace(self.cold, way="tail", length=length, state="warm")
 
     @cached_property
+    def within(self) -> Ask | None:
+        """The same question, with a number that ends otherwise: what a cache holds ends within the
+        number. None where the first prompt asks for another fact, or for no number."""
+        if self.tail is None or not self.layout.options.twins:
+            return None
+        return replace(self.cold, way="within", state="warm", twin=True)
+
+    @cached_property
     def warm(self) -> Ask:
         """The same once more."""
         return replace(self.cold, way="warm", state="warm")
@@ -365,10 +376,9 @@ class CheckHaystack:
         """The first prompt once more behind a first line of its own, reached in two steps: half of
         its length is computed before it."""
         salt = "stepped"
-        half = replace(
-            self.cold, way="half", state="cold", length=max(self.size // 2, self.layout.short)
-        )
-        half = replace(half, salt=salt)
+        least = self.layout.options.around + 2 * SMALL_COMB  # all facts and the first line
+        length = max(self.size // 2, self.layout.short, least)
+        half = replace(self.cold, way="half", state="cold", length=length, salt=salt)
         return [half, replace(self.cold, way="stepped", state="warm", salt=salt)]
 
     @cached_property
@@ -418,8 +428,8 @@ class CheckHaystack:
         random = Random(f"order:{self.layout.seed}:{self.size}:{self.repeat}")
         cut = random.randint(0, len(alone)) if together else len(alone)
         salted = [ask for ask in found.values() if ask.salt]
-        first += [ask for ask in alone if ask.way == "tail"]
-        alone = [ask for ask in alone if ask.way != "tail"]
+        first += [ask for ask in alone if ask.way in BEHIND_FIRST]
+        alone = [ask for ask in alone if ask.way not in BEHIND_FIRST]
         random.shuffle(alone)
         alone = parted(alone, first[-1] if first else None)
         if not beside_first:

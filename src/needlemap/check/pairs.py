@@ -9,12 +9,41 @@ from dataclasses import replace
 from needlemap.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.check.finding import AtSize, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
-from needlemap.check.probe import LEAST, Groups, Pair, Paired, copy_of, crowd_of, lost_of, smallest
+from needlemap.check.probe import (
+    HELD,
+    LEAST,
+    Groups,
+    Pair,
+    Paired,
+    copy_of,
+    crowd_of,
+    lost_of,
+    smallest,
+)
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
+PARTED = 0.1  # share of its level that `cache` leaves to facts within which a hit ends
 CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
 TEMPLATE = 32  # tokens that a server's template may add
+
+
+def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
+    """Two rows of one size as one, both of which must pass. where: the pairs of the second stand,
+    in words."""
+    rows = sorted((found, other), key=lambda row: ("fail", "undecided", "pass").index(row.state))
+    first = rows[0] if rows[0].state != "pass" else max(rows, key=lambda row: row.upper or 0.0)
+    return replace(
+        first,
+        points=any(row.points for row in rows if row.state != "pass"),
+        n=found.n + other.n,
+        lost=found.lost + other.lost,
+        gained=found.gained + other.gained,
+        said=f"{found.said}; {other.said}{where}",
+        suspects=found.suspects + other.suspects,
+        noise=found.noise + other.noise,
+        left=found.left + other.left,
+    )
 
 
 class ColdAndWarm(Paired):
@@ -32,7 +61,7 @@ class Cache(ColdAndWarm):
     order = 30
     asked = (
         "each first prompt cold, then the same from the cache; a fact just before the place where "
-        "a hit ends"
+        "a hit ends, and one within which it ends"
     )
     sees = "a prefix-cache hit that answers worse than a miss"
     cannot = "caches that are off, or are not asked, such as a second tier"
@@ -50,25 +79,52 @@ class Cache(ColdAndWarm):
             "a cache that is read back wrong",
             "the outer cache off, or emptied",
         ),
+        issue(
+            "vllm-project/vllm#43559",
+            "positions off behind a prefix-cache hit",
+            "prefix caching off, or speculative decoding off",
+        ),
     )
 
     def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Also the first question where a hit ends just behind its fact."""
-        tail = (haystack.tail,) if haystack.tail else ()
-        return haystack.cold, *tail, haystack.warm
+        """Also the first question where a hit ends just behind its fact, and within it."""
+        behind = [ask for ask in (haystack.tail, haystack.within) if ask]
+        return haystack.cold, *behind, haystack.warm
 
     def absent(self, layout: Geometry, answers: Answers) -> str:
         """Whether the server says that it held nothing of any prompt."""
-        told = [reply.cached_tokens for reply in answers.every("warm", "tail", "again")]
+        told = [reply.cached_tokens for reply in answers.every("warm", "tail", "within", "again")]
         if told and all(each == 0 for each in told):
             return "needs a prefix cache: the server reports that it held nothing of any prompt"
         return ""
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Cold, then the same warm; cold, then behind a hit that ends just behind the fact."""
+        """Cold, then the same warm; cold, then behind a hit that ends just behind the fact; cold,
+        then behind one that ends within it."""
+        held, parted = self.sides(answers, size)
+        return held + parted
+
+    def sides(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
+        """Pairs whose fact a hit holds, and pairs within whose fact it ends."""
         cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold")}
-        tails = [(cold[r.ask.repeat], r) for r in answers.of(size, "tail") if r.ask.repeat in cold]
-        return [*answers.same_prompt(size, FIRST, "warm"), *tails]
+
+        def beside(way: str) -> list[Pair]:
+            rows = answers.of(size, way)
+            return [(cold[row.ask.repeat], row) for row in rows if row.ask.repeat in cold]
+
+        held = answers.same_prompt(size, FIRST, "warm")
+        return [*held, *beside("tail")], beside("within")
+
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Facts that a hit holds; and, with a small part of the level, facts within which it ends:
+        there are fewer, which alone keep no size from passing unless some are lost."""
+        held, parted = self.sides(answers, size)
+        if not parted:
+            return self.compared(answers, size, level, held)
+        found = self.compared(answers, size, (1 - PARTED) * level, held)
+        usual = HELD if size <= layout.options.holds else None
+        other = self.compared(answers, size, PARTED * level, parted, usual)
+        return joined(found, other, " where a hit ends within the fact") if other.lost else found
 
 
 class Onset(ColdAndWarm):
@@ -83,6 +139,7 @@ class Onset(ColdAndWarm):
     sees = "one long prefill that computes something else than several shorter ones"
     cannot = "a prefill that is wrong at every length"
     share = 0.09
+    uses_shortest = True  # where these are found, a lost first size is asked in two steps
     lost_in = "lost in one long cold prompt"
     known = (
         issue(
@@ -107,6 +164,12 @@ class Onset(ColdAndWarm):
             return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
         return pairs
 
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Of a known model, what two steps find and one loses is lost: nothing can be gained."""
+        pairs = self.pairs(answers, size)
+        known = size <= layout.options.holds and any(one.ask.way == "stepped" for one, _ in pairs)
+        return self.compared(answers, size, level, pairs, HELD if known else None)
+
     def copies(
         self, layout: Geometry, answers: Answers, pair: Pair, lost: Set[Key], number: int
     ) -> Groups:
@@ -123,7 +186,7 @@ class Onset(ColdAndWarm):
         size is found."""
         at = layout.sizes.index(row.size)
         shorter = layout.sizes[at - 1] if at else layout.short
-        found = answers.of(shorter, "ask", "short")
+        found = answers.of(shorter, "ask", "short", "warm")
         if row.n or 2 * sum(reply.right for reply in found) <= len(found):
             return ()
         numbers = range(min(LEAST_PAIRS, layout.count(row.size)))
@@ -176,21 +239,7 @@ class Load(Paired):
         if not computed:
             return found
         other = self.compared(answers, size, level / 2, computed)
-        rows = sorted(
-            (found, other), key=lambda row: ("fail", "undecided", "pass").index(row.state)
-        )
-        first = rows[0] if rows[0].state != "pass" else max(rows, key=lambda row: row.upper or 0.0)
-        return replace(
-            first,
-            points=any(row.points for row in rows if row.state != "pass"),
-            n=found.n + other.n,
-            lost=found.lost + other.lost,
-            gained=found.gained + other.gained,
-            said=f"{found.said}; {other.said} while computed",
-            suspects=found.suspects + other.suspects,
-            noise=found.noise + other.noise,
-            left=found.left + other.left,
-        )
+        return joined(found, other, " while computed")
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Prompts that are computed, and prompts that a cache holds."""

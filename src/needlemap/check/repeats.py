@@ -56,6 +56,10 @@ class Same(Probe):
         """Some prompts twice."""
         return haystack.warm, *haystack.questions, *haystack.again
 
+    def helps(self, row: AtSize) -> bool:
+        """Further repeats may decide, also where half of them change, as of a race they do."""
+        return row.n > 0
+
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts. These excuse nothing where they, or all
         repeats, change more often than a server that samples may: behind a balancer with a

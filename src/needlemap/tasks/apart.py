@@ -9,7 +9,7 @@ a server that caches prefixes computes a haystack once, however many questions t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
@@ -18,6 +18,8 @@ from needlemap.errors import SettingsError
 from needlemap.prompts.templates import fill
 from needlemap.tasks import Draw, Item, Needle, Reference
 from needlemap.tasks.single import Choices, Worded, drawn
+
+TAIL = 3  # digits in which a number differs from its twin
 
 
 @dataclass(kw_only=True, eq=False)
@@ -30,7 +32,7 @@ class Apart(Worded):
     start at that very token rather than at a sentence's end. line: the end of a first line before
     the haystack, whose beginning no other haystack has: a cache holds nothing of it. asked: the
     number of the fact that is asked and moves, where not the nearest. series: other numbers draw
-    other values of the same haystack.
+    other values of the same haystack. twin: whether the last fact's numbers end otherwise.
     """
 
     name = "apart"
@@ -41,6 +43,7 @@ class Apart(Worded):
     line: str = ""
     asked: int | None = None
     series: int = 0
+    twin: bool = False
 
     def __post_init__(self) -> None:
         if not self.needle.strip() or not self.question.strip():
@@ -60,6 +63,8 @@ class Apart(Worded):
         """All facts, the asked one first."""
         seed = draw.seed + self.series
         rows = drawn_apart(self.draw or {}, draw.repeat, seed, len(self.beside), self.question)
+        if self.twin:
+            rows[-1] = twin_of(rows[-1], self.keywords)
         depth = draw.cell.depth
         nearest = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
         asked = nearest if self.asked is None else self.asked
@@ -107,3 +112,19 @@ def drawn_apart(
         f"--question and --draw make {len(questions)} questions, and {count} facts need one each. "
         "Give --draw more values for the question's placeholder."
     )
+
+
+def twin_of(values: Mapping[str, str], keywords: Sequence[str]) -> dict[str, str]:
+    """The same values, except that numbers of four and more digits in a right answer end in three
+    others: two prompts that differ so part within the number.
+
+    >>> twin_of({"city": "Turin", "number": "271828182845"}, ["{number}"])
+    {'city': 'Turin', 'number': '271828182345'}
+    """
+    answered = [name for name in values if any("{" + name + "}" in word for word in keywords)]
+    numbers = [name for name in answered if len(values[name]) > TAIL and values[name].isdecimal()]
+    found = dict(values)
+    for name in numbers:
+        kept, end = values[name][:-TAIL], int(values[name][-TAIL:])
+        found[name] = f"{kept}{(end + 10**TAIL // 2) % 10**TAIL:0{TAIL}}"
+    return found
