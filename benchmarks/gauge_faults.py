@@ -2,9 +2,10 @@
 
     python benchmarks/check.py --faults FILE [--max-length 8k] [--only WORDS]
 
-FILE gets a line of JSON after each check, and what it holds is not asked again. A fault is found if
-the probe that is meant for it fails at the size at which it begins, and at no shorter one; longer
-ones are not asked. All checks have the same prompts, so that the reference computes each once.
+`gauge_faults.jsonl` is such a FILE, begun. It gets a line of JSON after each check, and what it
+holds is not asked again. A fault is found if the probe that is meant for it fails at the size at
+which it begins, and at no shorter one; longer ones are not asked. All checks have the same prompts,
+so that the reference computes each once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"
 from faults import FaultyGauge
 from mutants import MUTANTS, Mutant, begins_at
 
-from needlemap.models.walk import Ids, Walk, Walked
+from needlemap.models.walk import Engine, Ids, Walk, Walked
 
 SEED = 27
 LEFT_OUT = "wrong-under-load"  # in this process the gauge answers one prompt after the other
@@ -48,11 +49,11 @@ class Begun:
 class Remembered(Walk):
     """A walk that computes each prompt once."""
 
-    kept: ClassVar[dict[bytes, Walked]] = {}
+    kept: ClassVar[dict[tuple[type[Engine], bytes], Walked]] = {}
     begins = 0
 
     def ask(self, ids: Ids, max_answer_tokens: int, **more: Any) -> Walked:
-        key = ids.tobytes()
+        key = type(self._engine), ids.tobytes()
         if key not in self.kept:
             self.kept[key] = super().ask(ids, max_answer_tokens, **more)
         return self.kept[key]
@@ -63,13 +64,21 @@ def in_gauge() -> list[Mutant]:
     return [mutant for mutant in MUTANTS if mutant.name != LEFT_OUT]
 
 
+def sizes_of(mutant: Mutant, longest: int) -> tuple[int, int, int]:
+    """The sizes of a check to a longest prompt, in tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        asking = mutant.asking_gauge(Path(folder) / "sizes", longest, longest)
+        sizes: tuple[int, int, int] = asking.check.asker.schedule.sizes
+    return sizes
+
+
 def begun(mutant: Mutant, longest: int, at: int, folder: Path) -> Begun:
     """A check to a longest prompt of the gauge with the fault from its size number `at` on."""
     began = process_time()
-    sizes = mutant.asking_gauge(folder / "sizes", longest, longest).check.asker.schedule.sizes
-    elsewhere = FaultyGauge(walk=Remembered, begins=longest)
+    sizes = sizes_of(mutant, longest)
+    elsewhere, probe = FaultyGauge(mutant.sound, Remembered), mutant.meant_in_gauge
     asking = mutant.asking_gauge(
-        folder / "check", longest, sizes[at], (mutant.probe,), lambda _: elsewhere, SEED
+        folder / "check", longest, sizes[at], (probe,), lambda _: elsewhere, SEED
     )
     schedule = asking.check.asker.schedule
     asked = [count if number <= at else 0 for number, count in enumerate(schedule.amount.haystacks)]
@@ -80,7 +89,7 @@ def begun(mutant: Mutant, longest: int, at: int, folder: Path) -> Begun:
     state = "found" if found else row.state if row else finding.state
     said = row.said if row else finding.said
     spent = round(process_time() - began, 1)
-    return Begun(mutant.name, mutant.probe, longest, sizes[at], state, said, spent)
+    return Begun(mutant.name, probe, longest, sizes[at], state, said, spent)
 
 
 def read_begun(file: Path) -> list[Begun]:
@@ -95,8 +104,8 @@ def begin_each(file: Path, longest: int, only: str = "") -> list[Begun]:
     for at in range(3):
         for mutant in in_gauge():
             known = [each for each in read_begun(file) if each.longest == longest]
-            done = sum(each.fault == mutant.name for each in known)
-            if only not in mutant.name or done > at:
+            done = {each.size for each in known if each.fault == mutant.name}
+            if only not in mutant.name or sizes_of(mutant, longest)[at] in done:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 row = begun(mutant, longest, at, Path(folder))
@@ -111,7 +120,7 @@ def rows_of(found: Sequence[Begun]) -> tuple[list[str], list[tuple[str, ...]], d
     sizes = sorted({each.size for each in found})
     told = {(each.fault, each.size): each.state for each in found}
     rows = [
-        (mutant.name, mutant.probe, *(told.get((mutant.name, size), "") for size in sizes))
+        (mutant.name, mutant.meant_in_gauge, *(told.get((mutant.name, size), "") for size in sizes))
         for mutant in in_gauge()
     ]
     counts = Counter(each.state for each in found)

@@ -26,16 +26,20 @@ REAL: Attend = demo.attention
 HEAD = 16  # tokens: what prompts share beside their haystack is less
 CUT = 36
 GAUGE_HEAD = 43  # tokens that the gauge's chat template and its task take before the haystack
+GAUGE_SHARED = 64  # the same, and the first fact's words: what its prompts may share by chance
 WINDOW, LAST, WRAP, CHUNK = 64, 48, 64, 32  # tokens: the shortest faulty prompts have 118
+BLOCK = 16
 
 
 class Engine(NumpyEngine):
     """The sound engine, with places to put a fault. begins: prompt tokens from which on the fault
-    acts; prompt: tokens of the prompt that is held. weights: of the model in the box, or others."""
+    acts; prompt: tokens of the prompt that is held; head: tokens that a hit must have to count;
+    layer: the number of the layer that attends. weights: of the model in the box, or others."""
 
     def __init__(self, begins: int = 0, weights: Weights | None = None) -> None:
         super().__init__(weights or load_engine(DATA)._weights)
         self.begins, self.prompt, self.random = begins, 0, Random("gallery")
+        self.head, self.layer = HEAD, 0
 
     @property
     def is_faulty(self) -> bool:
@@ -48,7 +52,7 @@ class Engine(NumpyEngine):
 
     def crop(self, length_tokens: int) -> int:
         kept = super().crop(length_tokens)
-        if self.is_faulty and HEAD <= kept < self.prompt:
+        if self.is_faulty and self.head <= kept < self.prompt:
             self.reread(kept)
         return kept
 
@@ -60,12 +64,14 @@ class Engine(NumpyEngine):
         return REAL(queries, keys, values)
 
     def _chunk(self, ids: Ids, *, whole: bool = True) -> Array:
+        self.layer = -1
         with _patched(self._attend_each if self.is_faulty else REAL):
             return super()._chunk(ids, whole=whole)
 
     def _attend_each(self, queries: Array, keys: Array, values: Array) -> Array:
         """The same with keys and values of its own for each head of queries."""
         shared = len(queries) // len(keys)
+        self.layer += 1
         if shared == 1:
             return self.attend(queries, keys, values)
         return self.attend(queries, keys.repeat(shared, 0), values.repeat(shared, 0))
@@ -124,7 +130,8 @@ class OffByOneAfterAHit(Engine):
 
 class ReadBackInAnotherLayout(Engine):
     def reread(self, kept: int) -> None:
-        self._cache[:, 1, :, HEAD:kept] = np.roll(self._cache[:, 1, :, HEAD:kept], 8, axis=2)
+        held = self._cache[:, 1, :, self.head : kept]
+        held[:] = np.roll(held, 8, axis=2)
 
 
 class RaceOverRows(Engine):
@@ -160,6 +167,50 @@ class LastTokensOnly(Engine):
 class WindowOnAllLayers(Engine):
     def attend(self, queries: Array, keys: Array, values: Array) -> Array:
         return masked(queries, keys, values, lambda at, place: at - place < WINDOW)
+
+
+class LocalLayer(Engine):
+    """A sound engine of another model, whose first layer has a window."""
+
+    def attend(self, queries: Array, keys: Array, values: Array) -> Array:
+        if self.layer:
+            return REAL(queries, keys, values)
+        return masked(queries, keys, values, lambda at, place: at - place < WINDOW)
+
+
+class WindowNeverLeft(LocalLayer):
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the layer has its window: of shorter prompts it does."""
+        return not super().is_faulty
+
+
+class OneLongExtend(Engine):
+    """One extend of too many tokens attends to nothing: its output is as it was before."""
+
+    long = False
+
+    def extend(self, ids: Ids) -> Array:
+        self.long = len(ids) + self.head >= self.begins
+        try:
+            return super().extend(ids)
+        finally:
+            self.long = False
+
+    def attend(self, queries: Array, keys: Array, values: Array) -> Array:
+        return np.zeros_like(queries) if self.long else REAL(queries, keys, values)
+
+
+class OneBandOfLengths(Engine):
+    """From so many tokens to twice as many, rows are read from the block before."""
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the prompt is within the band."""
+        return self.begins <= self.prompt < 2 * self.begins
+
+    def attend(self, queries: Array, keys: Array, values: Array) -> Array:
+        return REAL(queries, keys, np.roll(values, BLOCK, axis=1))
 
 
 class ScaledPositions(Engine):
@@ -312,6 +363,7 @@ class FaultyGauge(GaugeModel):
         self, engine: type[Engine] = Engine, walk: type[Walk] = Walk, begins: int = 0
     ) -> None:
         made = engine(begins, load_weights())
+        made.head = GAUGE_SHARED
         super().__init__(NAME, made)
         self._walk = walk(made, self._walk._stops)
         self._walk.begins = begins

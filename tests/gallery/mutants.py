@@ -32,9 +32,12 @@ from faults import (
     FourBitCache,
     LastBlockOfAHit,
     LastTokensOnly,
+    LocalLayer,
     OffByOneAfterAHit,
     OffsetsThatWrap,
+    OneBandOfLengths,
     OneLengthInFour,
+    OneLongExtend,
     OthersWalk,
     RaceOverRows,
     ReadBackInAnotherLayout,
@@ -43,6 +46,7 @@ from faults import (
     SilentCutWalk,
     TwoChunksOnly,
     UnderLoad,
+    WindowNeverLeft,
     WindowOnAllLayers,
 )
 
@@ -79,7 +83,8 @@ Box = type[Faulty] | type[FaultyGauge]
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A fault. probe: what must find it. make: the model in the box with it, from so many prompt
-    tokens on. sure: whether the probe finds it at whichever size it begins."""
+    tokens on. sure: whether the probe finds it at whichever size it begins. sound: the engine of
+    its reference. probe_in_gauge: what must find it there, where not the same."""
 
     name: str
     about: str
@@ -88,10 +93,17 @@ class Mutant:
     make: Callable[[int, Box], Model]
     sure: bool = True
     flags: Mapping[str, Any] = field(default_factory=lambda: BOX)
+    sound: type[Engine] = Engine
+    probe_in_gauge: str = ""
 
     @property
     def reference(self) -> bool:
         return self.probe == "reference"
+
+    @property
+    def meant_in_gauge(self) -> str:
+        """The probe that must find it in the gauge."""
+        return self.probe_in_gauge or self.probe
 
     def asking(
         self, folder: Path, probes: Collection[str] = PROBES, size: int = SIZES[1]
@@ -99,7 +111,7 @@ class Mutant:
         """A check of the model with the fault from a size on, about to be asked."""
         reference = "demo/retriever" if self.reference else ""
         make = partial(self.make, size - BELOW, Faulty)
-        return asking(self.flags, folder, probes, reference, make)
+        return asking(self.flags, folder, probes, reference, make, lambda: Faulty(self.sound))
 
     def asking_gauge(
         self,
@@ -107,7 +119,7 @@ class Mutant:
         longest: int,
         size: int,
         probes: Collection[str] = PROBES,
-        elsewhere: MakeModel = make_model,
+        elsewhere: MakeModel | None = None,
         seed: int | None = None,
     ) -> ProbesOnSchedule:
         """A check to `longest` tokens of the gauge with the fault from a size on. elsewhere: its
@@ -116,7 +128,8 @@ class Mutant:
         asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
         make = partial(self.make, size - BELOW_GAUGE, FaultyGauge)
         check = Check.of(asked, folder, seed)
-        return ProbesOnSchedule(check, make=lambda _: make(), elsewhere=elsewhere)
+        there = elsewhere or (lambda _: FaultyGauge(self.sound))
+        return ProbesOnSchedule(check, make=lambda _: make(), elsewhere=there)
 
 
 def _engine(kind: type[Engine]) -> Callable[[int, Box], Model]:
@@ -152,6 +165,7 @@ MUTANTS = (
         "https://github.com/vllm-project/vllm/issues/43559",
         "nats",
         _engine(OffByOneAfterAHit),
+        probe_in_gauge="cache",
     ),
     Mutant(
         "read-back-in-another-layout",
@@ -211,6 +225,29 @@ MUTANTS = (
         "https://github.com/ml-explore/mlx-lm/pull/1454",
         "reference",
         _engine(LastTokensOnly),
+    ),
+    Mutant(
+        "window-never-left",
+        "A layer with a sliding window sees all that came before.",
+        "https://github.com/ml-explore/mlx-lm/issues/1914",
+        "reference",
+        _engine(WindowNeverLeft),
+        sure=False,
+        sound=LocalLayer,
+    ),
+    Mutant(
+        "one-band-of-lengths",
+        "Prompts of a number of tokens up to twice as many are computed wrong, longer ones right.",
+        "https://github.com/vllm-project/vllm/issues/50576",
+        "reference",
+        _engine(OneBandOfLengths),
+    ),
+    Mutant(
+        "one-long-extend",
+        "One extend of too many tokens attends to nothing.",
+        "https://github.com/sgl-project/sglang/issues/34947",
+        "onset",
+        _engine(OneLongExtend),
     ),
     Mutant(
         "window-on-all-layers",
@@ -299,12 +336,17 @@ def asking(
     probes: Collection[str] = PROBES,
     reference: str = "",
     make: Callable[[], Model] | None = None,
+    elsewhere: Callable[[], Model] | None = None,
 ) -> ProbesOnSchedule:
-    """A check of a model, about to be asked."""
+    """A check of a model, about to be asked. elsewhere: makes its reference."""
     settings = {"max_answer_tokens": 24, **flags}
     options = Options(LONGEST, 8, probes=tuple(probes))
     check = Check.of(CheckOptions(settings, options, reference), folder)
-    return ProbesOnSchedule(check, make=(lambda _: make()) if make else make_model)
+    return ProbesOnSchedule(
+        check,
+        make=(lambda _: make()) if make else make_model,
+        elsewhere=(lambda _: elsewhere()) if elsewhere else make_model,
+    )
 
 
 def main(name: str, size: int, longest: int) -> None:
@@ -314,7 +356,7 @@ def main(name: str, size: int, longest: int) -> None:
     folder = Path(f"{name}-{size}")
     made = mutant.asking(folder, PROBES, size)
     if longest:
-        made = mutant.asking_gauge(folder, longest, size, {"length", mutant.probe})
+        made = mutant.asking_gauge(folder, longest, size, {"length", mutant.meant_in_gauge})
     verdict = asyncio.run(made.run())
     show_report(check_report(folder, folder.name, verdict))
 

@@ -87,11 +87,21 @@ def test_a_fault_is_found_in_the_gauge_too(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [SHORT, "cut-and-told", "cut-and-not-told"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        SHORT,
+        "cut-and-told",
+        "cut-and-not-told",
+        "off-by-one-after-a-hit",
+        "one-long-extend",
+    ],
+)
 def test_a_fault_that_begins_at_the_shortest_size_of_8k_is_found_in_the_gauge(tmp_path, name):
     """Behind the last of eight facts stood 22 tokens, as each might have been longer: a cache's
     last block of 16 held none of it. A cut that the usage hides was 'the model or the server',
-    though this model loses nothing."""
+    though this model loses nothing. No hit ended within a fact, so that positions that are off
+    behind one moved no answer. Half of a prompt had no room for its facts."""
     (mutant,) = [each for each in MUTANTS if each.name == name]
     found = begun(mutant, 8_000, 0, tmp_path)
     assert found.state == "found", found.said
@@ -104,8 +114,7 @@ def test_the_page_says_of_thirty_threads_whether_a_fault_of_their_kind_is_found(
     assert {thread.probe for thread in THREADS} - {""} <= set(probes())
     for thread in THREADS:
         assert f"\n| {thread.where} | {thread.what} |" in page
-        assert thread.probe or thread.storm
-        assert not (thread.fault and thread.storm)
+        assert bool(thread.probe and thread.fault) != bool(thread.storm)
 
 
 def test_each_fault_of_storm_that_stands_for_a_thread_was_made_after_it():

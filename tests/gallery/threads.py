@@ -43,9 +43,9 @@ THREADS = (
         "vllm#51039", "no numbers behind a long prefill until a restart", "length", storm="poisoned"
     ),
     Thread("vllm#41292", "state in a wrong layout between chunks", "reference", "two-chunks-only"),
-    Thread("vllm#50576", "one band of lengths is wrong", "length"),
+    Thread("vllm#50576", "one band of lengths is wrong", "reference", "one-band-of-lengths"),
     Thread("vllm#42426", "garbage when the cache is nearly full", storm="salad"),
-    Thread("sglang#34947", "one long extend computes no attention", "onset"),
+    Thread("sglang#34947", "one long extend computes no attention", "onset", "one-long-extend"),
     Thread("sglang#29633", "hits of one length modulo 64", "comb", "one-length-in-four"),
     Thread("sglang#22819", "a prefix of exactly 64 tokens", storm="edge"),
     Thread("sglang#23392", "a cancel spoils other requests", storm="double-free"),
@@ -61,7 +61,7 @@ THREADS = (
     Thread("mlx-lm#1494", "a longer prompt's cache for a shorter one", storm="trim"),
     Thread("mlx-vlm#1715, #1748", "a rotating cache cut at a wrong place", storm="sliced"),
     Thread("mlx-vlm#2162", "a quantised cache ends answers at once", "reference", "four-bit-cache"),
-    Thread("mlx-lm#1914", "a window that is never left", "reference"),
+    Thread("mlx-lm#1914", "a window that is never left", "reference", "window-never-left"),
     Thread("llama.cpp#26185", "state of another prefix from turn 2 on", storm="turn"),
     Thread("claude-code-local#47", "a hit of a wrong length", "nats", "off-by-one-after-a-hit"),
     Thread(
