@@ -145,6 +145,7 @@ def test_exit_codes_are_those_of_the_run(needlemap, wire):
     assert err.endswith("To ask them again: the same command with -o r\n")
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_it_as_without_and_the_page_hears_of_it(started):
     """SIGTERM does what this one does: test_termination.py."""
     page = opened(process := started())

@@ -156,6 +156,7 @@ def _nothing(tests: Claims) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_command_starts_one_server_which_ends_with_the_session(tests):
     """Its model is the first that it lists; its answers are right."""
     command = f"{sys.executable} {WIRE} --port {{port}}"
