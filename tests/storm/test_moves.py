@@ -11,11 +11,18 @@ import pytest
 from boxed_reader import Sure, beginning
 from moving_gauge import Served
 
-from needlemap.check.margins import LEAST_NATS
+from needlemap.check.margins import LEAST_NATS, Margins
+from needlemap.models import Decoding
 from needlemap.models.gauge import DATA, REFERENCE
 from needlemap.models.gauge_cache import CoarseEngine
+from needlemap.models.gauge_model import GaugeModel, chat
+from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.storm.file import STORM
+from needlemap.storm.judge import Seen, Seens, Suspect, judge_storm
 from needlemap.storm.moves import Moves
+from needlemap.storm.operation import Limits
+from needlemap.storm.outcome import RequestOutcome
+from needlemap.storm.plan import make_round
 from needlemap.storm.repro import write_repro
 from needlemap.storm.shrink import Shrinking
 from needlemap.storm.storm import Storm
@@ -126,20 +133,39 @@ def test_a_server_without_log_probabilities_is_judged_by_its_text(storming):
     assert any(line.startswith("margins were not compared") for line in found.said)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("cache", ["q4_0", "fp8"])
-def test_a_coarse_cache_that_moves_all_margins_is_a_choice(storming, cache):
-    asking, found = storming(Served(CoarseEngine(cache)), rounds=3, **ITSELF)
-    assert found.code == 4
-    assert asking.seens.moves.limit > 0.1
+def margins_from(model: GaugeModel, prompt: Prompt) -> tuple[str, Margins]:
+    """What a model answers, and how sure it is of each token."""
+    made = asyncio.run(model.answer(prompt, Decoding(max_answer_tokens=24, logprobs=True)))
+    told = made.logprobs
+    rows = zip(told.tokens, told.nats, told.other_nats, strict=True)
+    return made.text, tuple((token, nats - other) for token, nats, other in rows)
 
 
-@pytest.mark.long
-def test_a_coarse_cache_that_moves_hits_alone_is_a_choice_too(storming):
+def test_moves_of_a_coarse_cache_are_known_by_computing_it():
     """Engines that compute a prompt before they round its keys move what they find again alone."""
-    asking, found = storming(Served(warm=CoarseEngine("q4_0")), rounds=3, **ITSELF)
-    assert found.code == 4
-    assert asking.seens.moves.cache.startswith("q4_0")
+    moves, exact = Moves([0.001]), GaugeModel("numpy")
+    coarse = GaugeModel("numpy", CoarseEngine("q4_0"))
+    for code in ("483335563030", "949897662607"):
+        said = f"The locker code for Lima is {code}. What is the locker code for Lima? Answer:"
+        text = chat().plain.index(said.encode())
+        prompt = Prompt((Message(TEXT, (text.span(),)),))
+        (answer, there), (_, here) = (margins_from(model, prompt) for model in (exact, coarse))
+        moves.suspect(prompt, answer, there, here)
+    moves.look_at_cache()
+    assert moves.cache.startswith("q4_0")
+
+
+def test_what_a_coarse_cache_moved_is_a_choice():
+    act = make_round(1, 1, Limits(2_000)).acts[0]
+    right, moved = RequestOutcome("right"), RequestOutcome("moved")
+    rows = [Seen(family, family, act, right, nats=0.0) for family in range(1, 100)]
+    first = Seen(0, 0, act, moved, nats=0.5)
+    suspect = Suspect(first, 0.03, right, [(5, 0, 5)] * 3)
+    seens = Seens([first, *rows], suspects={0: suspect}, moves=Moves([0.001]))
+    assert judge_storm(seens, 0.005).code == 1
+    seens.moves.cache = "q4_0"
+    found = judge_storm(seens, 0.005)
+    assert (found.code, found.faulty) == (4, 0)
     assert any("a coarse cache, q4_0: a choice" in line for line in found.said)
 
 

@@ -14,6 +14,7 @@ from needlemap.check.gauge import MOVES
 from needlemap.check.margins import (
     LEAST_NATS,
     TIMES_USUAL,
+    Margins,
     finest_type,
     margins_of,
     nats_apart,
@@ -49,12 +50,13 @@ class Moves:
         kind = finest_type(MOVES, most)
         return f"fresh prompts alone by up to {most:.2g}" + (f", as {kind[0]} may" if kind else "")
 
-    def suspect(self, prompt: Prompt, there: Record, here: Record) -> None:
+    def suspect(
+        self, prompt: Prompt, answer: str, there: Margins | None, here: Margins | None
+    ) -> None:
         """Keep an answer whose margins moved too far, with its prompt as the reference is fed
         it."""
         if len(self._suspects) < PROMPTS:
-            both = margins_of(there), margins_of(here)
-            self._suspects += moved_prompt(prompt, here.answer or "", *both)
+            self._suspects += moved_prompt(prompt, answer, there, here)
 
     def look_at_cache(self) -> None:
         """Whether a coarse cache moves margins as the suspects' moved: that is a choice."""

@@ -21,6 +21,7 @@ from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver,
 from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST
+from needlemap.check.margins import margins_of
 from needlemap.check.owners import Owners
 from needlemap.deadline import LimitReached
 from needlemap.errors import Failure, NeedlemapError, SettingsError
@@ -390,7 +391,8 @@ class StormInRounds(Strategy[StormVerdict]):
             if moved > limit and not moves.cache:
                 found[at] = replace(found[at], outcome=RequestOutcome(MOVED))
                 each = rows[seen.act.number]
-                moves.suspect(each.step.trial.prompt, self._stored[each.key], each.record)
+                margins = margins_of(self._stored[each.key]), margins_of(each.record)
+                moves.suspect(each.step.trial.prompt, seen.answer, *margins)
         return found
 
     def _again(
