@@ -118,8 +118,9 @@ def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
 
 def _is_halved(query: Any) -> bool:
     """Whether torch's function for GPUs takes numbers of this kind, and heads of this size."""
-    size = query.shape[-1]
-    return query.element_size() == 2 and size % 8 == 0 and size <= _LARGEST_HEAD
+    size: int = query.shape[-1]
+    halved: bool = query.element_size() == 2
+    return halved and size % 8 == 0 and size <= _LARGEST_HEAD
 
 
 @cache
@@ -128,7 +129,8 @@ def _flash(device: Any) -> Any:
     none: in a release without it, on a GPU before Ampere, or where it is switched off."""
     import torch
 
-    ours, gpus = torch.ops.aten, torch.backends.cuda
+    ours = torch.ops.aten
+    gpus: Any = torch.backends.cuda
     if device.type == "cpu":
         return getattr(ours, "_scaled_dot_product_flash_attention_for_cpu", None)
     if device.type != "cuda" or torch.version.cuda is None:
