@@ -401,7 +401,9 @@ def _train_sentencepiece(file: Path, lines: list[str], **options: Any) -> None:
     file.write_bytes(model.getvalue())
 
 
-_OPTIONAL = ("vLLM", "vllm", "may not mount")  # what even CI may lack
+STARTED_S = time.monotonic()
+TIME_IS_UP = "a long proof, and its time is up"
+_OPTIONAL = ("vLLM", "vllm", "may not mount", TIME_IS_UP)  # what even CI may lack
 FULL = {  # how long the proofs are with --long; each may be set by itself
     "NEEDLEMAP_KILLS": "100",
     "NEEDLEMAP_REPLICA_KILLS": "30",
@@ -414,8 +416,15 @@ FULL = {  # how long the proofs are with --long; each may be set by itself
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --long`: all proofs, each in full."""
+    """`pytest --long`: all proofs, each in full. `--long-until 20`: those that begin within 20
+    minutes."""
     parser.addoption("--long", action="store_true", help="The long proofs too, and all in full.")
+    parser.addoption(
+        "--long-until",
+        type=float,
+        metavar="MINUTES",
+        help="With --long: no long proof begins later than that.",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -430,6 +439,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         allowed = item.get_closest_marker("timeout")
         longest[item.path] = max(longest[item.path], allowed.args[0] if allowed else 0)
     items.sort(key=lambda item: -longest[item.path])
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a slow machine the long proofs leave time for all other tests."""
+    until = item.config.getoption("--long-until")
+    late = until is not None and time.monotonic() - STARTED_S > 60 * until
+    if late and item.get_closest_marker("long"):
+        pytest.skip(f"{TIME_IS_UP}: pytest --long")
 
 
 def pytest_configure(config: pytest.Config) -> None:
