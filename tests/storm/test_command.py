@@ -74,7 +74,7 @@ def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap,
             ("--limit-usd", "0.02", "--prices", "input=1", "--prices", "output=1"),
             "of 0.02 US dollars",
         ),
-        (("--minutes", "0.02"), "as long as --minutes allows"),
+        (("--minutes", "0.05"), "as long as --minutes allows"),
     ],
 )
 def test_a_limit_ends_a_storm_with_what_was_seen(needlemap, wire, limit, said):
