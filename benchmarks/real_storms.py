@@ -44,11 +44,7 @@ def real_storm(slots: int, ram: str, proxy: str, minutes: float, number: int) ->
     case = Case("storm", slots=slots, options=("-cram", 0) * (ram == "off"))
     before = cpu_s()
     with tempfile.TemporaryDirectory() as place, serving(case, TOKENS, Path(place)) as served:
-        alters = (
-            Moving(NATS) if proxy == MOVED else Spoiling(proxy, EVERY, number) if proxy else None
-        )
-        altered = between(served.root, replied=alters) if alters else nullcontext(served.root)
-        with altered as root:
+        with altering(served.root, proxy, number) as root:
             asked = ("--model", f"openai/{served.model}", "--base-url", f"{root}/v1", "--load", 4)
             sizes = ("--max-length", TOKENS, "--minutes", minutes)
             folder, began = Path(place) / "storm", monotonic()
@@ -69,7 +65,9 @@ def real_storm(slots: int, ram: str, proxy: str, minutes: float, number: int) ->
 
 
 def altering(root: str, proxy: str, seed: int) -> AbstractContextManager[str]:
-    """The address of a proxy in front of a server."""
+    """The address of a proxy in front of a server; the server's own where none is named."""
+    if not proxy:
+        return nullcontext(root)
     made = Moving(NATS) if proxy == MOVED else Spoiling(proxy, EVERY, seed)
     return between(root, replied=made)
 
