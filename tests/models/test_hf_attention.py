@@ -56,7 +56,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 every_kind = pytest.mark.parametrize("kind", MAKERS)
 
 
-on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="optional: needs an NVIDIA GPU")
 
 
 def made(kind: str, dtype: Any = None) -> Any:
