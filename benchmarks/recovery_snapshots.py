@@ -1,6 +1,6 @@
 """Trains the recipes of recovery_recipes.py, and gives each of their snapshots the same items.
 
-    python benchmarks/recovery_snapshots.py --out FOLDER [--only NAME] [--scores FILE]
+    python benchmarks/recovery_snapshots.py --out FOLDER [--only NAME] [--seed N] [--scores FILE]
 
 All start from one base: the first four stages of the model of tools/train_demo_model.py, sequences
 of 48 tokens. It copies, and has read neither a question nor a prompt. A recipe trains with its own
@@ -44,7 +44,8 @@ from recovery_recipes import (
     LENGTH,
     RATE,
     RECIPES,
-    SEED,
+    REPEATS,
+    SEEDS,
     SNAPSHOTS,
     STEPS,
     TOKENS,
@@ -54,7 +55,7 @@ from recovery_recipes import (
 SCORES = Path(__file__).with_name("recovery_scores.jsonl")
 BASE = STAGES[:4]
 BASE_RATE = 2e-3
-ITEMS = {"lengths": [LENGTH], "depths": [10, 50, 90], "repeats": 16, "seed": 3_100}
+ITEMS = {"lengths": [LENGTH], "depths": [10, 50, 90], "repeats": REPEATS, "seed": 3_100}
 ANSWER_TOKENS = 16
 CONTROL_DEPTH = 50  # where each haystack's control is given
 PASSES = ("whole", "bare", "oracle")
@@ -170,9 +171,11 @@ def trained_base(folder: Path, samples: Samples) -> Path:
     return path
 
 
-def snapshots(recipe: Recipe, base: Path, samples: Samples, items: Items) -> Iterator[Any]:
+def snapshots(
+    recipe: Recipe, seed: int, base: Path, samples: Samples, items: Items
+) -> Iterator[Any]:
     """What each of a recipe's snapshots makes of the items."""
-    torch.manual_seed(SEED)
+    torch.manual_seed(seed)
     model = Retriever(replace(Shape(), theta=recipe.theta, window=recipe.window))
     model.load_state_dict(torch.load(base))
     start, reading = time.process_time(), 0.0
@@ -191,6 +194,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the base's weights")
     parser.add_argument("--scores", type=Path, default=SCORES)
     parser.add_argument("--only", help="one recipe, or the pilot")
+    parser.add_argument("--seed", type=int, default=SEEDS[0], help="of the trainings")
     given = parser.parse_args()
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
@@ -206,9 +210,9 @@ def main() -> None:
             continue
         if recipe is PILOT and given.only != PILOT.name:
             continue
-        samples = Samples(path, texts, SEED)
+        samples = Samples(path, texts, given.seed)
         lines = []
-        for found in snapshots(recipe, base, samples, items):
+        for found in snapshots(recipe, given.seed, base, samples, items):
             lines.append(json.dumps(found, separators=(",", ":")) + "\n")
             share = found["right"].count("1") / len(found["right"])
             print(recipe.name, found["step"], found["cpu_s"], found["loss"], share, flush=True)
