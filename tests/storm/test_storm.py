@@ -171,6 +171,18 @@ def seens_of(words: list[list[str]]) -> Seens:
     return Seens(storm=rows)
 
 
+def test_a_long_storm_is_judged_anew_when_it_grew_by_a_hundredth_or_holds_a_sure_fault(storming):
+    asking, _ = storming(Reader(), rounds=1)
+    rows = asking.seens.storm = seens_of([["right"]] * 1_000).storm
+    known = asking.look()
+    rows += rows[:5]
+    assert asking.look() is known
+    rows += rows[:5]
+    assert asking.look().requests == 1_010
+    rows += seens_of([["salad"]]).storm
+    assert asking.look().confirmed
+
+
 def test_a_run_of_faults_inside_a_family_counts_as_one_family():
     one_run = judge_storm(seens_of([["salad"] * 8, *[["right"] * 8] * 99]), 0.005)
     singly = judge_storm(seens_of([*[["salad"] + ["right"] * 7] * 8, *[["right"] * 8] * 92]), 0.005)

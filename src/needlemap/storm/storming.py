@@ -52,6 +52,7 @@ WEIGHED_SHARE = 0.15  # of requests whose margins are compared: the reference co
 BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
 BLOCKS = (2, 3, 5, 5)  # replays of a suspect, and as many cold askings; on while they differ
 REPLAYS_SHARE, REPLAYS_FREE = 0.5, 300  # requests of replays, beside those of the storm
+GROWN = 1.01  # times the requests that were judged: then a storm is judged anew
 _WIDE = 1_000  # askings of one kind of one request at most
 
 
@@ -87,7 +88,8 @@ class StormInRounds(Strategy[StormVerdict]):
         self._stored = storm.records()
         self._sent = Counter[str]()
         self._failures = Counter[str]()
-        self._order = self.number = 0
+        self._order = self.number = self._judged = 0
+        self._last: StormVerdict | None = None
         super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
 
     async def run(self) -> StormVerdict:
@@ -112,7 +114,7 @@ class StormInRounds(Strategy[StormVerdict]):
             while not self.stopped and not self._ends() and self.number != self.rounds:
                 self.number += 1
                 yield from self._round(self.number)
-                self.progress(self.number, self.verdict)
+                self.progress(self.number, self.look())
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
@@ -123,9 +125,19 @@ class StormInRounds(Strategy[StormVerdict]):
             self._nothing()
         return found
 
+    def look(self) -> StormVerdict:
+        """What is known now, or was a hundredth of the requests ago, unless one since then is a
+        fault by itself: judging reads them all."""
+        storm = self.seens.storm
+        new = (*storm[self._judged :], *self.seens.elsewhere)
+        certain = any(each.outcome.is_certain for each in new)
+        if self._last is None or certain or len(storm) >= GROWN * self._judged:
+            self._last, self._judged = self.verdict, len(storm)
+        return self._last
+
     def _ends(self) -> bool:
         """Whether the rate is known, or a fault is sure."""
-        found = self.verdict
+        found = self.look()
         return found.confirmed or (found.highest < self.storm.options.wanted and found.code == 0)
 
     def _begin(self) -> Batches[None]:
