@@ -7,8 +7,8 @@ of 48 tokens. It copies, and has read neither a question nor a prompt. A recipe 
 rotary base, attention window, lengths and share of sequences that hold needles. After each of
 SNAPSHOTS steps it is given the same items of LENGTH tokens, which it never saw: three forced
 passes, and as a control the value of another item, which is not in the prompt. FILE gets a line a
-snapshot; weights stay in FOLDER. What is in FILE is not done again. One thread, a CPU minute or two
-a recipe, and three for the base.
+snapshot; weights stay in FOLDER. What is in FILE is not done again. One thread, two CPU minutes a
+recipe, and five for the base.
 """
 
 from __future__ import annotations
