@@ -158,6 +158,7 @@ WRONG = {
     "no run": (["report", "nowhere"], "No run at 'nowhere': it holds no run.json."),
     "no such list": (["list", "preset"], "Cannot list 'preset'. Did you mean 'presets'?"),
     "no command": (["rum"], "No such command 'rum'."),
+    "choice of a command": (["check", "--kv", "most"], "'most' is not one of 'any', 'exact'."),
     "prompts to nowhere": (
         ["prompts", *SMALL, "-o", "nowhere/x.jsonl"],
         "'nowhere/x.jsonl': No such file or directory. Is it spelt right?",

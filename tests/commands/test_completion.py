@@ -42,6 +42,7 @@ def offered(needlemap):
         (("run", "--tokenizer", "qw"), {"qwen3"}),
         (("score", "r", "--scorer", "exa"), {"exact"}),
         (("report", "r", "--palette", "civ"), {"cividis"}),
+        (("compare", "a", "b", "--on-undecided", "p"), {"pass"}),
         (("list", "ru"), {"runs"}),
     ],
 )

@@ -10,14 +10,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
-from needlemap.settings.flags import RARE, flags_of, reader_of
+from needlemap.settings.flags import RARE, flags_of, reader_of, taken
 
 # What a setting is in one command, where that is not what it is elsewhere.
 _SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
@@ -112,44 +112,15 @@ def _flags(kind: Any) -> Iterator[inspect.Parameter]:
         )
 
 
-def _taken(kind: Any) -> str | None:
-    """What a flag of this type takes, in the help's words; None for one that takes nothing."""
-    kinds = {kind, *get_args(kind), *(inner for each in get_args(kind) for inner in get_args(each))}
-    if bool in kinds:
-        return None
-    return "NUMBER" if kinds & {int, float} else "PATH" if Path in kinds else "TEXT"
-
-
 def _named(flag: inspect.Parameter) -> inspect.Parameter:
     """A parameter given by name. A switch that is off by default has no flag that denies it.
     The help names a flag's value in the same words as those of the settings."""
     kind, said = get_args(flag.annotation)
     if isinstance(said, OptionInfo):
-        said.metavar = said.metavar or _taken(kind)
+        said.metavar = said.metavar or taken(kind)
     if kind is bool and said.default is ...:
         said.default = f"--{flag.name.replace('_', '-')}"  # where typer keeps the first name
     return flag.replace(kind=flag.KEYWORD_ONLY)
-
-
-def _fail_or_pass(typed: str) -> str:
-    """Raises SettingsError for anything else."""
-    if typed not in ("fail", "pass"):
-        raise SettingsError(f"--on-undecided takes fail or pass, got '{typed}'.")
-    return typed
-
-
-def _any_or_exact(typed: str) -> str:
-    """Raises SettingsError for anything else."""
-    if typed not in ("any", "exact"):
-        raise SettingsError(f"--kv takes any or exact, got '{typed}'.")
-    return typed
-
-
-def _these_or_new(typed: str) -> str:
-    """Raises SettingsError for anything else."""
-    if typed not in ("these", "new"):
-        raise SettingsError(f"--scope takes these or new, got '{typed}'.")
-    return typed
 
 
 Preset = Annotated[
@@ -186,29 +157,21 @@ TheGauge = Annotated[
     ),
 ]
 TheCache = Annotated[
-    str,
+    Literal["any", "exact"],
     option(
         "With needlemap's gauge: a coarser KV cache is a choice ('any', exit 5), or a fault "
         "('exact', exit 1).",
-        metavar="any|exact",
-        callback=_any_or_exact,
         rich_help_panel=_RARE,
     ),
 ]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
-    str,
-    option(
-        "Undecided, and nothing points to a loss: 'fail' exits with 4, 'pass' with 0.",
-        callback=_fail_or_pass,
-    ),
+    Literal["fail", "pass"],
+    option("Undecided, and nothing points to a loss: 'fail' exits with 4, 'pass' with 0."),
 ]
 InScope = Annotated[
-    str,
-    option(
-        "What exit code 0 is for: 'these' prompts, or 'new' haystacks too (72 or more).",
-        callback=_these_or_new,
-    ),
+    Literal["these", "new"],
+    option("What exit code 0 is for: 'these' prompts, or 'new' haystacks too (72 or more)."),
 ]
 JUnit = Annotated[
     Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")

@@ -11,6 +11,7 @@ import inspect
 from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
@@ -201,7 +202,7 @@ def _parameter(name: str, completion: Completion | None, text: str) -> inspect.P
     option = typer.Option(
         flag,
         help=text or shown,
-        metavar=_metavar(field, "sentences" in known.marks),
+        metavar=_taken_of_file(field) if "sentences" in known.marks else taken(field.annotation),
         rich_help_panel=f"{known.group}, {RARE}" if "rare" in known.marks else known.group,
         show_default=False,
         hidden="older" in known.marks,
@@ -230,19 +231,24 @@ def _hidden(name: str) -> inspect.Parameter:
     return _keyword(name, Optional[list[str] if name in _LISTS else str], option)  # noqa: UP045
 
 
-def _metavar(field: FieldInfo, of_file: bool) -> str | None:
-    """What a flag takes, for the help: its choices, KEY=VALUE, a file, a number, or text."""
-    kind = field.annotation
-    if of_file:
-        return "FILE|N" if int in get_args(kind) else "FILE"
-    if kind is bool:
-        return None
+def taken(kind: Any) -> str | None:
+    """What a flag of this type takes, in the help's words: its choices, KEY=VALUE, a path, a
+    number, or text. None for a switch."""
     if get_origin(kind) is Literal:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is dict:
         return "KEY=VALUE"
-    numbers = {int, float} & {kind, *get_args(kind)}
-    return "SPEC" if str in get_args(kind) and numbers else "NUMBER" if numbers else "TEXT"
+    kinds = {kind, *get_args(kind)}
+    kinds |= {inner for each in kinds if get_origin(each) is list for inner in get_args(each)}
+    if bool in kinds:
+        return None
+    if kinds & {int, float}:
+        return "SPEC" if str in kinds else "NUMBER"
+    return "PATH" if Path in kinds else "TEXT"
+
+
+def _taken_of_file(field: FieldInfo) -> str:
+    return "FILE|N" if int in get_args(field.annotation) else "FILE"
 
 
 def _worth_showing(field: FieldInfo) -> bool:
