@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from needlemap.commands import arguments, complete_kinds, complete_scorers
+from needlemap.commands import KINDS, arguments, complete_kinds, complete_scorers
 from needlemap.commands.arguments import option, run_argument, with_flags
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.env_file import use_env_file
@@ -382,8 +382,7 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="presets, suites, templates, tasks, models, scorers, haystacks, tokenizers, "
-            "probes, runs.",
+            help=f"{', '.join(KINDS)}.",
             autocompletion=complete_kinds,
         ),
     ] = None,
