@@ -6,11 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from time import sleep
 
 import pytest
 
+from needlemap.commands.arguments import StormFlags
+from needlemap.errors import SettingsError
 from needlemap.storm.file import STORM, StormFile
 
 ENGINE = Path(__file__).parent / "boxed_engine.py"
@@ -125,3 +128,27 @@ def test_a_fault_over_http_is_found_shrunk_and_written_as_a_script(needlemap):
 def test_a_folder_without_shrink_says_what_to_type(needlemap):
     ended = needlemap("storm", "nowhere", code=2)
     assert "needlemap storm FOLDER --shrink" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *(("--max-length", "2k"), ("--until", "rate<5%"), ("--load", "4"), ("--kv-tokens", "8k")),
+        *(("--own",), ("--gauge",), ("--on-undecided", "pass"), ("--out", "other"), ("--plan",)),
+        *(("--json",), ("--junit", "storm.xml")),
+    ],
+    ids=lambda flag: flag[0],
+)
+def test_shrinking_refuses_a_flag_that_it_does_not_read(needlemap, flag):
+    """It ignored them: the folder says how its storm was asked."""
+    ended = needlemap("storm", "s", "--shrink", *flag, code=2)
+    assert f"leave {flag[0]} out" in " ".join(ended.stderr.split())
+    assert "needlemap storm FOLDER --shrink" in " ".join(ended.stderr.split())
+
+
+def test_every_flag_of_a_storm_is_read_or_refused_by_shrinking():
+    for each in fields(StormFlags):
+        if each.name not in ("shrink", "minutes", "trust_run"):
+            with pytest.raises(SettingsError, match="--shrink replays FOLDER"):
+                StormFlags(shrink=True, **{each.name: "typed"})
+    assert StormFlags(shrink=True, minutes=5, trust_run=True).minutes == 5

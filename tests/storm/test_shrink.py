@@ -25,7 +25,15 @@ from needlemap.storm.file import STORM
 from needlemap.storm.operation import Limits
 from needlemap.storm.plan import make_round
 from needlemap.storm.repro import SCRIPT, write_repro
-from needlemap.storm.shrink import LOOPS, Shrinking, Shrunk, halved, times
+from needlemap.storm.shrink import (
+    LOOPS,
+    MOST,
+    Shrinking,
+    Shrunk,
+    enough,
+    halved,
+    times,
+)
 from needlemap.storm.storm import Storm, StormOptions
 
 BOX = {"pages": 300, "host": 400}
@@ -83,7 +91,7 @@ def test_a_found_fault_is_shrunk_to_a_script_that_fails_there_and_nowhere_else(s
     shrunk = shrinking.shrunk
     assert shrunk is not None
     assert len(shrunk.sequence.acts) <= 6 < shrunk.was
-    assert (shrunk.failed, shrunk.cold) == (shrunk.of, 0)
+    assert (shrunk.failed, shrunk.cold, shrunk.cold_of) == (shrunk.of, 0, 10)
     script, texts, issue = write_repro(storm, shrunk, folder)
     lines = script.read_text("utf-8").splitlines()
     assert len(lines) <= 60
@@ -108,7 +116,9 @@ def test_the_script_asks_completions_with_a_key_of_the_environment_which_no_file
     storm = Storm.of(StormOptions(flags, max_length=2_000, load=4), tmp_path / "storm", 1)
     made = storm.round(1)
     turn = next(act for act in made.acts if len(act.path) > 1)
-    shrunk = Shrunk(made.of([turn]), turn.number, failed=3, of=20, cold=0, got="", was=9)
+    shrunk = Shrunk(
+        made.of([turn]), turn.number, failed=3, of=20, cold=0, cold_of=10, got="", was=9
+    )
     files = write_repro(storm, shrunk, tmp_path)
     held = b"".join(each.read_bytes() for each in files)
     assert b"sk-not-for-files" not in held + gzip.decompress(files[1].read_bytes())
@@ -188,6 +198,14 @@ def test_a_storm_without_a_fault_has_nothing_to_shrink(storming):
 
 def test_a_fault_that_comes_seldom_is_tried_more_often():
     assert (times(1.0), times(0.5), times(0.05)) == (1, 5, 59)
+
+
+def test_a_candidate_that_fails_once_by_chance_is_not_taken_for_the_whole():
+    """A certain fault was shrunk to a sequence that a half spoilt server failed in 3 of 31 replays,
+    and a fresh one never: one failure had been enough."""
+    assert enough(1.0) == (3, 3)
+    assert enough(0.1) == (2, 46)
+    assert enough(0.01) == (1, MOST)
 
 
 def test_halved_texts_still_hide_what_is_asked():

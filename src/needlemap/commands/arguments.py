@@ -356,6 +356,16 @@ class StormFlags:
     junit: JUnit = None
     trust_run: TrustRun = False
 
+    def __post_init__(self) -> None:
+        """Raises SettingsError for a flag that shrinking does not read."""
+        for each in fields(self) if self.shrink else ():
+            read = each.name in ("shrink", "minutes", "trust_run")
+            if not read and getattr(self, each.name) != each.default:
+                raise SettingsError(
+                    f"--shrink replays FOLDER as it was asked and writes into it: leave "
+                    f"{_typed(each.name)} out, as in: needlemap storm FOLDER --shrink --minutes 10"
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class AbFlags:

@@ -170,7 +170,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     )
     storm = Storm.of(options, folder)
     with terminable() as ending, hold_folder(folder):
-        asking = Shrinking(storm, say=tell)
+        asking = Shrinking(storm, say=str if storm.resolved.settings.quiet else tell)
         ending.finish(asking.run(), folder)
     shrunk = asking.shrunk
     if shrunk is None:
@@ -180,7 +180,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     wrong = "wrong" if shrunk.limit is None else "margins moved"
     show(
         f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: {wrong} in "
-        f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.of // 2} cold"
+        f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.cold_of} cold"
     )
     STORM.write(folder, file.model_copy(update={"shrunk": requests_of(shrunk)}))
     for path in write_repro(storm, shrunk, folder):

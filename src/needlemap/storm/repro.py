@@ -233,7 +233,7 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
             f"# {title} after a sequence of {len(acts)} requests",
             "",
             f"{how} in {shrunk.failed} of {shrunk.of} replays of the sequence "
-            f"below, and in {shrunk.cold} of {shrunk.of // 2} when it is asked alone behind a "
+            f"below, and in {shrunk.cold} of {shrunk.cold_of} when it is asked alone behind a "
             "first line that no cache holds.",
             "",
             *acts,

@@ -1,17 +1,19 @@
 """The shortest sequence that shows a fault: delta debugging over families, sessions, requests and
 lengths.
 
-Faults are flaky, so a candidate is replayed until it has failed, or so often that it would have
-failed in 95 of 100 if it were as bad as the whole sequence. Behind each failure the same prompt is
-asked alone: where that is missed too, an earlier replay has spoilt the server, and the failure says
-nothing of the candidate. A sequence that fails seldom has only families and sessions taken out.
+Faults are flaky, so a candidate is replayed until it has failed several times, or so often that it
+would have in 95 of 100 if it were as bad as the whole sequence. One failure is no proof: a server
+that earlier replays have half spoilt fails now and then, whatever it is asked. Behind each failure
+the same prompt is asked alone: where that is missed too, an earlier replay has spoilt the server,
+and the failure says nothing of the candidate. A sequence that fails seldom has only families and
+sessions taken out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import ceil, log
+from math import ceil, comb, log
 from typing import Any
 
 from needlemap.asking.campaign import Batches
@@ -30,7 +32,7 @@ FIRST, SELDOM_FIRST = 10, 50  # replays of each of them; where none failed in th
 CONTROLS = 2  # cold askings behind a replay that failed
 SPOILT = 10  # replays in a row whose cold askings failed too: the server is spoilt
 LAST, MOST_LAST = 20, 100  # replays of the shortest sequence; more while it failed less than
-ENOUGH = 3  # times, as what is known of its rate says how often the script is to play it
+ENOUGH = 3  # failures that show a rate: of the shortest sequence, and of a candidate if MOST allows
 SELDOM = 1 / 20  # rate below which only families and sessions are taken out
 MOST = 60  # replays of one candidate
 LOOPS = 3_000  # of the script at most
@@ -40,15 +42,16 @@ _SURE = 0.05
 @dataclass(frozen=True)
 class Shrunk:
     """The shortest sequence that was found. target: the number of the act that fails. failed, of:
-    how often it did, in replays; cold: how often the same prompt did cold, of as many. got: an
-    answer that was wrong; was: how many requests the sequence had at first. limit: beyond how many
-    nats the margins of a right text moved; None where the text was wrong."""
+    how often it did, in replays; cold, cold_of: how often the same prompt did cold, in so many
+    askings. got: an answer that was wrong; was: how many requests the sequence had at first. limit:
+    beyond how many nats the margins of a right text moved; None where the text was wrong."""
 
     sequence: Round
     target: int
     failed: int
     of: int
     cold: int
+    cold_of: int
     got: str
     was: int
     limit: float | None = None
@@ -100,6 +103,27 @@ def times(rate: float, most: int = MOST) -> int:
     return most if rate <= 0 else min(most, ceil(log(_SURE) / log(1 - rate)))
 
 
+def enough(rate: float) -> tuple[int, int]:
+    """How often a candidate is to fail, three times at most, in how many replays: so that one of
+    this rate does in 95 of 100. As many failures as MOST replays allow, and one at least.
+
+    >>> enough(1.0), enough(0.2), enough(0.1), enough(0.02)
+    ((3, 3), (3, 30), (2, 46), (1, 60))
+    """
+
+    def is_reached(failures: int, replays: int) -> bool:
+        fewer = sum(
+            comb(replays, k) * rate**k * (1 - rate) ** (replays - k) for k in range(failures)
+        )
+        return fewer <= _SURE
+
+    for failures in range(ENOUGH, 0, -1):
+        for replays in range(failures, MOST + 1):
+            if is_reached(failures, replays):
+                return failures, replays
+    return 1, MOST
+
+
 class Shrinking(StormInRounds):
     """Finds the shortest sequence of a storm's fault; None where no replay shows one."""
 
@@ -142,12 +166,13 @@ class Shrinking(StormInRounds):
             asked += 1
         if not failed:  # the server was spoilt meanwhile, or a limit was met
             failed, asked = before
-        cold = 0
+        cold = cold_of = 0
         for _ in range(LAST // 2):
             act = next(each for each in sequence.acts if each.number == target)
             outcome = yield from self._once(sequence.of([act]), target, cold=True)
             cold += _is_wrong(outcome)
-        found_so = sequence, target, failed, asked, cold, self._got, was, self._limit
+            cold_of += outcome is not None
+        found_so = sequence, target, failed, asked, cold, cold_of, self._got, was, self._limit
         self.shrunk = Shrunk(*found_so)
         return self.verdict
 
@@ -215,16 +240,14 @@ class Shrinking(StormInRounds):
         return sequence
 
     def _fails(self, candidate: Round, target: int, rate: float) -> Batches[bool]:
-        """Whether a candidate fails at least once in as many replays as it takes to be
-        sure."""
-        spoilt = self.spoilt
-        for _ in range(min(MOST, times(rate))):
-            shown = yield from self._shows(candidate, target)
+        """Whether a candidate fails as often as one of this rate does in 95 of 100."""
+        spoilt, (wanted, left) = self.spoilt, enough(rate)
+        while 0 < wanted <= left:
+            wanted -= yield from self._shows(candidate, target)
+            left -= 1
             if self.stopped or self.spoilt > spoilt + 1:
                 return False
-            if shown:
-                return True
-        return False
+        return not wanted
 
     def _shows(self, sequence: Round, target: int) -> Batches[bool]:
         """Whether one replay fails and the same prompt, cold and alone, is right at once
