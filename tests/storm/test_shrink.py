@@ -21,7 +21,7 @@ from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.reports.storm_report import storm_report
 from needlemap.storm.act import Round
-from needlemap.storm.file import STORM
+from needlemap.storm.file import STORM, StormFile, StormRequest
 from needlemap.storm.operation import Limits
 from needlemap.storm.plan import make_round
 from needlemap.storm.repro import SCRIPT, write_repro
@@ -32,6 +32,7 @@ from needlemap.storm.shrink import (
     Shrunk,
     enough,
     halved,
+    lost_beside_leaving,
     times,
 )
 from needlemap.storm.storm import Storm, StormOptions
@@ -151,7 +152,7 @@ def test_the_script_asks_completions_with_a_key_of_the_environment_which_no_file
 
 def test_the_script_loops_as_the_lower_end_of_the_measured_rate_needs():
     def loops(failed: int, of: int) -> int:
-        return Shrunk(make_round(4, 3, LIMITS), 0, failed, of, 0, "", 9).loops
+        return Shrunk(make_round(4, 3, LIMITS), 0, failed, of, 0, 10, "", 9).loops
 
     assert (loops(20, 20), loops(3, 20), loops(4, 60), loops(0, 100)) == (2, 92, 161, LOOPS)
 
@@ -174,6 +175,51 @@ def test_a_replay_that_fails_on_a_spoilt_server_shows_nothing(storming):
     asyncio.run(shrinking.run())
     assert shrinking.shrunk is None
     assert "start it again" in shrinking.stopped
+
+
+def test_a_request_lost_where_the_first_client_went_away_is_replayed_too():
+    """A client spoilt the server for all, and only a later victim was replayed, whose sequence
+    holds nobody who goes away: "its sequence failed in no replay"."""
+
+    def row(key: int, wave: int, outcome: str) -> StormRequest:
+        where = {"key": key, "round": key // 1_000, "wave": wave, "family": 0, "session": 0}
+        return StormRequest(**where, operation="fresh", at_s=0, seconds=0, outcome=outcome)
+
+    rows = [row(6_001, 4, "lost"), row(7_001, 2, "lost"), row(7_002, 3, "right")]
+    rows += [row(7_003, 3, "cancelled"), row(7_004, 3, "lost"), row(7_005, 4, "empty")]
+    file = StormFile(seed=1, model="openai/box", max_length=2_000, load=4)
+    assert lost_beside_leaving(file) == []
+    rows.append(row(8_001, 5, "lost"))
+    assert lost_beside_leaving(file.model_copy(update={"sequence": rows})) == [7_004, 7_005]
+
+
+@pytest.mark.long
+def test_a_server_that_a_client_spoils_for_good_is_named_instead_of_shrunk(storming):
+    def box() -> Boxed:
+        return Boxed(Engine("double-free", **BOX))
+
+    asking, found = storming(box(), rounds=25, kv_tokens=4_800)
+    assert found.code == 1
+    engine, storm = box(), Storm.of(asking.storm.options, asking.storm.folder.path)
+    shrinking = Shrinking(storm, make=lambda _: engine)
+    asyncio.run(shrinking.run())
+    assert shrinking.shrunk is None
+    assert "has spoilt the server" in shrinking.stopped
+
+
+@pytest.mark.long
+def test_a_sequence_is_shrunk_to_one_that_a_fresh_server_fails(storming):
+    """It was shrunk to three requests one after another, which never meet in a step."""
+    asking, found = storming(Boxed(Engine("zero-chunk", **BOX)), rounds=25, kv_tokens=4_800)
+    assert found.code == 1
+    engine = Boxed(Engine("zero-chunk", **BOX))
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    shrinking = Shrinking(storm, make=lambda _: engine)
+    asyncio.run(shrinking.run())
+    shrunk = shrinking.shrunk
+    assert shrunk is not None
+    assert shrunk.rate == 1
+    assert max(map(len, shrunk.sequence.waves)) > 1
 
 
 def test_the_report_draws_the_round_of_the_first_fault_session_by_session(storming):

@@ -20,17 +20,17 @@ from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError
 from needlemap.maps.rare import lowest_rate
-from needlemap.storm.act import ACTS, Act, Round, Stream
-from needlemap.storm.file import STORM, StormRequest
+from needlemap.storm.act import ACTS, Act, Round, Stream, key_of
+from needlemap.storm.file import STORM, STORM_FILE, StormFile, StormRequest
 from needlemap.storm.operation import SHORTEST
-from needlemap.storm.outcome import CERTAIN, MOVED, RequestOutcome
+from needlemap.storm.outcome import CERTAIN, LOST, MOVED, RequestOutcome
 from needlemap.storm.storm import SHRINK, Answered, Storm
 from needlemap.storm.storming import StormInRounds
 
 TRIED = 6  # suspects that are replayed first
 FIRST, SELDOM_FIRST = 10, 50  # replays of each of them; where none failed in the first
 CONTROLS = 2  # cold askings behind a replay that failed
-SPOILT = 10  # replays in a row whose cold askings failed too: the server is spoilt
+SPOILT = 10  # more replays whose cold askings failed too than others: the server is spoilt
 LAST, MOST_LAST = 20, 100  # replays of the shortest sequence; more while it failed less than
 ENOUGH = 3  # failures that show a rate: of the shortest sequence, and of a candidate if MOST allows
 SELDOM = 1 / 20  # rate below which only families and sessions are taken out
@@ -142,7 +142,8 @@ class Shrinking(StormInRounds):
         self._stored = {}
         self._got = ""
         self._limit: float | None = None
-        self.spoilt = 0  # failed replays in a row behind which the prompt alone was missed too
+        self._spoiler: int | None = None  # the request at whose end the server was first spoilt
+        self.spoilt = 0  # failed replays behind which the prompt alone was missed too, less others
 
     def batches(self) -> Batches[Any]:
         """Raises NeedlemapError where the folder holds no fault."""
@@ -187,6 +188,7 @@ class Shrinking(StormInRounds):
             key=lambda each: -(each.lost - each.cold_lost) / max(1, each.replayed),
         )
         keys = list(dict.fromkeys([*(each.key for each in lost), *sure]))[:TRIED]
+        keys += [key for key in lost_beside_leaving(file)[:1] if key not in keys]
         if not keys:
             raise NeedlemapError(
                 f"'{self.storm.folder.path}' holds no fault that a replay may show again."
@@ -209,6 +211,8 @@ class Shrinking(StormInRounds):
                     best, limit = (sequence, act.number, failed, replays), self._limit
                 if self.stopped or failed == replays:
                     break
+            if self.spoilt >= SPOILT:  # what failed since then may be no fault of its sequence
+                return None
             self._limit = limit
             if best is not None or self.stopped:
                 return best
@@ -260,13 +264,15 @@ class Shrinking(StormInRounds):
             again = yield from self._once(sequence.of([act]), target, cold=True)
             if again is None or _is_wrong(again):
                 self.spoilt += 1
+                self._spoiler = self._spoiler or key_of(sequence.number, target)
                 if self.spoilt >= SPOILT and not self.stopped:
                     self.stopped = (
                         "a replay has spoilt the server, which now misses the same prompt alone: "
-                        "start it again to shrink further"
+                        "start it again to shrink further. The first to do so ended in request "
+                        f"{self._spoiler} of {STORM_FILE}"
                     )
                 return False
-        self.spoilt = 0
+        self.spoilt = max(0, self.spoilt - 1)
         return True
 
     def _once(
@@ -297,6 +303,18 @@ class Shrinking(StormInRounds):
     def _next(self, _act: Act) -> int:
         self._key += 1
         return self._key
+
+
+def lost_beside_leaving(file: StormFile) -> list[int]:
+    """Requests lost in the round in which the first client went away, beside it or later: where it
+    spoilt the server for all, those of later rounds are victims whose sequence shows nothing."""
+    left = next((each for each in file.sequence if each.outcome == "cancelled"), None)
+    return [
+        each.key
+        for each in file.sequence
+        if left and (each.round, each.outcome in LOST) == (left.round, True)
+        if each.wave >= left.wave
+    ]
 
 
 def _is_wrong(outcome: RequestOutcome | None) -> bool:
