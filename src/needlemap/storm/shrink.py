@@ -19,11 +19,13 @@ from typing import Any
 from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.errors import NeedlemapError
+from needlemap.files import STORM_FILE
 from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream, key_of
-from needlemap.storm.file import STORM, STORM_FILE, StormFile, StormRequest
+from needlemap.storm.file import STORM, StormFile, StormRequest
 from needlemap.storm.operation import SHORTEST
 from needlemap.storm.outcome import CERTAIN, LOST, MOVED, RequestOutcome
+from needlemap.storm.reference import SetBeside
 from needlemap.storm.storm import SHRINK, Answered, Storm
 from needlemap.storm.storming import StormInRounds
 
@@ -295,7 +297,9 @@ class Shrinking(StormInRounds):
                     last = self._outcome(sequence, act, record, self._order)
                     asked = sequence, act, SHRINK, record, last, answered
                     if self._limit is not None:
-                        last = yield from self._again(self._limit, last, self._weighed(*asked))
+                        last = yield from self._again(
+                            self._limit, last, SetBeside.of(self.storm, *asked)
+                        )
                     if _is_wrong(last):
                         self._got = record.answer or ""
         return last

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -21,10 +21,9 @@ from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver,
 from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST
-from needlemap.check.margins import margins_of
 from needlemap.check.owners import Owners
 from needlemap.deadline import LimitReached
-from needlemap.errors import Failure, NeedlemapError, SettingsError
+from needlemap.errors import Failure, NeedlemapError
 from needlemap.maps.rare import Block, log_blocks
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder
@@ -35,6 +34,7 @@ from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
 from needlemap.storm.judge import GOAL, POINTS, Seen, Seens, StormVerdict, Suspect, judge_storm
 from needlemap.storm.moves import Moves, moved_by
 from needlemap.storm.outcome import MOVED, Hider, RequestOutcome, judge_answer
+from needlemap.storm.reference import SetBeside
 from needlemap.storm.storm import (
     BESIDE,
     COLD,
@@ -156,7 +156,9 @@ class StormInRounds(Strategy[StormVerdict]):
                     outcome = self._outcome(first, each, record, self._order)
                     self._elsewhere(first, each, record, outcome)
                     rows.append((each, record, outcome))
-                    weighed = self._weighed(first, each, FIRSTS, record, outcome, answered)
+                    weighed = SetBeside.of(
+                        self.storm, first, each, FIRSTS, record, outcome, answered
+                    )
                     alone += [weighed] if weighed else []
             if self.stopped:
                 return
@@ -212,7 +214,7 @@ class StormInRounds(Strategy[StormVerdict]):
             for seen in taken:
                 if seen.act.number in chosen and (record := records[seen.act.number]) is not None:
                     asked = seen.act, STORMED, record, seen.outcome
-                    if (each := self._weighed(made, *asked, answered)) is not None:
+                    if (each := SetBeside.of(self.storm, made, *asked, answered)) is not None:
                         weighed[seen.act.number] = each
         seens = yield from self._moved(seens, weighed)
         self.seens.storm += seens
@@ -308,7 +310,7 @@ class StormInRounds(Strategy[StormVerdict]):
                 outcome = None if record is None else self._outcome(made, cold, record, self._order)
                 if record is not None and outcome is not None:
                     self._elsewhere(made, cold, record, outcome)
-                    weighed = self._weighed(made, cold, COLD, record, outcome, answered)
+                    weighed = SetBeside.of(self.storm, made, cold, COLD, record, outcome, answered)
                     outcome = yield from self._again(suspect.limit, outcome, weighed)
                 is_measured = outcome is not None and outcome.word != "refused"
                 found.append(outcome if is_measured else None)
@@ -340,30 +342,11 @@ class StormInRounds(Strategy[StormVerdict]):
                 outcome = self._outcome(sequence, act, record, self._order)
                 self._elsewhere(sequence, act, record, outcome)
                 if act.number == seen.act.number and outcome.word != "refused":
-                    weighed = self._weighed(sequence, act, REPLAY, record, outcome, answered)
+                    weighed = SetBeside.of(
+                        self.storm, sequence, act, REPLAY, record, outcome, answered
+                    )
                     last = yield from self._again(suspect.limit, outcome, weighed)
         return last
-
-    def _weighed(
-        self,
-        made: Round,
-        act: Act,
-        family: str,
-        record: Record,
-        outcome: RequestOutcome,
-        answered: Answered,
-    ) -> SetBeside | None:
-        """A right answer as it is set beside the reference's; None where that cannot be."""
-        there = self.storm.reference
-        if there is None or record.logprobs is None or outcome.word != "right":
-            return None
-        trial = self.storm.texts.trial(made.number, act, record.repeat, answered.of(act.family))
-        try:
-            trial = self.storm.there(there, trial)
-        except SettingsError:  # the reference's template was too slow, or refuses the messages
-            return None
-        folder = RunFolder(self.storm.folder.folder(f"{THERE}{family}"))
-        return SetBeside(Step(f"{THERE}{family}", trial, there, folder, THERE), record)
 
     def _weigh(self, rows: Sequence[SetBeside]) -> Batches[list[float | None]]:
         """By how many nats a token the margins of some answers moved from the reference's; None
@@ -403,8 +386,7 @@ class StormInRounds(Strategy[StormVerdict]):
             if moved > limit and not moves.cache:
                 found[at] = replace(found[at], outcome=RequestOutcome(MOVED))
                 each = rows[seen.act.number]
-                margins = margins_of(self._stored[each.key]), margins_of(each.record)
-                moves.suspect(each.step.trial.prompt, seen.answer, *margins)
+                moves.suspect(*each.suspect(self._stored[each.key]))
         return found
 
     def _again(
@@ -552,19 +534,6 @@ class StormInRounds(Strategy[StormVerdict]):
                 "sequence": [_request(each, began) for each in self.seens.storm],
             }
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SetBeside:
-    """An answer that is set beside the reference's. step: how the reference is asked."""
-
-    step: Step
-    record: Record
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Of the reference's record."""
-        return self.step.family, self.record.repeat
 
 
 def _wealth(suspects: Iterable[Suspect]) -> float:
