@@ -292,9 +292,11 @@ class ShrinkingFor(Shrinking):
 
 
 def shrunk_of(name: str, folder: Path, cpu_s: float) -> Shrunk | None:
-    """The shortest sequence, found on a fresh faulty engine; None where no replay shows it."""
+    """The shortest sequence, found on a faulty engine that is started anew where a replay spoilt
+    it; None where no replay shows it."""
     engine = Boxed(make_engine(name, **SMALL, seed=2))
     asking = ShrinkingFor(Storm.of(asked(), folder), cpu_s, engine)
+    asking.restart = lambda: setattr(engine, "engine", make_engine(name, **SMALL, seed=2))
     try:
         asyncio.run(asking.run())
     except NeedlemapError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -108,18 +109,21 @@ def test_a_rate_that_is_none_is_refused(needlemap):
 
 
 @pytest.mark.long
-def test_a_fault_over_http_is_found_shrunk_and_written_as_a_script(needlemap):
+def test_a_fault_over_http_is_found_and_its_servers_command_shrunk_to_a_script(needlemap):
     command = [sys.executable, str(ENGINE), "--fault", "turn", "--pages", "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+            port = int(server.stdout.readline())
+            url = f"http://127.0.0.1:{port}/v1"
             shown = needlemap("storm", *SIDE, *SIZES, "--base-url", url, "-o", "t", code=1)
             assert "faults of state" in shown.stdout
             assert "needlemap storm t --shrink" in shown.stderr
-            shrunk = needlemap("storm", "t", "--shrink").stdout
         finally:
             server.kill()
+    again = shlex.join([*command, "--port", str(port)])
+    shrunk = needlemap("storm", "t", "--shrink", "--command", again).stdout
+    assert (needlemap.folder / "t" / "server.log").is_file()
     assert re.match(r"[2-6] requests of \d+ show it: wrong in 20 of 20 replays, and in 0", shrunk)
     written = {each.name for each in (needlemap.folder / "t").iterdir()}
     assert {"repro.py", "repro.json.gz", "issue.md"} <= written
@@ -146,9 +150,14 @@ def test_shrinking_refuses_a_flag_that_it_does_not_read(needlemap, flag):
     assert "needlemap storm FOLDER --shrink" in " ".join(ended.stderr.split())
 
 
+def test_a_command_without_shrink_says_what_to_type(needlemap):
+    ended = needlemap("storm", *SIDE, "--base-url", "http://127.0.0.1:1", "--command", "x", code=2)
+    assert "--shrink --command '...'" in " ".join(ended.stderr.split())
+
+
 def test_every_flag_of_a_storm_is_read_or_refused_by_shrinking():
     for each in fields(StormFlags):
-        if each.name not in ("shrink", "minutes", "trust_run"):
+        if each.name not in ("shrink", "minutes", "command", "trust_run"):
             with pytest.raises(SettingsError, match="--shrink replays FOLDER"):
                 StormFlags(shrink=True, **{each.name: "typed"})
     assert StormFlags(shrink=True, minutes=5, trust_run=True).minutes == 5

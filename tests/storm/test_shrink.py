@@ -15,6 +15,7 @@ from threading import Thread
 import pytest
 from boxed_engine import FAULTS, Engine
 from boxed_reader import Boxed, Reader
+from reported_faults import make_engine
 
 from needlemap.errors import NeedlemapError
 from needlemap.models import Answer, Decoding
@@ -174,9 +175,38 @@ def test_a_replay_that_fails_on_a_spoilt_server_shows_nothing(storming):
     shrinking = Shrinking(storm, make=lambda _: Spoilt())
     asyncio.run(shrinking.run())
     assert shrinking.shrunk is None
-    assert "start it again" in shrinking.stopped
+    assert "give --command, which starts it" in shrinking.stopped
     first = STORM.read(asking.storm.folder.path).suspects
     assert any(f"request {each.key} of storm.json" in shrinking.stopped for each in first)
+
+
+def test_a_server_that_each_replay_spoils_is_shrunk_where_it_can_be_started_anew(storming):
+    """A prefill of a long prompt left numbers that are none to all whose prompts begin alike."""
+
+    def poisoned() -> Engine:
+        return make_engine("poisoned", **BOX)
+
+    asking, found = storming(Boxed(poisoned()), rounds=25, kv_tokens=4_800)
+    assert found.code == 1
+    engine = Boxed(poisoned())
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    shrinking = Shrinking(
+        storm, make=lambda _: engine, restart=lambda: setattr(engine, "engine", poisoned())
+    )
+    asyncio.run(shrinking.run())
+    shrunk = shrinking.shrunk
+    assert shrunk is not None
+    assert len(shrunk.sequence.acts) == 2
+    assert (shrunk.failed, shrunk.of, shrunk.cold) == (20, 20, 0)
+
+
+def test_a_prompt_that_a_server_started_anew_misses_alone_is_no_fault_of_its_sequence(storming):
+    asking, _ = storming(Boxed(Engine("edge", **BOX)), rounds=25, kv_tokens=4_800)
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    never = Reader(lambda _said, _log: "I do not know.")
+    shrinking = Shrinking(storm, make=lambda _: never, restart=list)
+    asyncio.run(shrinking.run())
+    assert shrinking.shrunk is None
 
 
 def test_a_request_lost_where_the_first_client_went_away_is_replayed_too():

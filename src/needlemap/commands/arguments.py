@@ -348,6 +348,10 @@ class StormFlags:
     kv_tokens: str | None = _rare(None, "Tokens that the server caches, where it does not say.")
     own: bool = _rare(False, "Clients may go away at an address that is not one's own.")
     shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
+    command: str | None = flag(
+        None,
+        "With --shrink: the server's command. It is started, and again where a replay spoilt it.",
+    )
     gauge: TheGauge = None
     on_undecided: OnUndecided = "fail"
     out: Out = None
@@ -357,9 +361,14 @@ class StormFlags:
     trust_run: TrustRun = False
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for a flag that shrinking does not read."""
+        """Raises SettingsError for a flag that shrinking, or a storm, does not read."""
+        if self.command is not None and not self.shrink:
+            raise SettingsError(
+                "--command starts a server whose fault is shrunk: type needlemap storm FOLDER "
+                "--shrink --command '...', or start the server yourself"
+            )
         for each in fields(self) if self.shrink else ():
-            read = each.name in ("shrink", "minutes", "trust_run")
+            read = each.name in ("shrink", "minutes", "command", "trust_run")
             if not read and getattr(self, each.name) != each.default:
                 raise SettingsError(
                     f"--shrink replays FOLDER as it was asked and writes into it: leave "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from needlemap.http.served import cache_tokens
 from needlemap.maps.rare import needed
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE, softened
 from needlemap.models.gauge import REFERENCE
+from needlemap.models.started import started
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
 from needlemap.reports.storm_report import storm_report
@@ -36,6 +38,7 @@ from needlemap.trials.resolve import ANY
 _UNTIL = re.compile(r"rate<(\d*\.?\d+)%")
 _SAMPLED = 60  # rounds of which the cost is known before any is asked
 _LONGEST = 64_000  # tokens, where neither the user nor the server says
+_SERVER_LOG = "server.log"  # of what --command starts, in the folder of the storm
 _EVERY = 10  # rounds between two lines of progress
 
 
@@ -169,8 +172,21 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         {**known, **limits, **flags}, file.max_length, file.load, file.kv_tokens, file.wanted
     )
     storm = Storm.of(options, folder)
-    with terminable() as ending, hold_folder(folder):
-        asking = Shrinking(storm, say=str if storm.resolved.settings.quiet else tell)
+    settings = storm.resolved.settings
+    with terminable() as ending, hold_folder(folder), ExitStack() as server:
+
+        def restart() -> None:
+            assert typed.command is not None
+            server.close()
+            log, url = folder / _SERVER_LOG, settings.base_url
+            server.enter_context(started(typed.command, log, url, "--command"))
+
+        anew = None if typed.command is None else restart
+        if anew is not None:
+            if settings.base_url is None:
+                raise SettingsError(f"--command starts a server, and '{settings.model}' is none")
+            anew()
+        asking = Shrinking(storm, say=str if settings.quiet else tell, restart=anew)
         ending.finish(asking.run(), folder)
     shrunk = asking.shrunk
     if shrunk is None:

@@ -5,8 +5,8 @@ Faults are flaky, so a candidate is replayed until it has failed several times, 
 would have in 95 of 100 if it were as bad as the whole sequence. One failure is no proof: a server
 that earlier replays have half spoilt fails now and then, whatever it is asked. Behind each failure
 the same prompt is asked alone: where that is missed too, an earlier replay has spoilt the server,
-and the failure says nothing of the candidate. A sequence that fails seldom has only families and
-sessions taken out.
+and the failure says nothing of the candidate, unless the server can be started anew. A sequence
+that fails seldom has only families and sessions taken out.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ def enough(rate: float) -> tuple[int, int]:
 
 
 class Shrinking(StormInRounds):
-    """Finds the shortest sequence of a storm's fault; None where no replay shows one."""
+    """Finds the shortest sequence of a storm's fault; None where no replay shows one.
+
+    restart: starts the server anew, where that can be done.
+    """
 
     shrunk: Shrunk | None = None
 
@@ -137,9 +140,10 @@ class Shrinking(StormInRounds):
         make: Any = make_model,
         say: Callable[[str], object] = str,
         elsewhere: Any = make_model,
+        restart: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(storm, make=make, elsewhere=elsewhere)
-        self.say = say
+        self.say, self.restart = say, restart
         self._key = 1 + max((key for name, key in self._stored if name == SHRINK), default=0)
         self._stored = {}
         self._got = ""
@@ -170,6 +174,8 @@ class Shrinking(StormInRounds):
         if not failed:  # the server was spoilt meanwhile, or a limit was met
             failed, asked = before
         cold = cold_of = 0
+        if self.restart is not None:
+            self.restart()
         for _ in range(LAST // 2):
             act = next(each for each in sequence.acts if each.number == target)
             outcome = yield from self._once(sequence.of([act]), target, cold=True)
@@ -258,23 +264,33 @@ class Shrinking(StormInRounds):
     def _shows(self, sequence: Round, target: int) -> Batches[bool]:
         """Whether one replay fails and the same prompt, cold and alone, is right at once
         behind it. A server that an earlier replay has spoilt misses that too, whatever the
-        sequence."""
+        sequence: then one that was started anew tells."""
         if not _is_wrong((yield from self._once(sequence, target))):
             return False
+        if (yield from self._is_right_alone(sequence, target)):
+            self.spoilt = max(0, self.spoilt - 1)
+            return True
+        if self.restart is not None and not self.stopped:
+            self.restart()
+            alone = yield from self._is_right_alone(sequence, target)
+            return alone and _is_wrong((yield from self._once(sequence, target)))
+        self.spoilt += 1
+        self._spoiler = self._spoiler or key_of(sequence.number, target)
+        if self.spoilt >= SPOILT and not self.stopped:
+            self.stopped = (
+                "a replay has spoilt the server, which now misses the same prompt alone: give "
+                "--command, which starts it, to shrink further. The first to do so ended in "
+                f"request {self._spoiler} of {STORM_FILE}"
+            )
+        return False
+
+    def _is_right_alone(self, sequence: Round, target: int) -> Batches[bool]:
+        """Whether the prompt that fails is right cold and alone, each time."""
         act = next(each for each in sequence.acts if each.number == target)
         for _ in range(CONTROLS):
             again = yield from self._once(sequence.of([act]), target, cold=True)
             if again is None or _is_wrong(again):
-                self.spoilt += 1
-                self._spoiler = self._spoiler or key_of(sequence.number, target)
-                if self.spoilt >= SPOILT and not self.stopped:
-                    self.stopped = (
-                        "a replay has spoilt the server, which now misses the same prompt alone: "
-                        "start it again to shrink further. The first to do so ended in request "
-                        f"{self._spoiler} of {STORM_FILE}"
-                    )
                 return False
-        self.spoilt = max(0, self.spoilt - 1)
         return True
 
     def _once(
