@@ -33,7 +33,7 @@ THREADS = (
         missed=True,
     ),
     Thread("vllm-ascend#13863", "the same, 2 of 512 with a full cache", storm="full-cache"),
-    Thread("vllm#47087", "loops in deep conversations with drafts", storm="endless", missed=True),
+    Thread("vllm#47087", "loops in deep conversations with drafts", storm="endless"),
     Thread("vllm#50188", "equal prompts, other answers", "same", "race-over-rows"),
     Thread("vllm#52109", "a sparse indexer that loses keys", "reference", "best-sixteen-keys"),
     Thread(
