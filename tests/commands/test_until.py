@@ -131,7 +131,7 @@ def test_a_run_that_asks_all_and_is_still_undecided_says_so(folder, command, mon
     command(*AGAIN, "window=5999", *goal, code=4)
     command(*AGAIN, "window=5999", *goal, "--on-undecided", "pass", code=0)
     assert (
-        "takes fail or pass"
+        "not one of 'fail', 'pass'"
         in command(*AGAIN, "window=5999", *goal, "--on-undecided", "x", code=2).stderr
     )
     found = needlemap.load(folder / "asked-all").verdict
