@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from ipaddress import ip_address
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,8 @@ from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
+    import ssl
+
     from httpx import Client, Response
 
     from needlemap.models import Answer
@@ -169,6 +172,7 @@ def at_home(base_url: str, host: str) -> bool:
     return where == host or where.endswith(f".{host}")
 
 
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that name them
 _THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no proxy stands before it
 
 
@@ -179,6 +183,15 @@ class HttpReply:
     status: int
     headers: Mapping[str, str]
     text: str
+
+
+@cache
+def _certificates(*_named: str | None) -> ssl.SSLContext:
+    """What a server's certificate is checked against. It is read once, as that takes longer than
+    many a request."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 class _JsonClient:
@@ -209,9 +222,10 @@ class _JsonClient:
         }
 
     def _opened(self, client: type[_Client], **options: Any) -> _Client:
-        straight = dict.fromkeys(_THIS_MACHINE)
+        options |= {"mounts": dict.fromkeys(_THIS_MACHINE), "follow_redirects": False}
         try:
-            return client(headers=self._headers, follow_redirects=False, mounts=straight, **options)  # type: ignore[call-arg]
+            verify = _certificates(*map(os.environ.get, _CERTIFICATES))
+            return client(headers=self._headers, verify=verify, **options)  # type: ignore[call-arg]
         except Exception as error:  # the environment's proxies and certificates
             said = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
