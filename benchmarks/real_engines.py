@@ -128,8 +128,8 @@ def honest_cases() -> Iterator[Case]:
         options = ("--dtype", kind)
         yield Case(f"transformers serve, {kind}", TRANSFORMERS, options, fixes=kind == "float32")
     for kind, template in product(("float32", "bfloat16"), ("chat-en", "text-en")):
-        asked = ("--template", template, "--model-options", f"dtype={kind}")
-        asked += ("--model-options", "base=true") * (template == "text-en")
+        asked = ("--model-options", f"dtype={kind}")  # its own template is chat-en
+        asked += ("--template", template, "--model-options", "base=true") * (template == "text-en")
         how = {"asked": asked, "fixes": template == "chat-en", "kind": kind}
         yield Case(f"transformers, {kind}, {template}", IN_PROCESS, **how)
 
