@@ -119,9 +119,11 @@ def test_a_fault_over_http_is_found_and_its_servers_command_shrunk_to_a_script(n
             shown = needlemap("storm", *SIDE, *SIZES, "--base-url", url, "-o", "t", code=1)
             assert "faults of state" in shown.stdout
             assert "needlemap storm t --shrink" in shown.stderr
+            again = shlex.join([*command, "--port", str(port)])
+            twice = needlemap("storm", "t", "--shrink", "--command", again, code=2)
+            assert f"A server answers at {url} already" in twice.stderr
         finally:
             server.kill()
-    again = shlex.join([*command, "--port", str(port)])
     shrunk = needlemap("storm", "t", "--shrink", "--command", again).stdout
     assert (needlemap.folder / "t" / "server.log").is_file()
     assert re.match(r"[2-6] requests of \d+ show it: wrong in 20 of 20 replays, and in 0", shrunk)

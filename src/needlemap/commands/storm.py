@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,19 +173,18 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         {**known, **limits, **flags}, file.max_length, file.load, file.kv_tokens, file.wanted
     )
     storm = Storm.of(options, folder)
-    settings = storm.resolved.settings
+    settings, command = storm.resolved.settings, typed.command
+    if command is not None and settings.base_url is None:
+        raise SettingsError(f"--command starts a server, and '{settings.model}' is none")
     with terminable() as ending, hold_folder(folder), ExitStack() as server:
 
-        def restart() -> None:
-            assert typed.command is not None
+        def restart(command: str) -> None:
             server.close()
-            log, url = folder / _SERVER_LOG, settings.base_url
-            server.enter_context(started(typed.command, log, url, "--command"))
+            log = folder / _SERVER_LOG
+            server.enter_context(started(command, log, settings.base_url, "--command"))
 
-        anew = None if typed.command is None else restart
+        anew = None if command is None else partial(restart, command)
         if anew is not None:
-            if settings.base_url is None:
-                raise SettingsError(f"--command starts a server, and '{settings.model}' is none")
             anew()
         asking = Shrinking(storm, say=str if settings.quiet else tell, restart=anew)
         ending.finish(asking.run(), folder)

@@ -52,6 +52,8 @@ def started(
         raise SettingsError(f"'{command}' is no command: {error}.") from None
     if not words:
         raise SettingsError("A command to start is empty. Give the words that start a server.")
+    if is_up(url):  # and would be taken for the one that is started
+        raise SettingsError(f"A server answers at {url} already: end it, then type the same.")
     with open_inside(log, "ab") as output:
         process = _start(words, output)
         try:
