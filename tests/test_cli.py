@@ -158,7 +158,14 @@ WRONG = {
     "no run": (["report", "nowhere"], "No run at 'nowhere': it holds no run.json."),
     "no such list": (["list", "preset"], "Cannot list 'preset'. Did you mean 'presets'?"),
     "no command": (["rum"], "No such command 'rum'."),
-    "choice of a command": (["check", "--kv", "most"], "'most' is not one of 'any', 'exact'."),
+    "choice of a command": (
+        ["check", "--kv", "most"],
+        "Invalid value for '--kv': 'most' is not one of 'any', 'exact'.",
+    ),
+    "number of a command": (
+        ["compare", "a", "b", "--fail-if-worse", "x"],
+        "Invalid value for '--fail-if-worse': must be a number, got 'x'.",
+    ),
     "prompts to nowhere": (
         ["prompts", *SMALL, "-o", "nowhere/x.jsonl"],
         "'nowhere/x.jsonl': No such file or directory. Is it spelt right?",
@@ -257,6 +264,12 @@ def test_help_is_quick_and_names_every_command():
     for command in ("run", "prompts", "score", "report", "list", "replay"):
         assert f"\n  {command} " in shown
     assert shown.splitlines()[-1] == "[]"
+
+
+def test_python_runs_it_as_a_module_where_the_command_is_on_no_path():
+    asked = [sys.executable, "-m", "needlemap", "--version"]
+    ended = subprocess.run(asked, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout.partition(" ")[0]) == (0, "needlemap"), ended.stderr
 
 
 def test_run_help_shows_each_setting_once_in_its_group(needlemap):

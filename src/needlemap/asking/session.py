@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
@@ -368,6 +368,7 @@ def versions() -> dict[str, str]:
     return {name: found for name in _PACKAGES if (found := _version(name))}
 
 
+@cache  # a check opens hundreds of families
 def _version(package: str) -> str:
     try:
         return version(package)

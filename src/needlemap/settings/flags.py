@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
 import yaml
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
-from needlemap.errors import SettingsError
+from needlemap.errors import SettingsError, validator_words
 from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import TABLE
@@ -44,7 +45,13 @@ class GroupedCommand(TyperCommand):
         if HELP_ALL in words:
             ctx.meta[HELP_ALL] = True
             args = ["--help"]
-        return super().parse_args(ctx, respelt(args, self.params))
+        try:
+            return super().parse_args(ctx, respelt(args, self.params))
+        except typer.BadParameter as error:  # in pydantic's words
+            if isinstance(error.__cause__, ValidationError):
+                got = error.__cause__.errors()[0]["input"]
+                error.message = validator_words(error.message, got)
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """One section a group, and what else there is to read."""
