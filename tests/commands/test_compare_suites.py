@@ -113,7 +113,7 @@ def test_missing_scores_are_bounded(suites, compare):
             "short/key",
             "'whole' is a suite and 'short/key' is not. Compare two suites, or one of its families",
         ),
-        ("nowhere", "'whole' is a suite and 'nowhere' is not."),
+        ("nowhere", "No run at 'nowhere'"),
         ("short/../whole", "Suite 'whole' is given twice."),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from needlemap.deadline import TimeUp, limited_to
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import supervisor
 from needlemap.models.started import started
@@ -125,6 +126,48 @@ def test_a_command_without_words_and_one_that_is_not_there_are_told(tmp_path):
             started(command, tmp_path / "log", "http://127.0.0.1:1/v1"),
         ):
             pass
+
+
+@pytest.mark.parametrize("words", ["CUDA_VISIBLE_DEVICES=0 server", "cd /tmp; server", "server &"])
+def test_what_only_a_shell_understands_is_told_so(tmp_path, words):
+    """'CUDA_VISIBLE_DEVICES=0' cannot be started: No such file or directory."""
+    with (
+        pytest.raises(SettingsError, match=r"No shell runs .* env NAME=VALUE .* sh -c"),
+        started(words, tmp_path / "log", "http://127.0.0.1:1/v1"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("path", ["/v1", ""])
+def test_the_port_of_a_command_is_that_of_the_address_which_may_lack_its_v1(tmp_path, path):
+    """A free one was taken, and the address was awaited for half an hour."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{line.getsockname()[1]}{path}"
+    with started(SERVES, tmp_path / "log", url) as address:
+        assert address == url
+        assert is_served(f"{url}/")
+
+
+def test_what_an_earlier_start_said_is_not_said_of_a_later_one(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("an earlier start\n")
+    with (
+        pytest.raises(NeedlemapError) as error,
+        started("sh -c 'echo a later one' {port}", log),
+    ):
+        pass
+    assert str(error.value).endswith("It said: a later one")
+
+
+def test_a_limit_of_time_ends_the_wait_and_names_the_log(tmp_path):
+    silent = f"{shlex.quote(sys.executable)} -c 'import time; time.sleep(60)' {{port}}"
+    with (
+        limited_to(1.0),
+        pytest.raises(TimeUp, match=f"look into {tmp_path / 'log'}"),
+        started(silent, tmp_path / "log"),
+    ):
+        pass
 
 
 def test_the_supervisor_itself_may_be_told_to_end():

@@ -40,6 +40,10 @@ def test_a_sound_server_is_stormed_reported_and_gone_on_with(needlemap, wire):
     assert found["line"] in report
     needlemap("report", "s", "-o", "s.md")
     needlemap("report", "s", "-o", "s.html")
+    before = len(wire.log())
+    shrunk = needlemap("storm", "s", "--shrink", code=4)
+    assert "'s' holds no fault that a replay may show" in shrunk.stderr
+    assert len(wire.log()) == before
 
 
 def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap, wire):
@@ -129,6 +133,11 @@ def test_a_fault_over_http_is_found_and_its_servers_command_shrunk_to_a_script(n
     assert re.match(r"[2-6] requests of \d+ show it: wrong in 20 of 20 replays, and in 0", shrunk)
     written = {each.name for each in (needlemap.folder / "t").iterdir()}
     assert {"repro.py", "repro.json.gz", "issue.md"} <= written
+
+
+def test_a_servers_address_where_a_folder_is_meant_says_what_to_type(needlemap):
+    ended = needlemap("storm", "http://127.0.0.1:1/v1", code=2)
+    assert "A server's address is given as --base-url" in ended.stderr
 
 
 def test_a_folder_without_shrink_says_what_to_type(needlemap):

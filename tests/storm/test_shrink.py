@@ -17,7 +17,7 @@ from boxed_engine import FAULTS, Engine
 from boxed_reader import Boxed, Reader
 from reported_faults import make_engine
 
-from needlemap.errors import NeedlemapError
+from needlemap.deadline import TimeUp
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.reports.storm_report import storm_report
@@ -35,6 +35,7 @@ from needlemap.storm.shrink import (
     halved,
     lost_beside_leaving,
     times,
+    to_replay,
 )
 from needlemap.storm.storm import Storm, StormOptions
 
@@ -240,9 +241,34 @@ def test_the_report_draws_the_round_of_the_first_fault_session_by_session(stormi
 
 def test_a_storm_without_a_fault_has_nothing_to_shrink(storming):
     asking, _ = storming(Reader(), rounds=1)
-    shrinking = Shrinking(Storm.of(asking.storm.options, asking.storm.folder.path))
-    with pytest.raises(NeedlemapError, match="holds no fault"):
-        asyncio.run(shrinking.run())
+    assert to_replay(STORM.read(asking.storm.folder.path)) == []
+
+
+def test_a_server_that_the_storm_has_spoilt_is_not_blamed_on_a_replay(storming):
+    asking, _ = storming(Boxed(Engine("edge", **BOX)), rounds=25, kv_tokens=4_800)
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    never = Reader(lambda _said, _log: "I do not know.")
+    shrinking = Shrinking(storm, make=lambda _: never)
+    asyncio.run(shrinking.run())
+    assert shrinking.shrunk is None
+    assert "misses the prompt alone already, before any replay" in shrinking.stopped
+    assert len(never.log) < 10
+
+
+def test_what_was_shrunk_so_far_is_kept_where_the_time_ends_before_the_server_is_there(storming):
+    """It was thrown away, and the command ended as if nothing had been found."""
+
+    def late() -> None:
+        raise TimeUp("The time limit ended before http://127.0.0.1:1/v1 answered")
+
+    asking, _ = storming(Boxed(Engine("turn", **BOX)), rounds=25, kv_tokens=4_800)
+    storm = Storm.of(asking.storm.options, asking.storm.folder.path)
+    engine = Boxed(Engine("turn", **BOX))
+    shrinking = Shrinking(storm, make=lambda _: engine, restart=late)
+    asyncio.run(shrinking.run())
+    assert shrinking.stopped.startswith("The time limit ended")
+    assert shrinking.shrunk is not None
+    assert (shrinking.shrunk.failed, shrinking.shrunk.cold_of) == (20, 0)
 
 
 def test_a_fault_that_comes_seldom_is_tried_more_often():

@@ -13,7 +13,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.storm.file import STORM
-from needlemap.storm.judge import Seen, Seens, Suspect, judge_storm
+from needlemap.storm.judge import POINTS, Seen, Seens, Suspect, judge_storm, log_spoilt
 from needlemap.storm.operation import Limits
 from needlemap.storm.outcome import RequestOutcome
 from needlemap.storm.plan import CALM, make_round
@@ -120,6 +120,23 @@ def test_the_gauge_misses_nothing_so_a_few_cut_answers_are_the_servers(storming)
     assert any(line.startswith("the gauge answers all prompts right") for line in found.said)
     _, calm = storming(Reader(), rounds=2, gauge=True, folder="calm")
     assert calm.code == 4
+
+
+def test_a_server_that_serves_the_gauge_and_stays_spoilt_is_a_fault(storming):
+    """Its prompts were lost alone too, which was held against the model: exit code 4, and 0 where
+    --on-undecided said so."""
+    spoilt = Reader(lambda said, log: said if len(log) < 30 else said[:6])
+    _, found = storming(spoilt, rounds=8, gauge=True)
+    assert found.code == 1
+    assert found.faulty > found.families / 4
+    assert any("is spoilt until it is started anew" in line for line in found.said)
+    assert not any("hard to see with it" in line for line in found.said)
+
+
+def test_what_the_gauge_itself_may_lose_is_no_spoilt_server():
+    assert log_spoilt(1, 100) < 0
+    assert log_spoilt(0, 2_000) < log_spoilt(20, 2_000) < 0
+    assert log_spoilt(20, 80) > POINTS
 
 
 def test_a_model_that_misses_everything_is_told_so_before_the_storm(storming):

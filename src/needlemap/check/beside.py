@@ -174,7 +174,7 @@ class Window(Probe):
         if options.context is None:
             return "needs a server that tells its context"
         if options.context > layout.sizes[-1]:
-            return f"the server's context of {options.context:,} tokens is beyond --max-length"
+            return f"needs --max-length {options.context}, the context that the server tells"
         if not answers.every("window", "beyond"):
             return "needs lengths of the model's own vocabulary"
         return ""

@@ -18,6 +18,7 @@ from needlemap.check.gauge import ab_settings, arms_of_the_gauge, named_gauge, w
 from needlemap.check.known_by_answer import answers_as_the_gauge
 from needlemap.commands.announce import (
     Ending,
+    going_on,
     say_stopped,
     show_finding,
     terminable,
@@ -167,7 +168,7 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
     with hold_folder(path), FailuresObserver(ab.folder) as observer:
         blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
-        found = ending.finish(Campaign().run(blocks), path)
+        found = ending.finish(Campaign().run(blocks), going_on(path))
     if found is not None:
         say_stopped(blocks.stopped, path)
     code = show_found(ab, ab.trios() if found is None else found, typed)

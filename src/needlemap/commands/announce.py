@@ -226,13 +226,12 @@ class Ending:
         finally:
             self._task = None
 
-    def finish(self, coroutine: Coroutine[Any, Any, T], path: Path) -> T | None:
-        """Its result; None where it was interrupted, which is said, and how its folder goes
-        on."""
+    def finish(self, coroutine: Coroutine[Any, Any, T], then: str) -> T | None:
+        """Its result; None where it was interrupted, which is said, and what to type then."""
         try:
             return self.run(coroutine)
         except KeyboardInterrupt:
-            tell(f"\nneedlemap: interrupted. To go on: the same command with -o {path}")
+            tell(f"\nneedlemap: interrupted. {then}")
             return None
 
     def _note_task(self) -> None:
@@ -275,11 +274,15 @@ def interrupted(settings: Settings, path: Path, code: int) -> int:
     return code
 
 
+def going_on(path: Path) -> str:
+    """What goes on in a folder."""
+    return f"To go on: the same command with -o {path}"
+
+
 def say_stopped(why: str, path: Path) -> None:
     """Why not all was asked, and how it goes on; nothing where all was."""
     if why:
-        rest = f"To go on: the same command with -o {path}"
-        tell(f"needlemap: not all was asked: {why.rstrip('.')}. {rest}")
+        tell(f"needlemap: not all was asked: {why.rstrip('.')}. {going_on(path)}")
 
 
 def show_json(document: Any) -> None:

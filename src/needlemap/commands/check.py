@@ -16,7 +16,7 @@ from needlemap.check.gauge import beside_the_gauge
 from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.known_by_answer import answers_as_the_gauge
-from needlemap.commands.announce import say_stopped, show_finding, terminable
+from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import duration_label, tokens
@@ -57,7 +57,7 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     quiet = bool(check.asker.first.settings.quiet)
     with terminable() as ending, hold_folder(check.folder.path):
         asking = ProbesOnSchedule(check, show_nothing if quiet else CheckProgress(check))
-        found = ending.finish(asking.run(), check.folder.path)
+        found = ending.finish(asking.run(), going_on(check.folder.path))
     path = check.folder.path
     if found is None:
         show_finding(report_of(check, check.verdict(), typed.on_undecided), typed, path)
@@ -158,7 +158,7 @@ class CheckProgress:
         """A line for every so many answers."""
         if done - self._said >= _EVERY:
             self._said = done
-            what = "more haystacks" if asks[0].round > 1 else "lost pairs again"
+            what = "more haystacks" if asks[0].round > 1 else "further prompts"
             tell(
                 f"{done:,} of {self._whole:,} prompts"
                 if done < self._whole

@@ -13,7 +13,7 @@ from typing import Any
 from needlemap.asking.discovery import reach_server
 from needlemap.check.families import keeping_logprobs
 from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
-from needlemap.commands.announce import say_stopped, show_finding, terminable
+from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
@@ -30,7 +30,7 @@ from needlemap.settings.prices import Prices, price_source
 from needlemap.storm.file import STORM
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.repro import write_repro
-from needlemap.storm.shrink import Shrinking, requests_of
+from needlemap.storm.shrink import Shrinking, requests_of, to_replay
 from needlemap.storm.storm import STORMED, Storm, StormOptions
 from needlemap.storm.storming import StormInRounds, show_nothing
 from needlemap.text import counted, short, show, tell
@@ -55,7 +55,7 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
         return 0
     with terminable() as ending, hold_folder(storm.folder.path):
         asking = StormInRounds(storm, show_nothing if settings.quiet else show_progress)
-        found = ending.finish(asking.run(), storm.folder.path)
+        found = ending.finish(asking.run(), going_on(storm.folder.path))
     if found is None:
         show_verdict(asking, asking.verdict, typed)
         return ending.code
@@ -153,7 +153,7 @@ def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) 
     path = storm.folder.path
     ends = softened(found.code, typed.on_undecided)
     report = storm_report(path, asking.document(found), ends)
-    if found.code == WORSE:
+    if found.code == WORSE and to_replay(asking.document(found)):
         tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
     show_finding(report, typed, path, seen=not asking.missed)
 
@@ -163,11 +163,17 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     exit code: 0 where it is written, 4 where no replay showed the fault. Raises
     NeedlemapError."""
     if folder is None or not typed.shrink:
-        raise SettingsError("To shrink a storm's sequence, type: needlemap storm FOLDER --shrink")
+        way = "To shrink a storm's sequence, type: needlemap storm FOLDER --shrink"
+        address = "A server's address is given as --base-url"
+        raise SettingsError(address if folder and ":/" in str(folder) else way)
     file = STORM.read(folder)
+    if not to_replay(file):
+        tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")
+        return UNDECIDED
     kept = RunFolder(folder / STORMED).about().settings
     names = (*settings_of("Model"), *marked("check"), "tokenizer")
     known = {name: kept[name] for name in names if kept.get(name) not in (None, "", [], {})}
+    known.pop("quiet", None)  # of the storm, not of this command
     limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}
     options = StormOptions(
         {**known, **limits, **flags}, file.max_length, file.load, file.kv_tokens, file.wanted
@@ -187,7 +193,8 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         if anew is not None:
             anew()
         asking = Shrinking(storm, say=str if settings.quiet else tell, restart=anew)
-        ending.finish(asking.run(), folder)
+        if ending.finish(asking.run(), "To begin anew: the same command") is None:
+            return ending.code
     shrunk = asking.shrunk
     if shrunk is None:
         why = asking.stopped or "its sequence failed in no replay"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
+from needlemap.http import VERSIONED, JsonClient, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get
 from needlemap.models import Answer, Model, tokens
 
@@ -121,9 +121,12 @@ def check_request(request: Mapping[str, Any]) -> None:
 
 
 def is_up(url: str) -> bool:
-    """Whether a server lists its models, and is healthy where it says anything of that."""
+    """Whether a server lists its models, and is healthy where it says anything of that. url: may
+    lack its /v1."""
     root, sent = url.removesuffix("/v1"), Sent()
+    addresses = (url,) if VERSIONED.search(url) else (url, f"{url}/v1")
     try:
-        return get(url, "/models", sent)[0] == 200 and get(root, "/health", sent)[0] in (200, 404)
+        lists = any(get(each, "/models", sent)[0] == 200 for each in addresses)
+        return lists and get(root, "/health", sent)[0] in (200, 404)
     except Unmeasured:
         return False

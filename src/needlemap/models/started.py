@@ -6,6 +6,7 @@ program, however that ends (`models/supervisor.py`).
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 import subprocess
@@ -16,17 +17,21 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import IO
 
+from needlemap.deadline import seconds_left
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import open_inside, open_regular
 from needlemap.http import check_address
 from needlemap.models import supervisor
 from needlemap.models.servers import is_up
 from needlemap.secrets import scrub
+from needlemap.text import tell
 
 PORT = "{port}"
 STARTS_S = 1_800.0  # in which a server must be there: large weights load slowly
 _LOOK_S, _ENDS_S = 0.25, 15.0
-_LOG_END = 600  # characters of a log that an error shows
+_LOG_END = 400  # characters of a log that an error shows
+_SAID_S = 5.0  # after which it is said what is waited for
+_OF_A_SHELL = {"cd", "export", "source", "&", "&&", ";", "|", ">", ">>"}
 
 
 @contextmanager
@@ -35,15 +40,15 @@ def started(
 ) -> Iterator[str]:
     """Start a server and wait until it answers; its base URL. It ends with the block.
 
-    command: with {port}, which becomes a free one. log: a file in a folder that is there.
-    base_url: by default http://127.0.0.1:{port}/v1. name: what errors call it. Raises
-    NeedlemapError where it ends or does not answer in time, with the end of its log.
+    command: with {port}, which becomes the port of the address, else a free one. log: a file in a
+    folder that is there. base_url: by default http://127.0.0.1:{port}/v1. name: what errors call
+    it. Raises NeedlemapError where it ends or does not answer in time, with the end of its log.
     """
     if PORT not in command and base_url is None:
         raise SettingsError(
             f"A command to start needs {PORT}, or the address that it serves: '{command}'"
         )
-    port = str(_free_port())
+    port = _port_in(base_url) or str(_free_port())
     url = (base_url or f"http://127.0.0.1:{PORT}/v1").replace(PORT, port)
     check_address(url)
     try:
@@ -52,12 +57,18 @@ def started(
         raise SettingsError(f"'{command}' is no command: {error}.") from None
     if not words:
         raise SettingsError("A command to start is empty. Give the words that start a server.")
+    if "=" in words[0] or _OF_A_SHELL & {word.rstrip(";") or ";" for word in words}:
+        raise SettingsError(
+            f"No shell runs '{command}'. Set a variable by env NAME=VALUE PROGRAM ..., or type: "
+            "sh -c '...'"
+        )
     if is_up(url):  # and would be taken for the one that is started
         raise SettingsError(f"A server answers at {url} already: end it, then type the same.")
     with open_inside(log, "ab") as output:
+        said = output.tell()
         process = _start(words, output)
         try:
-            _wait(process, url, name, log)
+            _wait(process, url, name, log, said)
             yield url
         finally:
             _end(process)
@@ -87,16 +98,24 @@ def _start(words: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
     raise SettingsError(f"'{words[0]}' cannot be started: {why}.")
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path) -> None:
-    """Until a server answers. Raises NeedlemapError where it ended before, or does not in
-    time."""
-    until_s = monotonic() + STARTS_S
+def _wait(process: subprocess.Popen[bytes], url: str, name: str, log: Path, said: int) -> None:
+    """Until a server answers. said: bytes of the log that are of others. Raises NeedlemapError
+    where it ended before, or does not in time."""
+    began_s, told = monotonic(), False
     while not is_up(url):
+        waited_s = monotonic() - began_s
         if process.poll() is not None:
-            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log)}")
-        if monotonic() > until_s:
-            raise NeedlemapError(f"{name} does not answer after {STARTS_S:,.0f} seconds.")
+            raise NeedlemapError(f"{name} ended before it answered. It said: {_last(log, said)}")
+        if waited_s > STARTS_S:
+            raise NeedlemapError(
+                f"{name} does not answer at {url} after {STARTS_S:,.0f} seconds. It said: "
+                f"{_last(log, said)}"
+            )
+        if waited_s > _SAID_S and not told:
+            tell(f"note: waiting for {url}; what is started prints into {log}")
+            told = True
         sleep(_LOOK_S)
+        seconds_left(what=f"before {url} answered", do=f"look into {log}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -108,11 +127,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_ENDS_S)
 
 
-def _last(log: Path) -> str:
-    """The end of what a server said."""
+def _last(log: Path, said: int) -> str:
+    """The end of what a server said. said: bytes of the log that are of others."""
     with open_regular(log) as file:
-        file.seek(max(0, log.stat().st_size - _LOG_END))
+        file.seek(max(said, log.stat().st_size - _LOG_END))
         return scrub(file.read(_LOG_END).decode("utf-8", "replace").strip()) or "nothing"
+
+
+def _port_in(base_url: str | None) -> str:
+    """The port of an address; '' where it names none."""
+    found = re.match(r"\w+://[^/]*:(\d+)", base_url or "")
+    return found[1] if found else ""
 
 
 def _free_port() -> int:

@@ -21,6 +21,7 @@ from needlemap.records import (
     phrase,
     prompt_contrast,
 )
+from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.tokenizers import bundled_for, load
 
@@ -111,6 +112,7 @@ def _in_both(first: Families, second: Families) -> list[str]:
         raise SettingsError(f"{kind} '{first.path}' is given twice. Give the folders of two runs.")
     if first.is_plain != second.is_plain:
         suite, run = (second, first) if first.is_plain else (first, second)
+        RunFolder(run.path).about()  # which says so where there is no run
         raise NeedlemapError(
             f"'{suite.path}' is a suite and '{run.path}' is not. Compare two suites, or one of its "
             f"families "

@@ -121,7 +121,7 @@ class ChosenParts:
     @property
     def served(self) -> str:
         """The model's name, as a server's."""
-        return served(self.settings.model_name)
+        return served(self.settings.model_name or self.settings.model)
 
 
 @dataclass(frozen=True, slots=True)

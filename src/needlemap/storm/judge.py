@@ -4,9 +4,10 @@ A foreign secret, another session's text and salad are faults each by themselves
 empty answers are a model's own too: they are faults of state where replays of their sequence lose
 them more often than the same prompts cold, where the storm loses more than the prompts asked cold
 beside it in the same minutes, or where these lose more since the first client went away: that may
-have spoilt the server for all. Each is a bet, valid however often it is looked at. Margins that
-moved under a right text are faults of state where replays move them more often than cold askings,
-and no coarse cache explains how.
+have spoilt the server for all. What the gauge loses is never its own fault: where much is lost when
+asked alone too, the server computes wrong, or is spoilt until it is started anew. Each is a bet,
+valid however often it is looked at. Margins that moved under a right text are faults of state where
+replays move them more often than cold askings, and no coarse cache explains how.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, log
 
+from needlemap.check.probe import HELD
 from needlemap.maps.rare import (
     Block,
     bound_words,
@@ -37,6 +39,7 @@ from needlemap.text import counted
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
 POINTS = log(200)  # from which on a bet points to them: of sound servers one in 200 at most
 OF_GAUGE = 1e-4  # share of prompts that the gauge may miss itself
+SPOILT = 0.25  # share of lost answers on which is bet, against the share that the gauge may lose
 WEAK = 0.5  # share of right answers below which a storm proves nothing
 
 
@@ -171,6 +174,10 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     grown = log_grown(*around) if around else -inf
     if grown >= POINTS:  # then what was lost cold too is no fault of the model's
         bad |= {each.seen.key for each in seens.lost if each.seen.round >= (first or 0)}
+    lost_in_all = sum(each.outcome.is_lost for each in rows)
+    spoilt = log_spoilt(lost_in_all, len(rows)) if gauge else 0.0
+    if spoilt >= POINTS:
+        bad |= {each.key for each in rows if each.outcome.is_lost}
     families, faulty = shares(rows, bad)
     hit = len({each.unit for each in rows if each.key in bad})
     highest = highest_rate(round(faulty, 6), families)
@@ -182,7 +189,7 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     beside = log_pairs(lost, gained)
     missed = sum(each.is_doubtful for each in seens.lost)
     known = log_mixture(missed, len(rows), OF_GAUGE) if gauge and rows else 0.0
-    best = max(replays, moved, beside, known, grown)
+    best = max(replays, moved, beside, known, grown, spoilt)
     state = best >= GOAL
     confirmed = bool(certain) or state
     leaks = [each for each in certain if each.outcome.word == "foreign"]
@@ -201,8 +208,9 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
             *_state_lines(seens, replays, beside),
             *_grown_lines(around, grown),
             *_gauge_lines(missed, len(rows), known),
+            *_spoilt_lines(lost_in_all, len(rows), spoilt),
             *_moved_lines(seens, moved),
-            *_shown_lines(seens, families, right),
+            *_shown_lines(seens, families, 1.0 if spoilt >= POINTS else right),
         ),
         dict(counts),
         len(rows),
@@ -212,6 +220,12 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
         confirmed,
         tuple(certain),
     )
+
+
+def log_spoilt(lost: int, requests: int) -> float:
+    """Log of the bet that the gauge's answers are lost more often than `check` allows it: a fair
+    one where as many are, and a losing one where fewer."""
+    return lost * log(SPOILT / HELD) + (requests - lost) * log((1 - SPOILT) / (1 - HELD))
 
 
 def shares(rows: Iterable[Seen], bad: Iterable[int]) -> tuple[int, float]:
@@ -325,6 +339,17 @@ def _gauge_lines(missed: int, requests: int, known: float) -> list[str]:
     ]
 
 
+def _spoilt_lines(lost: int, requests: int, spoilt: float) -> list[str]:
+    """What the gauge's answers say where most are lost when asked alone too."""
+    if spoilt < POINTS:
+        return []
+    return [
+        f"the gauge answers all prompts right; here {lost} of {requests:,} were lost, some also "
+        "when asked alone: the server computes them wrong (needlemap check), or is spoilt until it "
+        "is started anew"
+    ]
+
+
 def _strength(wealth: float) -> str:
     if wealth >= GOAL:
         return "faults of state"
@@ -337,14 +362,14 @@ def _shown_lines(seens: Seens, families: int, right: float) -> list[str]:
         return []
     alone = 1 - 0.05 ** (1 / max(1, families))
     lines = [
-        f"foreign, text or salad in {rounded_up(alone)} % of families would have shown in 95 "
-        "storms of 100"
+        f"95 in 100 such storms find foreign, text or salad that hits {rounded_up(alone)} % of "
+        "families"
     ]
     if seens.pairs:
         rate = shown_rate(len(seens.pairs), seens.discordant[1], GOAL)
         lines.append(
-            f"lost, endless or empty {rounded_up(rate)} % more often than cold prompts would have "
-            "shown in half of them"
+            "half of such storms find answers that are lost, endless or empty "
+            f"{rounded_up(rate)} points more often than cold ones"
             if rate < 1
             else f"{counted(len(seens.pairs), 'pair')} with cold prompts are too few to show by "
             "themselves what is lost, endless or empty"

@@ -82,7 +82,7 @@ if not any(right for _, right, _ in alone):
     sys.exit(print("missed alone: wanted", told["wanted"], "got", repr(alone[-1][0])) or 2)
 pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
 seconds = pace * told["loops"] * told["seconds"]
-print(f"{{told['loops']}} loops at most, about {{seconds:.0f}} seconds", flush=True)
+print(f"{{told['loops']}} loops at most, about {{seconds:.0f}} s", flush=True)
 for loop in range(1, told["loops"] + 1):
     got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
     if not right:
@@ -128,7 +128,7 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
     hidden = set[str]().union(*(texts.hidden(made.number, act) for act in made.acts))
     is_text = not storm.resolved.traits.chat
     return {
-        "base_url": settings.base_url or "http://127.0.0.1:8000/v1",
+        "base_url": _address(settings.base_url or "http://127.0.0.1:8000/v1"),
         "path": "/completions" if is_text else "/chat/completions",
         "text": is_text,
         "model": settings.model_name,
@@ -142,6 +142,15 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "alone": target,
         "waves": waves,
     }
+
+
+def _address(base_url: str) -> str:
+    """An address with the /v1 that is tried too where only a host was typed."""
+    return (
+        base_url
+        if "/" in base_url.partition("://")[2].rstrip("/")
+        else f"{base_url.rstrip('/')}/v1"
+    )
 
 
 def loops_of(storm: Storm, shrunk: Shrunk) -> int:

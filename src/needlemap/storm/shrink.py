@@ -18,7 +18,7 @@ from typing import Any
 
 from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
-from needlemap.errors import NeedlemapError
+from needlemap.deadline import LimitReached
 from needlemap.files import STORM_FILE
 from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream, key_of
@@ -148,14 +148,15 @@ class Shrinking(StormInRounds):
         self._stored = {}
         self._got = ""
         self._limit: float | None = None
+        self._is_known_right = False  # whether the server answered a prompt right, asked alone
         self._spoiler: int | None = None  # the request at whose end the server was first spoilt
         self.spoilt = 0  # failed replays behind which the prompt alone was missed too, less others
 
     def batches(self) -> Batches[Any]:
-        """Raises NeedlemapError where the folder holds no fault."""
+        """Finds whether there is one. Raises NeedlemapError for a folder that holds no storm."""
         found = yield from self._best()
         if found is None:
-            return None
+            return False
         sequence, target, failed, replays = found
         was = len(sequence.acts)
         rate = failed / replays
@@ -174,8 +175,7 @@ class Shrinking(StormInRounds):
         if not failed:  # the server was spoilt meanwhile, or a limit was met
             failed, asked = before
         cold = cold_of = 0
-        if self.restart is not None:
-            self.restart()
+        self._start_anew()
         for _ in range(LAST // 2):
             act = next(each for each in sequence.acts if each.number == target)
             outcome = yield from self._once(sequence.of([act]), target, cold=True)
@@ -183,24 +183,14 @@ class Shrinking(StormInRounds):
             cold_of += outcome is not None
         found_so = sequence, target, failed, asked, cold, cold_of, self._got, was, self._limit
         self.shrunk = Shrunk(*found_so)
-        return self.verdict
+        return True
 
     def _best(self) -> Batches[tuple[Round, int, int, int] | None]:
         """The suspect whose sequence fails most often in replays, the shortest of several,
         with how often it failed in how many. Where none fails, each is replayed more often."""
         file = STORM.read(self.storm.folder.path)
         moved = {each.key for each in file.suspects if each.outcome == MOVED}
-        sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
-        lost = sorted(
-            (each for each in file.suspects if each.lost > each.cold_lost),
-            key=lambda each: -(each.lost - each.cold_lost) / max(1, each.replayed),
-        )
-        keys = list(dict.fromkeys([*(each.key for each in lost), *sure]))[:TRIED]
-        keys += [key for key in lost_beside_leaving(file)[:1] if key not in keys]
-        if not keys:
-            raise NeedlemapError(
-                f"'{self.storm.folder.path}' holds no fault that a replay may show again."
-            )
+        keys = to_replay(file)
         best: tuple[Round, int, int, int] | None = None
         limit = self._limit
         for replays in (FIRST, SELDOM_FIRST):
@@ -209,6 +199,8 @@ class Shrinking(StormInRounds):
                 act = next(each for each in made.acts if each.number == key % ACTS)
                 sequence, failed = made.until(act), 0
                 self._limit = file.limit_nats if key in moved else None
+                if (yield from self._is_spoilt_before(sequence, act.number)):
+                    return None
                 for _ in range(replays):
                     failed += yield from self._shows(sequence, act.number)
                 better = best is None or (failed, -len(sequence.acts)) > (
@@ -271,7 +263,7 @@ class Shrinking(StormInRounds):
             self.spoilt = max(0, self.spoilt - 1)
             return True
         if self.restart is not None and not self.stopped:
-            self.restart()
+            self._start_anew()
             alone = yield from self._is_right_alone(sequence, target)
             return alone and _is_wrong((yield from self._once(sequence, target)))
         self.spoilt += 1
@@ -283,6 +275,31 @@ class Shrinking(StormInRounds):
                 f"request {self._spoiler} of {STORM_FILE}"
             )
         return False
+
+    def _start_anew(self) -> None:
+        """Start the server anew, where that can be done and there is time."""
+        if self.restart is None or self.stopped:
+            return
+        try:
+            self.restart()
+        except LimitReached as error:
+            self.stopped = str(error)
+
+    def _is_spoilt_before(self, sequence: Round, target: int) -> Batches[bool]:
+        """Whether the server misses the prompt alone before any replay: the storm, or somebody
+        else, has spoilt it, and its replays would be blamed."""
+        if self.restart is not None or self._is_known_right or self.stopped:
+            return False
+        for _ in range(ENOUGH):
+            if (yield from self._is_right_alone(sequence, target)):
+                self._is_known_right = True
+                return False
+        if not self.stopped:
+            self.stopped = (
+                "the server misses the prompt alone already, before any replay: start it anew and "
+                "type the same, or give --command, which starts it"
+            )
+        return True
 
     def _is_right_alone(self, sequence: Round, target: int) -> Batches[bool]:
         """Whether the prompt that fails is right cold and alone, each time."""
@@ -307,7 +324,11 @@ class Shrinking(StormInRounds):
                 replace(act, salt=self._salt(salt, act.number if cold else act.family))
                 for act in wave
             ]
-            found = yield from self._ask(sequence, acts, SHRINK, answered, self._next)
+            try:
+                found = yield from self._ask(sequence, acts, SHRINK, answered, self._next)
+            except LimitReached as error:  # while prompts were built
+                self.stopped = str(error)
+                return None
             for act, record in found:
                 if act.number == target and record is not None:
                     last = self._outcome(sequence, act, record, self._order)
@@ -323,6 +344,17 @@ class Shrinking(StormInRounds):
     def _next(self, _act: Act) -> int:
         self._key += 1
         return self._key
+
+
+def to_replay(file: StormFile) -> list[int]:
+    """Requests whose sequences may show a storm's fault again, the likeliest first."""
+    sure = [each.key for each in file.sequence if each.outcome in CERTAIN]
+    lost = sorted(
+        (each for each in file.suspects if each.lost > each.cold_lost),
+        key=lambda each: -(each.lost - each.cold_lost) / max(1, each.replayed),
+    )
+    keys = list(dict.fromkeys([*(each.key for each in lost), *sure]))[:TRIED]
+    return keys + [key for key in lost_beside_leaving(file)[:1] if key not in keys]
 
 
 def lost_beside_leaving(file: StormFile) -> list[int]:

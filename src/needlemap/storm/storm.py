@@ -76,9 +76,10 @@ class Storm:
         beyond(resolved, [])
         least = SMALLEST if resolved.settings.max_answer_tokens < 100 else 2 * SMALLEST
         if options.max_length < least:
+            smaller = ", or a smaller --max-answer-tokens" if least > SMALLEST else ""
             raise SettingsError(
                 f"--max-length {options.max_length:,} leaves no room for conversations: use "
-                f"{least:,} or more, or a smaller --max-answer-tokens."
+                f"{least:,} or more{smaller}."
             )
         asked = (options.max_length, options.load, resolved.settings.model)
         if before and (before.max_length, before.load, before.model) != asked:
