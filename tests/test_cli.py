@@ -162,6 +162,14 @@ WRONG = {
         ["check", "--kv", "most"],
         "Invalid value for '--kv': 'most' is not one of 'any', 'exact'.",
     ),
+    "addresses to compare": (
+        ["compare", "http://127.0.0.1:1/v1", "b"],
+        "Two servers: needlemap ab --arm a=http://... --arm b=http://...",
+    ),
+    "an arm's address without its scheme": (
+        ["ab", "--arm", "a=127.0.0.1:1/v1", "--arm", "b=http://127.0.0.1:1/v1", *SMALL],
+        "begins with http:// or https://, as a=http://127.0.0.1:1/v1",
+    ),
     "number of a command": (
         ["compare", "a", "b", "--fail-if-worse", "x"],
         "Invalid value for '--fail-if-worse': must be a number, got 'x'.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from needlemap.commands.announce import show_finding
@@ -43,6 +44,11 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     """Compare and print; 0, or of a verdict that was asked for its code, the worst of
     several."""
     points = points_of(typed)
+    if any(re.match("https?:/", str(path)) for path in (first, second)):
+        raise SettingsError(
+            "compare reads two runs' folders. Two servers: needlemap ab --arm a=http://... --arm "
+            "b=http://..."
+        )
     both = families_of(first), families_of(second)
     read = load_any(*both, tuple(typed.label or ()), typed.metric)
     for run in (run for two in read.values() for run in two):

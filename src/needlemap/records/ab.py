@@ -20,6 +20,7 @@ from needlemap.records.document import DocumentKind
 AGAIN = "again"  # the reference's second asking
 WEIGHED = "-weighed"  # behind the name of a family whose answers are given
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]{0,30}")
+_HOST = re.compile(r"[\w.-]+:\d+(/|$)")  # an address without its scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Arm:
                 f"fp8=http://127.0.0.1:8001/v1; a name has letters, digits, '_' and '.', and is "
                 f"not "
                 f"'{AGAIN}'."
+            )
+        if _HOST.match(value):
+            raise SettingsError(
+                f"--arm '{typed}': an address begins with http:// or https://, as {name}="
+                f"http://{value}"
             )
         if "://" not in value:
             return cls(name, value)
