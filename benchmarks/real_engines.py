@@ -297,7 +297,8 @@ def build_of(case: Case) -> str:
 def _llama_build(binary: str) -> str:
     said = subprocess.run([binary, "--version"], capture_output=True, text=True)
     first = (said.stdout + said.stderr).strip().partition("\n")[0]
-    return f"{first} ({sha256(Path(binary).read_bytes()).hexdigest()[:8]})"
+    known = first if first.startswith("llama.cpp") else first.replace("version:", "llama.cpp", 1)
+    return f"{known} ({sha256(Path(binary).read_bytes()).hexdigest()[:8]})"
 
 
 @cache
