@@ -301,6 +301,11 @@ def _check_cluster(address: str, given: list[str]) -> None:
         )
 
 
+def is_address(path: Path) -> bool:
+    """Whether a server's address was typed where a folder is meant."""
+    return str(path).startswith(("http:/", "https:/"))
+
+
 def _typed(name: str) -> str:
     return {"partition": "-p", "qos": "-q"}.get(name, f"--{name.replace('_', '-')}")
 

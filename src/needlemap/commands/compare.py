@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from needlemap.commands.announce import show_finding
-from needlemap.commands.arguments import CompareFlags
+from needlemap.commands.arguments import CompareFlags, is_address
 from needlemap.errors import SettingsError, naming
 from needlemap.interop.imported import load_any
 from needlemap.maps.comparison import Comparison
@@ -44,7 +43,7 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
     """Compare and print; 0, or of a verdict that was asked for its code, the worst of
     several."""
     points = points_of(typed)
-    if any(re.match("https?:/", str(path)) for path in (first, second)):
+    if is_address(first) or is_address(second):
         raise SettingsError(
             "compare reads two runs' folders. Two servers: needlemap ab --arm a=http://... --arm "
             "b=http://..."

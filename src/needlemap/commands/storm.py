@@ -14,7 +14,7 @@ from needlemap.asking.discovery import reach_server
 from needlemap.check.families import keeping_logprobs
 from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
-from needlemap.commands.arguments import StormFlags
+from needlemap.commands.arguments import StormFlags, is_address
 from needlemap.errors import SettingsError
 from needlemap.grid import tokens
 from needlemap.http.served import cache_tokens
@@ -165,7 +165,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     if folder is None or not typed.shrink:
         way = "To shrink a storm's sequence, type: needlemap storm FOLDER --shrink"
         address = "A server's address is given as --base-url"
-        raise SettingsError(address if folder and ":/" in str(folder) else way)
+        raise SettingsError(address if folder and is_address(folder) else way)
     file = STORM.read(folder)
     if not to_replay(file):
         tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")

@@ -100,15 +100,22 @@ def list_models(
 
 def _listed(base_url: str, sent: Sent) -> ServedModels:
     """The same, asked once. Raises Unmeasured if no server answers, and for 401, 403 and 503."""
-    status, found = get(base_url, "/models", sent)
-    if status == 404 and not VERSIONED.search(base_url):
-        other = f"{base_url}/v1"
-        versioned = get(other, "/models", sent)
-        if versioned[0] == 200:
-            base_url, found = other, versioned[1]
+    base_url, _, found = models_at(base_url, sent)
     rows = {name: row for row in rows_of(found) if (name := _name(row))}
     contexts = {name: size for name, row in rows.items() if (size := _context(row))}
     return ServedModels(base_url, tuple(rows), contexts)
+
+
+def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
+    """The address, with the /v1 that it may lack, and what it says of its models, as `get` has
+    it."""
+    found = get(base_url, "/models", sent)
+    if found[0] == 404 and not VERSIONED.search(base_url):
+        other = f"{base_url}/v1"
+        versioned = get(other, "/models", sent)
+        if versioned[0] == 200:
+            return other, *versioned
+    return base_url, *found
 
 
 def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:

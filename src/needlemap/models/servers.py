@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
-from needlemap.http import VERSIONED, JsonClient, Sent, custom_headers, faults, key_of
-from needlemap.http.served import get
+from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
+from needlemap.http.served import get, models_at
 from needlemap.models import Answer, Model, tokens
 
 if TYPE_CHECKING:
@@ -124,9 +124,7 @@ def is_up(url: str) -> bool:
     """Whether a server lists its models, and is healthy where it says anything of that. url: may
     lack its /v1."""
     root, sent = url.removesuffix("/v1"), Sent()
-    addresses = (url,) if VERSIONED.search(url) else (url, f"{url}/v1")
     try:
-        lists = any(get(each, "/models", sent)[0] == 200 for each in addresses)
-        return lists and get(root, "/health", sent)[0] in (200, 404)
+        return models_at(url, sent)[1] == 200 and get(root, "/health", sent)[0] in (200, 404)
     except Unmeasured:
         return False

@@ -190,18 +190,11 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     missed = sum(each.is_doubtful for each in seens.lost)
     known = log_mixture(missed, len(rows), OF_GAUGE) if gauge and rows else 0.0
     best = max(replays, moved, beside, known, grown, spoilt)
-    state = best >= GOAL
-    confirmed = bool(certain) or state
-    leaks = [each for each in certain if each.outcome.word == "foreign"]
+    confirmed = bool(certain) or best >= GOAL
+    leaks = any(each.outcome.word == "foreign" for each in certain)
     right = sum(each.outcome.has_right_text for each in rows) / len(rows) if rows else 0.0
-    if leaks or (confirmed and highest >= wanted):
-        code = WORSE
-    elif highest < wanted and right >= WEAK:
-        code = NO_WORSE
-    else:
-        code = SUSPECT if best >= POINTS else UNDECIDED
     return StormVerdict(
-        code,
+        _code(best, right, leaks=leaks, confirmed=confirmed, low=highest < wanted),
         _line(hit, len(rows), families, highest),
         (
             *_certain_lines(certain),
@@ -220,6 +213,16 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
         confirmed,
         tuple(certain),
     )
+
+
+def _code(best: float, right: float, *, leaks: bool, confirmed: bool, low: bool) -> int:
+    """The exit code. best: the best bet; right: share of right answers; low: whether the rate is
+    surely below the wanted one."""
+    if leaks or (confirmed and not low):
+        return WORSE
+    if low and right >= WEAK:
+        return NO_WORSE
+    return SUSPECT if best >= POINTS else UNDECIDED
 
 
 def log_spoilt(lost: int, requests: int) -> float:

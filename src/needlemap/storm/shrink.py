@@ -148,7 +148,6 @@ class Shrinking(StormInRounds):
         self._stored = {}
         self._got = ""
         self._limit: float | None = None
-        self._is_known_right = False  # whether the server answered a prompt right, asked alone
         self._spoiler: int | None = None  # the request at whose end the server was first spoilt
         self.spoilt = 0  # failed replays behind which the prompt alone was missed too, less others
 
@@ -199,7 +198,8 @@ class Shrinking(StormInRounds):
                 act = next(each for each in made.acts if each.number == key % ACTS)
                 sequence, failed = made.until(act), 0
                 self._limit = file.limit_nats if key in moved else None
-                if (yield from self._is_spoilt_before(sequence, act.number)):
+                is_first = key == keys[0] and replays == FIRST
+                if is_first and (yield from self._is_spoilt_before(sequence, act.number)):
                     return None
                 for _ in range(replays):
                     failed += yield from self._shows(sequence, act.number)
@@ -288,11 +288,10 @@ class Shrinking(StormInRounds):
     def _is_spoilt_before(self, sequence: Round, target: int) -> Batches[bool]:
         """Whether the server misses the prompt alone before any replay: the storm, or somebody
         else, has spoilt it, and its replays would be blamed."""
-        if self.restart is not None or self._is_known_right or self.stopped:
+        if self.restart is not None:
             return False
         for _ in range(ENOUGH):
             if (yield from self._is_right_alone(sequence, target)):
-                self._is_known_right = True
                 return False
         if not self.stopped:
             self.stopped = (
