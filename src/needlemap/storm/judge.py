@@ -174,10 +174,10 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     grown = log_grown(*around) if around else -inf
     if grown >= POINTS:  # then what was lost cold too is no fault of the model's
         bad |= {each.seen.key for each in seens.lost if each.seen.round >= (first or 0)}
-    lost_in_all = sum(each.outcome.is_lost for each in rows)
-    spoilt = log_spoilt(lost_in_all, len(rows)) if gauge else 0.0
+    alone = {each.seen.key for each in seens.lost if each.again and not each.is_doubtful}
+    spoilt = log_spoilt(len(alone), len(rows)) if gauge else 0.0
     if spoilt >= POINTS:
-        bad |= {each.key for each in rows if each.outcome.is_lost}
+        bad |= alone
     families, faulty = shares(rows, bad)
     hit = len({each.unit for each in rows if each.key in bad})
     highest = highest_rate(round(faulty, 6), families)
@@ -201,7 +201,7 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
             *_state_lines(seens, replays, beside),
             *_grown_lines(around, grown),
             *_gauge_lines(missed, len(rows), known),
-            *_spoilt_lines(lost_in_all, len(rows), spoilt),
+            *_spoilt_lines(len(alone), len(rows), spoilt),
             *_moved_lines(seens, moved),
             *_shown_lines(seens, families, 1.0 if spoilt >= POINTS else right),
         ),
@@ -343,13 +343,13 @@ def _gauge_lines(missed: int, requests: int, known: float) -> list[str]:
 
 
 def _spoilt_lines(lost: int, requests: int, spoilt: float) -> list[str]:
-    """What the gauge's answers say where most are lost when asked alone too."""
+    """What the gauge's answers say where many are lost when asked alone too."""
     if spoilt < POINTS:
         return []
     return [
-        f"the gauge answers all prompts right; here {lost} of {requests:,} were lost, some also "
-        "when asked alone: the server computes them wrong (needlemap check), or is spoilt until it "
-        "is started anew"
+        f"the gauge answers all prompts right; here {lost} of {requests:,} were lost, when asked "
+        "alone too: the server computes them wrong (needlemap check), or is spoilt until it is "
+        "started anew"
     ]
 
 
