@@ -8,7 +8,7 @@ import json
 import os
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import pytest
 
@@ -108,17 +108,13 @@ def test_a_lock_that_is_deleted_before_it_is_got_is_made_anew(tmp_path, monkeypa
 
 
 def test_whoever_only_looks_keeps_nobody_out(tmp_path):
-    def look() -> None:
-        with open(tmp_path / LOCK, "a+b") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            time.sleep(0.1)
-
-    thread = Thread(target=look)
-    thread.start()
-    while not (tmp_path / LOCK).exists():
-        time.sleep(0.001)
-    with hold_folder(tmp_path):
-        thread.join()
+    with open(tmp_path / LOCK, "a+b") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        leaving = Timer(0.1, fcntl.flock, (looking, fcntl.LOCK_UN))
+        leaving.start()
+        with hold_folder(tmp_path):
+            assert is_held(tmp_path)
+        leaving.join()
 
 
 @pytest.mark.parametrize(
