@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from needlemap.text.tokens import Cuts, Span, Tokenizer, TokenText
 
+MOST_PROBES, APART = 32, 256  # safe cuts at which counts are tried; tokens from one to the next
+NEAR = 64  # tokens on either side of one, that are counted with it
 MARGIN = 16  # tokens on either side of a seam that are always counted again
 _Piece = tuple[
     TokenText, int, int
@@ -77,14 +79,16 @@ def _whole_characters(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts, probes: int = 32) -> bool:
-    """Whether counts add up at this text's safe cuts: tried at cuts spread over the text.
+def adds_up(tokenizer: Tokenizer, text: TokenText, cuts: Cuts) -> bool:
+    """Whether counts add up at this text's safe cuts: tried at cuts spread over the text, one in
+    APART tokens, MOST_PROBES at most.
 
     Vocabularies whose split rules we do not know are thus measured, not trusted.
     """
+    probes = min(MOST_PROBES, 2 + len(text) // APART)
     places = {int(cuts.safe_after[len(text) * probe // probes]) for probe in range(probes)}
     for place in places:
-        start, stop = int(cuts.safe_before[max(0, place - 64)]), min(len(text), place + 64)
+        start, stop = int(cuts.safe_before[max(0, place - NEAR)]), min(len(text), place + NEAR)
         stop = int(cuts.safe_after[stop])
         if stop - start > 4096:
             return False  # hardly any safe cut: windows would be as long as the text
