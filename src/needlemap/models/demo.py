@@ -39,6 +39,7 @@ from needlemap.tokenizers import load
 Array = NDArray[np.float32]
 # tokens computed at a time: what a prompt needs beside the cache does not grow with its length
 CHUNK = 128
+_SCORES = 2**17  # of attention at a time: half a megabyte
 _GROWTH = 1024  # tokens by which the cache grows at least
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"
@@ -222,16 +223,36 @@ def attention(queries: Array, keys: Array, values: Array) -> Array:
     (shared heads, all tokens, width), each for as many heads. Returns (heads, tokens,
     width)."""
     heads, tokens, width = queries.shape
-    grouped = queries.reshape(len(keys), -1, width)
-    scores = grouped @ keys.transpose(0, 2, 1)
-    scores /= np.sqrt(np.float32(width))
-    if tokens > 1:
-        later = np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)
-        scores.reshape(heads, tokens, -1)[:, :, -tokens:] += later
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    mixed: Array = scores @ values / scores.sum(axis=-1, keepdims=True)
-    return mixed.reshape(heads, tokens, width)
+    grouped = queries.reshape(len(keys), -1, width) / np.sqrt(np.float32(width))
+    mixed = [_attended(*each, tokens) for each in zip(grouped, keys, values, strict=True)]
+    return np.stack(mixed).reshape(heads, tokens, width)
+
+
+def _attended(queries: Array, keys: Array, values: Array, tokens: int) -> Array:
+    """The heads that share keys and values, one behind the other: (heads * tokens, width).
+
+    Block by block of keys, so that scores stay in the processor's cache; what was mixed before
+    is weighed again (online softmax, Milakov & Gimelshein 2018, arXiv:1805.02867).
+    """
+    block = max(1, _SCORES // len(queries))
+    first = len(keys) - tokens
+    best = np.full((len(queries), 1), -np.inf, np.float32)
+    total: Array = np.zeros_like(best)
+    mixed: Array = np.zeros_like(queries)
+    for start in range(0, len(keys), block):
+        scores = queries @ keys[start : start + block].T
+        places = np.arange(start, start + scores.shape[1])
+        if places[-1] > first:
+            later = places > np.arange(first, len(keys))[:, None]
+            scores.reshape(-1, *later.shape)[:, later] = -np.inf
+        most = np.maximum(best, scores.max(axis=-1, keepdims=True))
+        kept = np.exp(best - most)
+        scores -= most
+        np.exp(scores, out=scores)
+        total = total * kept + scores.sum(axis=-1, keepdims=True)
+        mixed = mixed * kept + scores @ values[start : start + block]
+        best = most
+    return mixed / total
 
 
 def turned(vectors: Array, cos: Array, sin: Array) -> Array:
