@@ -18,11 +18,12 @@ from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
 from needlemap.asking.session import check_price, make_model, marked
 from needlemap.asking.single import Step, Steps
-from needlemap.check.ask import BESIDE, Answers, Ask, framing_of
+from needlemap.check.ahead import BuiltAhead
+from needlemap.check.ask import BESIDE, Answers, Ask, Key, framing_of
 from needlemap.check.change import judge_change
 from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
-from needlemap.check.haystack import Options
+from needlemap.check.haystack import AskBatch, Options
 from needlemap.check.judge import Verdict, accepted_of, judge, required_of
 from needlemap.check.probe import short_size
 from needlemap.deadline import LimitReached
@@ -227,6 +228,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         self.failures = Counter[str]()
         self._limited = False
         self._stored = stored_in(check.folder.path)
+        self._prompts = BuiltAhead(self._trials)
         super().__init__(RunObserver(), folders_in(check.folder.path))
 
     async def run(self) -> Verdict:
@@ -243,12 +245,13 @@ class ProbesOnSchedule(Strategy[Verdict]):
             check.write(None)
         try:
             while (batch := schedule.next(answers)) is not None:
-                yield from self._ask(batch.asks, batch.together)
+                yield from self._ask(batch)
                 self._look_at_first()
             yield from self._window()
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
+            self._prompts.close()
             verdict = check.verdict()
             if self.missed:  # nothing else was asked, and all of it was lost
                 line = f"{verdict.line}; the first prompts were all missed".lstrip("; ")
@@ -258,11 +261,12 @@ class ProbesOnSchedule(Strategy[Verdict]):
             self._nothing()
         return verdict
 
-    def _ask(self, asks: Sequence[Ask], together: bool) -> Batches[None]:
-        """Take what is on disk, and ask the rest."""
+    def _ask(self, batch: AskBatch) -> Batches[None]:
+        """Take what is on disk, and ask the rest, while the prompts of the next batch are
+        built."""
         answers, asker = self.check.answers, self.check.asker
         left = []
-        for ask in asks:
+        for ask in batch.asks:
             record = self._stored.get(_record_key(ask))
             if record is not None and record.scored:
                 answers.add(asker.reply(ask, record))
@@ -275,17 +279,27 @@ class ProbesOnSchedule(Strategy[Verdict]):
         if not left:
             return
         self.progress(left, len(answers))
-        trials = self._trials(left)
-        for group in [left] if together else [[ask] for ask in left]:
+        trials = self._prompts.of(left)
+        self._build_behind(batch)
+        for group in [left] if batch.together else [[ask] for ask in left]:
             yield from self._ask_at_once(group, trials)
 
-    def _trials(self, asks: Sequence[Ask]) -> dict[tuple[Any, ...], Trial]:
-        """The prompts of some asks."""
-        asker, found = self.check.asker, dict[tuple[Any, ...], Trial]()
+    def _build_behind(self, batch: AskBatch) -> None:
+        """Have the prompts of the batch behind one built, where it is known and all of it is
+        left to ask."""
+        behind = self.check.asker.schedule.batch_behind(batch)
+        if behind and not any(
+            _record_key(ask) in self._stored or self._is_left_out(ask) for ask in behind.asks
+        ):
+            self._prompts.begin(behind.asks)
+
+    def _trials(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
+        """The prompts of some asks, by the asks' keys."""
+        asker, found = self.check.asker, dict[Key, Trial]()
         groups = defaultdict[tuple[object, ...], list[Ask]](list)
         for ask in asks:
             groups[ask.family, ask.haystack].append(ask)
-        for (_, haystack), group in groups.items():
+        for group in groups.values():
             if group[0].way.startswith(BESIDE):
                 own = [replace(ask, way=ask.way.removeprefix(BESIDE)) for ask in group]
                 made = asker.experiment(own)
@@ -293,7 +307,6 @@ class ProbesOnSchedule(Strategy[Verdict]):
                     found[ask.key] = asker.elsewhere(ask, made[each.key])[1]
             else:
                 found |= asker.experiment(group)
-            del haystack
         order = [found[ask.key] for ask in asks]
         first = experiment_of(asker.resolved(_own(asks[0])), order[:1])
         told = marked(first, order)
@@ -303,9 +316,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         """Whether nothing more is asked, or nothing so long."""
         return bool(self.stopped or (self.refused_from and ask.length >= self.refused_from))
 
-    def _ask_at_once(
-        self, asks: Sequence[Ask], trials: Mapping[tuple[Any, ...], Trial]
-    ) -> Batches[None]:
+    def _ask_at_once(self, asks: Sequence[Ask], trials: Mapping[Key, Trial]) -> Batches[None]:
         """Ask some prompts at the same time, and take what came of each."""
         check, answers, wanted = self.check, self.check.answers, list[Ask]()
         for ask in asks:
@@ -370,8 +381,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
             if record is not None:
                 self.check.answers.add(asker.reply(ask, record))
                 continue
-            framing = framing_of(self.check.answers) or 0
-            yield from self._ask_at_once([ask], asker.experiment([ask], framing))
+            yield from self._ask_at_once([ask], self._counted_there([ask]))
 
     def _look_at_first(self) -> None:
         """Stop where the first prompts were all missed: what to try is said in one line. A model
@@ -382,10 +392,8 @@ class ProbesOnSchedule(Strategy[Verdict]):
         rows = [reply for reply in answers.by_key.values() if reply.measured]
         if len({row.ask.prompt for row in rows}) < FIRST or any(row.right for row in rows):
             return
-        asker = self.check.asker
         row = rows[-1]
-        trial = asker.experiment([row.ask], framing_of(answers) or 0)[row.ask.key]
-        question = trial.item.question
+        question = self._counted_there([row.ask])[row.ask.key].item.question
         said = row.answer if len(row.answer) <= 120 else f"{row.answer[:119]}…"
         self.missed = (
             f"the first {len(rows)} prompts of {row.ask.length:,} tokens were all missed; to "
@@ -394,6 +402,11 @@ class ProbesOnSchedule(Strategy[Verdict]):
             "--thinking-tokens; else look at --template and --max-answer-tokens"
         )
         self.stopped = self.missed
+
+    def _counted_there(self, asks: Sequence[Ask]) -> dict[Key, Trial]:
+        """The prompts of some asks, as long as the server counts them."""
+        framing = framing_of(self.check.answers) or 0
+        return self._prompts.call(lambda: self.check.asker.experiment(asks, framing))
 
     @property
     def why(self) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.ask import BESIDE, TOSS, Ask, Reply, did_end, is_parrot
+from needlemap.check.ask import BESIDE, TOSS, Ask, Key, Reply, did_end, is_parrot
 from needlemap.check.haystack import BEHIND, LAST, Options
 from needlemap.check.margins import margins_of
 from needlemap.check.schedule import Schedule
@@ -124,7 +124,7 @@ class Asker:
             self.families[ask.family] = found
         return found
 
-    def experiment(self, asks: Sequence[Ask], framing: int = 0) -> dict[tuple[Any, ...], Trial]:
+    def experiment(self, asks: Sequence[Ask], framing: int = 0) -> dict[Key, Trial]:
         """The trials of some asks of one family and one haystack, by the asks' keys."""
         resolved = self.resolved(asks[0])
         if framing:

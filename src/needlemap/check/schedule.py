@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from needlemap.check.ask import BESIDE, Answers, Ask
+from needlemap.check.ask import BESIDE, Answers, Ask, Key
 from needlemap.check.haystack import ROUNDS, AskBatch, CheckHaystack, Geometry, Options
 from needlemap.check.probe import Probe, probes
 from needlemap.errors import SettingsError, did_you_mean
@@ -86,6 +87,17 @@ class Schedule(Geometry):
             yield from self._lost(answers, purse, left)
         yield from self._fitting(more, answers, purse)
         yield from self._lost(answers, purse, left)
+
+    def batch_behind(self, batch: AskBatch) -> AskBatch | None:
+        """What is asked behind a batch, whatever comes of it; None where that is not known: the
+        first round alone has an order of its own."""
+        return self._behind.get(batch.asks[-1].key)
+
+    @cached_property
+    def _behind(self) -> Mapping[Key, AskBatch]:
+        """By the key of a batch's last ask."""
+        first = [batch for haystack in self.first for batch in haystack.batches]
+        return {before.asks[-1].key: behind for before, behind in pairwise(first)}
 
     def _fitting(
         self, haystacks: Iterable[CheckHaystack], answers: Answers, purse: Purse
