@@ -304,11 +304,12 @@ def _llama_build(binary: str) -> str:
 @cache
 def rules() -> str:
     """What `check` asks of the gauge and by which limits it judges: a number, and a digest of the
-    asks of one seed, of each probe's share of the alpha, and of the limits of margins."""
+    asks of one seed in any order, of each probe's share of the alpha, and of the limits of
+    margins."""
     known = {"holds": holds_tokens(), "moves": MOVES, "few": True}
     schedule = Schedule(Options(max_length=8_000, reference=True, logprobs=True, **known))
     shares = {name: probe.share for name, probe in schedule.probes.items()}
-    asks = [ask.key for ask in schedule.cells()]
+    asks = sorted(ask.key for ask in schedule.cells())
     return f"{JUDGED}-{sha256(repr((asks, shares, MOVES)).encode()).hexdigest()[:8]}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +260,29 @@ def test_the_gauge_is_asked_half_as_much_and_a_pass_excludes_as_much() -> None:
     assert {found[name].state for name in ("length", "comb", "edges", "same", "mates")} == {"pass"}
 
 
+@pytest.mark.parametrize(("most", "passes"), [(15, True), (14, False)])
+def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
+    most: int, passes: bool
+) -> None:
+    """All 24 were needed, so a check that half of its time was left for passed nothing."""
+    asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
+    options = replace(asked.options, max_length=8_000, reference=True, logprobs=True)
+    schedule, answers, begun = Schedule(options, seed=7), Answers(), Counter[int]()
+    for each in schedule.first:
+        begun[each.size] += 1
+        if each.is_short or begun[each.size] <= most:
+            for ask in (ask for batch in each.batches for ask in batch.asks):
+                margins = tuple(("7", 12.0) for _ in range(12))
+                answers.add(replace(Reply.of(ask, ask.secret), margins=margins))
+    verdict = judge(schedule, answers)
+    assert (verdict.code == 0) is passes
+    undecided = {each.probe for each in verdict.findings if each.state == "undecided"}
+    assert undecided == (set() if passes else {"load"})
+    for found in verdict.findings:
+        if isinstance(schedule.probes[found.probe], Paired):
+            assert all(row.upper < 100 * LOSS for row in found.sizes if row.state == "pass")
+
+
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize(("probe", "way"), LOSES.items())
 def test_what_half_as_many_prompts_lose_is_found_at_each_size(
@@ -274,7 +298,7 @@ def test_what_half_as_many_prompts_lose_is_found_at_each_size(
 def test_a_few_answers_that_only_the_server_loses_are_a_fault_of_it() -> None:
     """The gauge finds all, so nothing is gained to set a loss against: four of twelve long prompts
     that only the reference answers were undecided."""
-    _, verdict, _ = few_asked("cold", 2, most=16)  # every second first prompt is asked alone
+    _, verdict, _ = few_asked("crowded", 2, most=8)  # every second first prompt
     (found,) = (each for each in verdict.findings if each.probe == "reference")
     assert found.sizes[2].lost == 4
     assert found.sizes[2].state == "fail"

@@ -187,12 +187,39 @@ class Geometry:
         for part in range(ROUNDS):
             found += [CheckHaystack(self, self.short, at) for at in _part(shorts, part + 1)]
             for size in self.sizes:
-                found += [CheckHaystack(self, size, at) for at in _part(self.count(size), part)]
+                numbers = (self.turns[size][at] for at in _part(self.count(size), part))
+                found += [CheckHaystack(self, size, number) for number in numbers]
         return found
+
+    @property
+    def crowds(self) -> bool:
+        """Whether every second first prompt is computed beside others, as a probe wants."""
+        return any(probe.crowds for probe in self.probes.values())
+
+    @cached_property
+    def turns(self) -> Mapping[int, Sequence[int]]:
+        """By size, the numbers of its haystacks in the order in which they are asked: where a
+        check of few is stopped, 15 of 24 are enough for each row."""
+        counts = {size: self.count(size) for size in self.sizes}
+        return {
+            size: turns_of(each) if self.crowds else range(each) for size, each in counts.items()
+        }
 
     def haystack(self, ask: Ask) -> CheckHaystack:
         """The documents that an ask is about."""
         return CheckHaystack(self, ask.size, ask.repeat, ask.round)
+
+
+def turns_of(count: int) -> list[int]:
+    """The numbers of a size's haystacks in turns: three whose first prompt is computed beside
+    others, then one whose is computed alone, as long as there are both.
+
+    >>> turns_of(12)
+    [1, 3, 5, 0, 7, 9, 11, 2, 4, 6, 8, 10]
+    """
+    crowded, alone = list(range(1, count, 2)), list(range(0, count, 2))
+    turns = (alone if at % 4 == 3 or not crowded else crowded for at in range(count))
+    return [numbers.pop(0) for numbers in turns]
 
 
 def _part(count: int, part: int) -> range:
@@ -262,7 +289,7 @@ class CheckHaystack:
     def is_crowded(self) -> bool:
         """Whether its first prompt is computed beside others: every second one's is, where a
         probe wants that."""
-        return self.repeat % 2 == 1 and any(probe.crowds for probe in self.layout.probes.values())
+        return self.repeat % 2 == 1 and self.layout.crowds
 
     @cached_property
     def cold(self) -> Ask:
@@ -278,9 +305,12 @@ class CheckHaystack:
     @property
     def is_beside(self) -> bool:
         """Whether a reference is asked about it: where little is asked, about half of the
-        longest, as many of which are computed beside others as alone."""
-        is_left = self.layout.options.few and self.is_longest and self.repeat % 4 > 1
-        return not is_left or self.round > 1
+        longest, which are asked first. Of those that are computed beside others these are three
+        quarters, and one quarter of the others."""
+        if not (self.layout.options.few and self.is_longest) or self.round > 1:
+            return True
+        quarters = 2 if not self.layout.crowds else 3 if self.is_crowded else 1
+        return 4 * self.repeat < quarters * self.layout.count(self.size)
 
     @property
     def is_longest(self) -> bool:
