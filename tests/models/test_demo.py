@@ -113,6 +113,17 @@ def test_logits_are_those_of_the_formulas(weights: Weights, count: int):
     )
 
 
+@pytest.mark.parametrize("keys", [1, 50, CHUNK, 2 * CHUNK])
+def test_keys_that_are_weighed_block_by_block_give_the_logits_of_the_formulas(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch, keys: int
+):
+    monkeypatch.setattr("needlemap.models.demo._SCORES", keys * CHUNK)
+    ids = random_ids(3 * CHUNK - 7)
+    np.testing.assert_allclose(
+        NumpyEngine(weights).extend_all(ids), reference_logits(weights, ids), rtol=0, atol=1e-4
+    )
+
+
 def test_logits_are_those_of_the_network_that_was_trained(
     weights: Weights, monkeypatch: pytest.MonkeyPatch
 ):
