@@ -129,10 +129,12 @@ def test_a_check_passes_or_shows_its_probes(tests):
     found = tests(
         asked.format("'demo/retriever', ", 250, "stop"),
         asked.format("", 900, "stop"),
+        "needle_server('gauge/numpy').assert_checked(minutes=0.1, max_length='2k')",
         flags=("--needle-model", "python/nothing:answers"),
     )
-    assert [outcome for outcome, _ in found] == ["pass", "failure"]
+    assert [outcome for outcome, _ in found] == ["pass", "failure", "failure"]
     assert re.search(r"needlemap: the first \d+ prompts .* were all missed", found[1][1])
+    assert re.search(r"check undecided: .*\nstopped: ran for 6 s, as long as minutes", found[2][1])
 
 
 @pytest.mark.long

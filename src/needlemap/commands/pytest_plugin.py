@@ -175,7 +175,7 @@ class NeedleServer:
                 asking = ProbesOnSchedule(check)
                 verdict = run_coroutine(asking.run())
         text = f"needlemap: {asking.missed}" if asking.missed else ""
-        found = partial(_found, check.folder.path, verdict, check.asked.reference)
+        found = partial(_found, check.folder.path, verdict, check.asked.reference, asking.why)
         _settle(verdict.code, on_undecided, lambda: text or found())
 
     def assert_storm(
@@ -309,9 +309,9 @@ def _map(folder: Path) -> str:
     return map_text(load_run(folder).map, _WIDE)
 
 
-def _found(path: Path, verdict: Verdict, reference: str) -> str:
-    """What a check that did not pass shows: the probes that decide it, its report, and the
-    maps of what they missed."""
+def _found(path: Path, verdict: Verdict, reference: str, stopped: str) -> str:
+    """What a check that did not pass shows: the probes that decide it, why not all was asked, its
+    report, and the maps of what they missed."""
     from needlemap.reports.check_report import check_report
     from needlemap.reports.renderers.text import to_text
 
@@ -323,4 +323,5 @@ def _found(path: Path, verdict: Verdict, reference: str) -> str:
     names = ", ".join(each.probe for each in bad) or "too little was asked"
     maps = [_map(path / each.worst.way) for each in bad if each.worst is not None]
     text = to_text(check_report(path, "", verdict, reference), _WIDE).rstrip()
-    return "\n\n".join([f"needlemap: check {state}: {names}", text, *maps])
+    lines = [f"needlemap: check {state}: {names}", *([f"stopped: {stopped}"] if stopped else [])]
+    return "\n\n".join(["\n".join(lines), text, *maps])
