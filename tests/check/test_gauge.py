@@ -260,13 +260,18 @@ def test_the_gauge_is_asked_half_as_much_and_a_pass_excludes_as_much() -> None:
     assert {found[name].state for name in ("length", "comb", "edges", "same", "mates")} == {"pass"}
 
 
-@pytest.mark.parametrize(("most", "passes"), [(15, True), (14, False)])
+@pytest.mark.parametrize(
+    ("serial", "most", "undecided"),
+    [(False, 15, False), (False, 14, True), (True, 12, False), (True, 11, True)],
+)
 def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
-    most: int, passes: bool
+    serial: bool, most: int, undecided: bool
 ) -> None:
-    """All 24 were needed, so a check that half of its time was left for passed nothing."""
+    """All 24 were needed, so a check that half of its time was left for passed nothing. Of a model
+    that answers one prompt at a time, twelve are enough."""
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
-    options = replace(asked.options, max_length=8_000, reference=True, logprobs=True)
+    known = replace(asked.options, max_length=8_000, reference=True, logprobs=True)
+    options = replace(known, serial=serial)
     schedule, answers, begun = Schedule(options, seed=7), Answers(), Counter[int]()
     for each in schedule.first:
         begun[each.size] += 1
@@ -275,9 +280,8 @@ def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
                 margins = tuple(("7", 12.0) for _ in range(12))
                 answers.add(replace(Reply.of(ask, ask.secret), margins=margins))
     verdict = judge(schedule, answers)
-    assert (verdict.code == 0) is passes
-    undecided = {each.probe for each in verdict.findings if each.state == "undecided"}
-    assert undecided == (set() if passes else {"load"})
+    assert verdict.code == (4 if undecided else 0)
+    assert any(each.state == "undecided" for each in verdict.findings) is undecided
     for found in verdict.findings:
         if isinstance(schedule.probes[found.probe], Paired):
             assert all(row.upper < 100 * LOSS for row in found.sizes if row.state == "pass")
@@ -296,9 +300,9 @@ def test_what_half_as_many_prompts_lose_is_found_at_each_size(
 
 
 def test_a_few_answers_that_only_the_server_loses_are_a_fault_of_it() -> None:
-    """The gauge finds all, so nothing is gained to set a loss against: four of twelve long prompts
-    that only the reference answers were undecided."""
-    _, verdict, _ = few_asked("crowded", 2, most=8)  # every second first prompt
+    """The gauge finds all, so nothing is gained to set a loss against: four of thirteen long
+    prompts that only the reference answers were undecided."""
+    _, verdict, _ = few_asked("cold", 2, most=16)  # every second first prompt is asked alone
     (found,) = (each for each in verdict.findings if each.probe == "reference")
     assert found.sizes[2].lost == 4
     assert found.sizes[2].state == "fail"

@@ -306,11 +306,11 @@ class CheckHaystack:
     def is_beside(self) -> bool:
         """Whether a reference is asked about it: where little is asked, about half of the
         longest, which are asked first. Of those that are computed beside others these are three
-        quarters, and one quarter of the others."""
+        quarters, and one third of the others."""
         if not (self.layout.options.few and self.is_longest) or self.round > 1:
             return True
-        quarters = 2 if not self.layout.crowds else 3 if self.is_crowded else 1
-        return 4 * self.repeat < quarters * self.layout.count(self.size)
+        share = 1 / 2 if not self.layout.crowds else 3 / 4 if self.is_crowded else 1 / 3
+        return self.repeat < share * self.layout.count(self.size)
 
     @property
     def is_longest(self) -> bool:
