@@ -182,6 +182,7 @@ def once(messages):
 def never(messages):
     return answer(messages, 99)
 """
+ONE_IN_FIVE = "list(times).index(said) % 5 == 1"
 
 
 @pytest.mark.parametrize(("kind", "tries", "scored"), [("once", 2, True), ("never", 4, False)])
@@ -189,13 +190,24 @@ def test_what_an_arm_lost_is_asked_again_three_times(ab, needlemap, kind, tries,
     """Time-outs of one engine in a hundred made two equal engines differ; what answers when it is
     asked again is a pair like all others, and what never does is not asked for ever."""
     (needlemap.folder / "flaky.py").write_text(FLAKY)
-    flags = ("--until", "20", "--margin", "60", "--retries", "0")
+    flags = ("--until", "20", "--margin", "60", "--retries", "0", "--seed", "7")
     found = ab("baseline/bm25", f"python/flaky:{kind}", *flags, code=0)
     assert (found["verdict"], found["lost"]) == ("no worse", 0 if scored else 4)
     kept = Counter(each["key"] for each in needlemap.records("ab/new-passkey"))
     assert sorted(kept.values()) == [1] * 16 + [tries] * 4
     last = {each["key"]: each for each in needlemap.records("ab/new-passkey")}
     assert [each["score"] is not None for each in last.values()].count(False) == 4 * (not scored)
+
+
+def test_a_lost_answer_counts_also_where_a_later_haystack_comes_to_its_prompt(ab, needlemap):
+    """Haystacks 0 and 8 of this seed hide the same key: asked for again in 8, the lost answer stood
+    there, where the reference has none, and was no pair."""
+    (needlemap.folder / "flaky.py").write_text(FLAKY.replace(ONE_IN_FIVE, '"88624" in said'))
+    flags = ("--until", "20", "--margin", "60", "--retries", "0", "--seed", "790211206")
+    found = ab("baseline/bm25", "python/flaky:never", *flags, code=0)
+    assert (found["asked"], found["lost"], found["gained"]) == (19, 1, 0)
+    lost = [each for each in needlemap.records("ab/new-passkey") if each["score"] is None]
+    assert [each["repeat"] for each in lost] == [0] * 4
 
 
 def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire, dead):

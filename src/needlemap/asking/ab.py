@@ -150,13 +150,23 @@ class Ab:
     def experiment(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> Experiment:
-        """The trials of some haystacks: each has one of the lengths, in turn, and all depths.
-        weigh: those that the reference answered, with that answer as the one to weigh."""
+        """The trials of some haystacks: each has one of the lengths, in turn, and all depths. A
+        prompt that an earlier haystack came to, too, is that one's: asked for again in another,
+        an answer that was lost would stand beside none of the other arm. weigh: those that the
+        reference answered, with that answer as the one to weigh."""
         resolved = (self.weighing if weigh else self.ways)[arm][family]
         lengths, depths = resolved.grid.lengths, resolved.grid.depths
         each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
         made = replace(prepare_haystacks(resolved, each), grid=resolved.grid)
-        return with_answers(made, self.records(self.asked.arms[0].name, family)) if weigh else made
+        if weigh:
+            return with_answers(made, self.records(self.asked.arms[0].name, family))
+        stands = {record.key: place_of(record) for record in self.records(arm, family)}
+        own = [
+            trial
+            for trial in made.trials
+            if trial.key not in stands or stands[trial.key] in places_of(trial)
+        ]
+        return replace(made, trials=tuple(own))
 
     def check_prompts(self) -> None:
         """Raises SettingsError where the arms would not be asked the same."""
