@@ -40,6 +40,9 @@ Array = NDArray[np.float32]
 # tokens computed at a time: what a prompt needs beside the cache does not grow with its length
 CHUNK = 128
 _SCORES = 2**17  # of attention at a time: half a megabyte
+# Nats below a query's best score. Of scores far below, e to the score is a denormal number, with
+# which Intel's processors compute a hundred times slower; e to this is lost beside 1.
+_LEAST = np.float32(-60)
 _GROWTH = 1024  # tokens by which the cache grows at least
 NAMES = ("retriever",)
 WEIGHTS, TOKENIZER = "retriever.npz", "tokenizer.json"
@@ -248,6 +251,7 @@ def _attended(queries: Array, keys: Array, values: Array, tokens: int) -> Array:
         most = np.maximum(best, scores.max(axis=-1, keepdims=True))
         kept = np.exp(best - most)
         scores -= most
+        np.maximum(scores, _LEAST, out=scores)
         np.exp(scores, out=scores)
         total = total * kept + scores.sum(axis=-1, keepdims=True)
         mixed = mixed * kept + scores @ values[start : start + block]
