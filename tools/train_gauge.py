@@ -50,7 +50,7 @@ CHAT = (
 )
 DOCUMENTS, TEXT_SEED = 300, 20_271_123
 LONGEST = 32_768  # positions that the checkpoint says it takes
-HOLDS = 8_192  # the longest prompt at which benchmarks/gauge.py found it to hold
+HOLDS = 16_384  # the longest prompt at which benchmarks/gauge.py found it to hold
 OTHER_CITIES = """
     Accra Amman Athens Baghdad Bangkok Beijing Berlin Bogota Boston Brussels Bucharest Budapest
     Calgary Chicago Dallas Delhi Denver Dhaka Dublin Geneva Havana Helsinki Istanbul Jakarta Karachi

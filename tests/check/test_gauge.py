@@ -66,8 +66,8 @@ def test_it_is_known_by_the_names_that_engines_make_of_its_folder(model: str, kn
 def test_its_tokenizer_lengths_and_reference_are_settled() -> None:
     made, said = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
     assert made.flags["tokenizer"] == str(DATA)
-    assert (made.reference, made.options.max_length) == ("gauge/numpy", HOLDS)
-    assert made.options.holds == HOLDS
+    assert (made.reference, made.options.max_length) == ("gauge/numpy", 8_192)
+    assert made.options.holds == HOLDS == 16_384
     assert said.endswith("For another model: --no-gauge")
 
 

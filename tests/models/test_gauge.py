@@ -210,7 +210,7 @@ def test_the_command_writes_a_checkpoint_and_leaves_other_files_alone(
             cli.app(["gauge", "-o", str(tmp_path / "gauge")])
         assert left.value.code == 0
     assert sorted(path.name for path in (tmp_path / "gauge").iterdir()) == sorted(gauge.FILES)
-    assert "finds every needle up to 8,192 tokens" in capsys.readouterr().err
+    assert "finds every needle up to 16,384 tokens" in capsys.readouterr().err
     (tmp_path / "gauge" / "config.json").write_text("{}")
     with pytest.raises(SettingsError, match=r"config.json' is another file"):
         gauge.write_checkpoint(tmp_path / "gauge")

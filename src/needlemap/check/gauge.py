@@ -19,6 +19,7 @@ from needlemap.models.gauge import DATA, REFERENCE, holds_tokens
 from needlemap.records.ab import Arm
 
 ANSWER = 24  # tokens: its answers have 14
+USUAL = 8_192  # tokens of the longest prompt, where nobody says: minutes on two cores
 TEMPLATE = "text-en"
 # Nats a token: twice what honest engines moved a prompt's margins at most, by their coarsest data
 # type, at 160 to 8,000 tokens (benchmarks/RESULTS.md). The gauge's own margins are 12 and more.
@@ -37,14 +38,14 @@ def beside_the_gauge(asked: CheckOptions, wanted: bool | None = None) -> tuple[C
     model = str(asked.flags.get("model", ""))
     if not (named_gauge(model) if wanted is None else wanted):
         return asked, ""
-    options, holds = asked.options, holds_tokens()
+    options = asked.options
     if not options.promised and options.max_length == Options().max_length:
-        options = replace(options, max_length=holds)
+        options = replace(options, max_length=USUAL)
     if options.few is None:
         options = replace(options, few=True)
     own = not is_wrapped(asked.flags) and asked.flags.get("template", TEMPLATE) in TAKEN
     if own and not CHANGING & asked.flags.keys():
-        options = replace(options, holds=holds)
+        options = replace(options, holds=holds_tokens())
     reference = asked.reference or ("" if is_wrapped(asked.flags) else REFERENCE)
     if reference == REFERENCE:
         options = replace(options, moves=MOVES)
@@ -69,8 +70,8 @@ def is_wrapped(flags: Mapping[str, Any]) -> bool:
 def gauge_flags(
     flags: Mapping[str, Any], wanted: bool | None = None
 ) -> tuple[dict[str, Any], str, int]:
-    """Flags with the gauge's tokenizer and answers, a sentence that says so, and the length to
-    which it holds; as they are, '' and 0, where the model is another one.
+    """Flags with the gauge's tokenizer and answers, a sentence that says so, and the tokens of the
+    longest prompt where nobody says; as they are, '' and 0, where the model is another one.
 
     wanted: whether it is the gauge; None: it is if it has that name.
     """
@@ -78,7 +79,7 @@ def gauge_flags(
     if not (named_gauge(model) if wanted is None else wanted):
         return dict(flags), "", 0
     said = f"'{model}' is taken for needlemap's gauge: its own tokenizer. For another model: "
-    return {**_own(), **flags}, f"{said}--no-gauge", holds_tokens()
+    return {**_own(), **flags}, f"{said}--no-gauge", USUAL
 
 
 def with_reference(arms: Sequence[Arm]) -> list[Arm]:
@@ -104,10 +105,9 @@ def arms_of_the_gauge(arms: Sequence[Arm], wanted: bool | None = None) -> bool:
 
 
 def ab_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an ab of the gauge, where none are given: its needle, three lengths to which it
-    holds, two depths, and plain text, whose tokens a server and this process count alike."""
-    holds = holds_tokens()
-    grid = {"lengths": f"{holds // 8},{holds // 2},{holds}", "depths": "10,60"}
+    """Settings of an ab of the gauge, where none are given: its needle, three lengths to the
+    usual one, two depths, and plain text, whose tokens a server and this process count alike."""
+    grid = {"lengths": f"{USUAL // 8},{USUAL // 2},{USUAL}", "depths": "10,60"}
     return {**_own(), **grid, "template": TEMPLATE, **facts_for(flags), **flags}
 
 

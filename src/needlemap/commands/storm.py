@@ -70,14 +70,14 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
 def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
     """What is typed as what is asked, with what the server says of itself. Raises
     SettingsError."""
-    known, note, holds = gauge_flags(flags, typed.gauge)
-    reference = REFERENCE if holds and not is_wrapped(flags) else ""
+    known, note, usual = gauge_flags(flags, typed.gauge)
+    reference = REFERENCE if usual and not is_wrapped(flags) else ""
     if reference:
         known = {**keeping_logprobs(str(known.get("model", ""))), **known}
     if note:
         beside = f". Margins beside {reference}'s" if reference else ""
         tell(f"note: {note}{beside}")
-    length = int(tokens(typed.max_length)) if typed.max_length else holds or _LONGEST
+    length = int(tokens(typed.max_length)) if typed.max_length else usual or _LONGEST
     cached = int(tokens(typed.kv_tokens)) if typed.kv_tokens else None
     options = StormOptions(
         {**known, "limit_time": 60 * typed.minutes},
@@ -86,7 +86,7 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         cached,
         wanted_rate(typed.until),
         typed.own,
-        bool(holds) and not CHANGING & flags.keys(),
+        bool(usual) and not CHANGING & flags.keys(),
         reference,
     )
     return options if typed.plan else _with_server(options, promised=typed.max_length is not None)
