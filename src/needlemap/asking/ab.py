@@ -164,7 +164,7 @@ class Ab:
         own = [
             trial
             for trial in made.trials
-            if trial.key not in stands or stands[trial.key] in places_of(trial)
+            if trial.key not in stands or stands[trial.key] >= places_of(trial)[0]
         ]
         return replace(made, trials=tuple(own))
 
