@@ -46,7 +46,7 @@ def ab(needlemap: Any) -> Any:
     def run(reference: str, other: str, *flags: str, code: int) -> dict[str, Any]:
         arms = ("--arm", f"ref={reference}", "--arm", f"new={other}")
         said = needlemap("ab", "passkey", *arms, *FLAGS, "--json", *flags, code=code).stdout
-        found: dict[str, Any] = json.loads(said)
+        found: dict[str, Any] = json.loads(said or "{}")
         return found
 
     return run
@@ -110,6 +110,13 @@ def test_more_pairs_go_on_where_an_earlier_start_ended(ab):
     first = ab("baseline/bm25", "baseline/random", "--until", "8", code=5)
     more = ab("baseline/bm25", "baseline/random", "--until", "16", code=1)
     assert (first["asked"], more["asked"]) == (8, 16)
+
+
+def test_the_same_command_goes_on_also_with_a_seed_and_another_seed_is_refused(ab):
+    ab("baseline/bm25", "baseline/random", "--until", "8", "--seed", "7", code=5)
+    ab("baseline/bm25", "baseline/random", "--until", "16", "--seed", "7", code=1)
+    arms = ("baseline/bm25", "baseline/random", "--until", "16")
+    ab(*arms, "--seed", "8", code=2)
 
 
 def served(needlemap: Any, reference: str, other: str, code: int) -> Any:

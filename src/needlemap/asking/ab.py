@@ -276,7 +276,7 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         raise NeedlemapError(
             f"'{path}' has the arms {names}. Type these, or give another folder with -o."
         )
-    if before.grids != made.grids() or asked.flags.get("seed", before.seed) != before.seed:
+    if before.grids != made.grids() or int(asked.flags.get("seed", before.seed)) != before.seed:
         raise NeedlemapError(
             f"'{path}' has other lengths, depths or seed. Give another folder with -o."
         )
