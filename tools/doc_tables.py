@@ -130,7 +130,8 @@ MEANINGS = {
     "rescored": "whether the answer is an earlier record's, scored anew: nothing was asked",
     "failure": "why it could not be measured; null if it was",
     "error": "the same in the server's or library's words, without keys",
-    "outcome": "what became of it: `scored`, `refused by the model`, `answer budget spent`, "
+    "outcome": "what became of it: `scored`, `refused by the model`, "
+    "`filtered by the provider`, `answer budget spent`, "
     "`thinking budget spent`, `unreadable answer` (all scored), else the failure",
     "answered_by": "the model that the provider names in its reply",
     "finished_at": "UTC time",

@@ -10,12 +10,12 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from needlemap.errors import Failure
+from needlemap.finishes import Ending, ending_of
 
 FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside others
 FIRST_BESIDE = "reference-cold|reference-crowded"
 TOSS = "toss", "toss-again"  # ways of a question with several right answers
 BESIDE = "reference-"  # before a way in which the reference is asked
-_LAST = ("length", "max_tokens")  # finishes of an answer that did not end by itself
 _PARROTED = 60  # characters of a text around a fact that no answer needs
 
 State = Literal["cold", "warm", "loaded"]
@@ -126,7 +126,7 @@ class Reply:
         start: int = 0,
     ) -> Reply:
         """A reply to a replayed ask, whose secrets are made up."""
-        ended = finish not in _LAST
+        ended = ending_of(finish) is not Ending.CUT
         right = not failure and ended and ask.secret in text
         right = right and not is_parrot(text, ask.beside)
         hidden = ask.secret, ask.beside, start
@@ -147,7 +147,7 @@ def did_end(finish: str | None, written: int | None, budget: int) -> bool:
     >>> did_end("stop", 3, 24), did_end("length", 24, 24), did_end("length", 12, 24)
     (True, False, True)
     """
-    return finish not in _LAST or (written is not None and written < budget)
+    return ending_of(finish) is not Ending.CUT or (written is not None and written < budget)
 
 
 def is_parrot(answer: str, beside: Iterable[str], around: Iterable[str] = ()) -> bool:

@@ -225,7 +225,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         self.make, self.elsewhere = make, elsewhere
         self.stopped = self.missed = self.refusal = ""
         self.refused_from: int | None = None
-        self.failures = Counter[str]()
+        self.failures, self.finishes = Counter[str](), list[str | None]()
         self._limited = False
         self._stored = stored_in(check.folder.path)
         self._prompts = BuiltAhead(self._trials)
@@ -351,6 +351,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
         answers = self.check.answers
         reply = self.check.asker.reply(ask, record)
         answers.add(reply)
+        self.finishes.append(record.finish)
         if reply.failure and ask.way != "beyond":
             self.failures[reply.failure] += 1
             if record.failure == Failure.TOO_LONG:

@@ -29,6 +29,7 @@ from needlemap.commands.compare import scope_of
 from needlemap.deadline import clock
 from needlemap.errors import SettingsError, naming
 from needlemap.files import make_folder
+from needlemap.finishes import list_unknown
 from needlemap.http.compatible import served
 from needlemap.maps.arms import ArmsVerdict, ArmTrial
 from needlemap.models.gauge import REFERENCE
@@ -171,7 +172,11 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
         found = ending.finish(Campaign().run(blocks), going_on(path))
     if found is not None:
         say_stopped(blocks.stopped, path)
-    code = show_found(ab, ab.trios() if found is None else found, typed)
+    trios = ab.trios() if found is None else found
+    records = [each for trio in trios for each in (trio.first, trio.second, trio.again)]
+    for line in list_unknown(record.finish for record in records if record is not None):
+        tell(line)
+    code = show_found(ab, trios, typed)
     return ending.code if found is None else code
 
 

@@ -19,6 +19,7 @@ from needlemap.check.known_by_answer import answers_as_the_gauge
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
+from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label, tokens
 from needlemap.maps.verdicts import softened
 from needlemap.models.gauge import REFERENCE
@@ -59,6 +60,8 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
         asking = ProbesOnSchedule(check, show_nothing if quiet else CheckProgress(check))
         found = ending.finish(asking.run(), going_on(check.folder.path))
     path = check.folder.path
+    for line in list_unknown(asking.finishes):
+        tell(line)
     if found is None:
         show_finding(report_of(check, check.verdict(), typed.on_undecided), typed, path)
         return ending.code

@@ -16,6 +16,7 @@ from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags, is_address
 from needlemap.errors import SettingsError
+from needlemap.finishes import list_unknown
 from needlemap.grid import tokens
 from needlemap.http.served import cache_tokens
 from needlemap.maps.rare import needed
@@ -56,6 +57,8 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     with terminable() as ending, hold_folder(storm.folder.path):
         asking = StormInRounds(storm, show_nothing if settings.quiet else show_progress)
         found = ending.finish(asking.run(), going_on(storm.folder.path))
+    for line in list_unknown(asking.finishes):
+        tell(line)
     if found is None:
         show_verdict(asking, asking.verdict, typed)
         return ending.code

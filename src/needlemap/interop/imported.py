@@ -178,6 +178,7 @@ class _Shared:
             needles=needles,
             prompt=prompt if row.asked else None,
             answer=row.answer,
+            finish=row.finish,
             score=None if row.native is None else share(row.native, self.scale),
             scorer=ScorerRecord(
                 name=self.scorer, scale=self.scale, native=row.native, mean=row.mean

@@ -23,11 +23,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from needlemap.errors import NeedlemapError, did_you_mean
+from needlemap.errors import NeedlemapError, Unmeasured, did_you_mean
 from needlemap.extras import install_line
 from needlemap.files import MOST_BYTES, read_regular
+from needlemap.finishes import check_finish, finish_of
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, ResultRow, parse_json
+from needlemap.models.servers import choice_of
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # the field of a sample's metadata, or of a document, that says what it is a trial of
@@ -286,6 +288,8 @@ def _inspect_sample(said: Any, place: str) -> ResultRow:
     epoch, error = said.get("epoch"), said.get("error")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
     built = ours.get("prompt_sha256") if isinstance(ours, dict) else None
+    answer = _text(output.get("completion")) if isinstance(output, dict) else None
+    finish, broken = _inspect_finish(output, answer or "")
     return _sample(
         place,
         id,
@@ -294,11 +298,24 @@ def _inspect_sample(said: Any, place: str) -> ResultRow:
         asked=_hash([id, built or _without_ids(said.get("input")), said.get("target")]),
         question=_shown(_without_ids(said.get("input"))),
         reference=_shown(said.get("target")),
-        answer=_text(output.get("completion")) if isinstance(output, dict) else None,
-        scores=dict(_inspect_scores(said.get("scores"))),
-        error=_shown(error.get("message") if isinstance(error, dict) else error),
+        answer=answer,
+        finish=finish,
+        scores={} if broken else dict(_inspect_scores(said.get("scores"))),
+        error=broken or _shown(error.get("message") if isinstance(error, dict) else error),
         finished_at=_shown(said.get("completed_at")),
     )
+
+
+def _inspect_finish(output: Any, answer: str) -> tuple[str | None, str]:
+    """Why an answer ended, and why it is none: '' for one that counts."""
+    choice = choice_of(output) if isinstance(output, dict) else None
+    told = choice.get("stop_reason") if choice else None
+    finish = None if told is None else finish_of(told)
+    try:
+        check_finish(finish, answer, _shown(output.get("error")) if choice else "")
+    except Unmeasured as failure:
+        return finish, str(failure)
+    return finish, ""
 
 
 def _without_ids(input: Any) -> Any:

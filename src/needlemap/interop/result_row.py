@@ -38,7 +38,8 @@ class ResultRow:
     is no score. mean: whether the score is a mean of an unknown number of answers. repeat:
     which one, from 0, where the row is a sample of a log: its versions are then the same
     prompt asked again. asked: a hash of what was asked, '' where unknown. scores: of a sample
-    of a log all that it has, by metric; None where it has no number. suite: of which suite of
+    of a log all that it has, by metric; None where it has no number. finish: why the answer
+    ended, None where unknown. suite: of which suite of
     ours its task is a family; such a row is about the whole text.
     """
 
@@ -70,6 +71,7 @@ class ResultRow:
     asked: str = ""
     scores: Mapping[str, float | None] = field(default_factory=dict)
     suite: str = ""
+    finish: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ means.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from needlemap.maps.cube import linearised
 from needlemap.maps.intervals import ClusterMean, assumed_effect, cluster_mean, effective_wilson
 from needlemap.maps.ratio import ratio_mean
 from needlemap.maps.table_schema import cell_frame, plain_frame
-from needlemap.records.record import SKIPPED, THINKING_SPENT
+from needlemap.records.record import SKIPPED, THINKING_SPENT, WITHHELD
 
 _MARGIN = ("score", "low", "high")
 PARTS = 10  # of the haystack, where every length has depths of its own
@@ -100,7 +100,8 @@ class Map:
 
     total, margins: of everything and by length (without those that have no score), each
     different prompt counting once, with intervals over haystacks (`depth_scores`). missing:
-    prompts that could not be measured or were not asked yet. counted: False if scores are
+    prompts that could not be measured or were not asked yet. withheld: scored prompts whose
+    answer the model refused or a content filter held back. counted: False if scores are
     means of an unknown number of answers. model, tokenizer, task as named in the run; mode:
     how prompts were ordered and shared. depthless: whether the task asks about the whole text,
     so that depths of cells mean nothing. by_depth: score by depth, as `depth_scores`.
@@ -118,6 +119,7 @@ class Map:
     mode: str
     depthless: bool = False
     by_depth: tuple[DepthScore, ...] = ()
+    withheld: int = 0
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -209,11 +211,13 @@ def make_map(
         for cell in result.cells:
             cells[cell].append(result)
     missing = sum(not result.scores for result in results)
+    withheld = sum(_ended_as(result, WITHHELD) for result in results if result.scores)
     cube = cube or make_cube(prompts)
     rows = tuple(_cell(cell, cells[cell], one=cube.one_haystack) for cell in sorted(cells))
     means = total_score(cube), length_scores(cube), cube.counted
     by_depth = () if depthless else depth_scores(cube)
-    return Map(rows, *means, missing, model, tokenizer, task, scorer, mode, depthless, by_depth)
+    how = model, tokenizer, task, scorer, mode
+    return Map(rows, *means, missing, *how, depthless, by_depth, withheld)
 
 
 def with_skipped(map: Map) -> Map:
@@ -251,11 +255,13 @@ def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
         interval[1] if interval else None,
         len(asked) - n,
         dict(Counter(record.failure for record in failed if record.failure)),
-        sum(
-            bool(prompt.records) and prompt.records[-1].outcome == THINKING_SPENT
-            for prompt in asked
-        ),
+        sum(_ended_as(prompt, (THINKING_SPENT,)) for prompt in asked),
     )
+
+
+def _ended_as(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:
+    """Whether a prompt's last record has one of these outcomes."""
+    return bool(prompt.records) and prompt.records[-1].outcome in outcomes
 
 
 def _ratio(ratios: Sequence[tuple[float, float]], *, one: bool) -> ClusterMean:

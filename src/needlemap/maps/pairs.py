@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from needlemap.finishes import Ending, ending_of
 from needlemap.maps import Array, AskedPrompt, Cube, Place, asks_same, make_cube
 from needlemap.maps.judging import JudgedPrompt, Looks, Rows
 from needlemap.maps.sequential import haystack_order
@@ -31,7 +32,6 @@ T = TypeVar("T", int, float)
 CUT = 50  # changed answers that are cut into tokens where none were kept: a millisecond a long one
 AROUND = 40  # characters shown on either side of a difference
 WEIGHS = ("logprob", "recovery")  # scorers that give a model its answer: nothing is said then
-RUNAWAY = ("length", "max_tokens")  # how an answer finishes that goes on and on
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ def scores_of(first: Record | None, second: Record | None) -> tuple[float | None
 
 
 def _runs_on(record: Record | None) -> bool:
-    return record is not None and record.finish in RUNAWAY
+    return record is not None and ending_of(record.finish) is Ending.CUT
 
 
 def _wrong(prompt: AskedPrompt) -> AskedPrompt:

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, Spent, Unmeasured
+from needlemap.finishes import check_finish, finish_of
 from needlemap.http import base_url_of, faults, from_environment
 from needlemap.models import Answer, Decoding, Traits
 from needlemap.models.servers import (
@@ -161,10 +162,12 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     Unmeasured."""
     content, usage = body.get("content"), body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+    finish = finish_of(body["stop_reason"]) if "stop_reason" in body else None
+    blocks = [block for block in content if isinstance(block, dict)] if content else []
+    texts = texts_of([block for block in blocks if block.get("type") == "text"])
+    check_finish(finish, "".join(texts))
+    if not isinstance(content, list) or len(blocks) < len(content):
         raise faults.unreadable("The reply holds no text", str(body))
-    finish = body.get("stop_reason")
-    texts = texts_of([block for block in content if block.get("type") == "text"])
     thoughts = _thoughts(content)
     if content and not texts and not thoughts:
         raise faults.unreadable("The reply holds no text", str(body))

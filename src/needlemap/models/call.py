@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from needlemap.errors import Failure, NeedlemapError, Unmeasured
+from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
+from needlemap.finishes import check_finish
 from needlemap.models import Answer, Decoding, Model
 from needlemap.secrets import raised_by
 
@@ -36,4 +37,15 @@ async def call_model(
     if not isinstance(answer, Answer):
         kind = type(answer).__name__
         raise Unmeasured(Failure.MODEL, f"{type(model).__name__} returned {kind}, not an Answer.")
+    if given is None:
+        check_ended(answer)
     return answer
+
+
+def check_ended(answer: Answer) -> None:
+    """Raises Unmeasured, with what it took, for an answer that its model did not end."""
+    try:
+        check_finish(answer.finish, answer.text)
+    except Unmeasured as failure:
+        failure.spent = Spent(answer.prompt_tokens, answer.completion_tokens or 0)
+        raise

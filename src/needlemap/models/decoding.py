@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from needlemap.errors import SettingsError
+from needlemap.finishes import Ending, ending_of
 from needlemap.models import Answer, Decoding, Logprobs, LogprobSource
 from needlemap.prompts import Prompt
 
@@ -159,7 +160,7 @@ def split_thinking(answer: Answer, decoding: Decoding, *, opened: bool = False) 
     if answer.thinking is not None:
         return answer
     found = parted(answer.text)
-    if found.thinking is None and answer.finish == "length" and answer.text:
+    if found.thinking is None and ending_of(answer.finish) is Ending.CUT and answer.text:
         beyond = (answer.completion_tokens or 0) > decoding.max_answer_tokens
         if opened or (decoding.thinking_tokens and beyond):
             found = Parted(answer.text, "")

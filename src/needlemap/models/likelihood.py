@@ -25,7 +25,7 @@ from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import JsonClient, faults
 from needlemap.http.compatible import served
 from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
-from needlemap.models.servers import understood
+from needlemap.models.servers import choice_of, understood
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -225,9 +225,7 @@ def rows_of(body: Mapping[str, Any], start: int = 0, stop: int = MOST_ROWS) -> l
 
 def _entries(body: Mapping[str, Any], start: int, stop: int) -> list[Mapping[str, Any]]:
     """The same in chat's form."""
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    told = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    told = (choice_of(body) or {}).get("logprobs")
     told = told if isinstance(told, Mapping) else {}
     listed = told.get("content")
     if isinstance(listed, list):

@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from json import dumps
 from typing import Any, Literal
 
 import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
+from needlemap.finishes import Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
@@ -29,6 +31,7 @@ from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import (
     ServedModel,
     check_request,
+    choice_of,
     count,
     texts_of,
     understood,
@@ -246,18 +249,30 @@ def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
 
 def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     """The answer in a reply of either endpoint. Raises Unmeasured when it holds none."""
-    choice = _choice(body)
+    choice = choice_of(body)
+    if choice is None:
+        raise faults.unreadable("The reply holds no choice of index 0, or several", str(body))
     message = choice.get("message") or {"content": choice.get("text")}
     message = message if isinstance(message, dict) else {}
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    finish, written = choice.get("finish_reason"), usage.get("completion_tokens")
-    text, refusal = _text(message, finish, body), _refusal(message)
-    if not text and finish == "length" and isinstance(written, int) and written <= 0:
-        # LMDeploy's way to refuse a prompt longer than its session_len: status 200 and no text
-        raise Unmeasured(
-            Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long."
-        )
+    finish = finish_of(choice["finish_reason"]) if "finish_reason" in choice else None
+    ending, refusal = ending_of(finish), _refusal(message)
+    error = choice.get("error") or message.get("error")
+    why = faults.message_of(dumps({"error": error})) if error else ""
+    check_finish(finish, _begun(message) or refusal, why)
+    text = _text(message, ending, body)
+    written, thought = usage.get("completion_tokens"), _thinking_tokens(usage)
+    if ending is Ending.CUT and not text.strip():
+        unseen = _unseen_tokens(usage)
+        if unseen and not thought:
+            written, thought = (count(usage, "completion_tokens") or 0) + unseen, unseen
+        thinks = thought or _thinking(message)
+        if isinstance(written, int) and written <= 0 and not thinks:
+            # LMDeploy's way to refuse a prompt longer than its session_len: status 200, no text
+            raise Unmeasured(
+                Failure.TOO_LONG, "The server wrote no token and says 'length': prompt too long."
+            )
     prompt_tokens = count(usage, "prompt_tokens")
     return Answer(
         text,
@@ -269,19 +284,23 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
         body.get("model"),
         latency_s,
         thinking=_thinking(message),
-        thinking_tokens=_thinking_tokens(usage),
+        thinking_tokens=thought,
         logprobs=Logprobs.of(rows_of(body), "generated", prompt_tokens),
     )
 
 
-def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
-    choices = body.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise faults.unreadable("The reply holds no choice", str(body))
-    return choices[0]
+_NO_TEXT = (Ending.CUT, Ending.FILTERED, Ending.REFUSED)  # ends that need none
 
 
-def _text(message: Mapping[str, Any], finish: str | None, body: Mapping[str, Any]) -> str:
+def _begun(message: Mapping[str, Any]) -> str:
+    """What a message says, which may be broken off."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(texts_of(content))
+    return content if isinstance(content, str) else ""
+
+
+def _text(message: Mapping[str, Any], ending: Ending | None, body: Mapping[str, Any]) -> str:
     content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
         texts = texts_of(content)
@@ -289,9 +308,7 @@ def _text(message: Mapping[str, Any], finish: str | None, body: Mapping[str, Any
     for said in (content, _refusal(message)):
         if isinstance(said, str) and said:
             return said
-    if content == "" or (
-        content is None and (finish in ("length", "content_filter") or _thinking(message))
-    ):
+    if content == "" or (content is None and (ending in _NO_TEXT or _thinking(message))):
         return ""  # nothing said, cut off, withheld, or only thought: the model's answer
     raise faults.unreadable("The reply holds no text", str(body))
 
@@ -331,6 +348,15 @@ def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
     report them."""
     found = count(usage, "completion_tokens_details", "reasoning_tokens")
     return found if found else count(usage, "reasoning_tokens") or found  # SGLang
+
+
+def _unseen_tokens(usage: Mapping[str, Any]) -> int:
+    """Tokens in a report's total that are neither the prompt's nor the completion's: hidden
+    thinking, as some gateways bill it."""
+    total, sent = count(usage, "total_tokens"), count(usage, "prompt_tokens")
+    if total is None or sent is None:
+        return 0
+    return max(0, total - sent - (count(usage, "completion_tokens") or 0))
 
 
 def _cached(usage: Mapping[str, Any], body: Mapping[str, Any]) -> int | None:

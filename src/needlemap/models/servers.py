@@ -85,13 +85,28 @@ def understood(
     try:
         return read(body, took_s)
     except Unmeasured as failure:
-        if failure.failure is Failure.UNREADABLE:
+        if failure.spent is not None or failure.failure is Failure.UNREADABLE:
             failure.spent = spent(body)
         raise
     except Exception as error:  # whatever a reply makes of our reading is the reply's fault
         odd = faults.unreadable("The reply cannot be read", f"{type(error).__name__}: {error}")
         odd.spent = spent(body)
         raise odd from None
+
+
+def choice_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The choice with index 0 of a reply's list, wherever it stands there; the first without an
+    index where none has that. None for a list without either, and for two that differ.
+
+    >>> choice_of({"choices": [{"index": 1, "text": "b"}, {"index": 0, "text": "a"}]})
+    {'index': 0, 'text': 'a'}
+    """
+    listed = body.get("choices")
+    rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    first = [row for row in rows if row.get("index") == 0 and row["index"] is not False]
+    if not first:
+        first = [row for row in rows if row.get("index") is None][:1]
+    return first[0] if first and all(row == first[0] for row in first) else None
 
 
 def count(usage: Mapping[str, Any], *path: str) -> int | None:

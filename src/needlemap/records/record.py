@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from needlemap.errors import Failure
+from needlemap.finishes import Ending, ending_of
 from needlemap.grid import MOST, MOST_TOKENS
 from needlemap.models import Logprobs, logprobs_kept
 from needlemap.scorers import FIRST_RULE
@@ -336,24 +337,26 @@ def _with_beside(record: Record, name: str) -> float | None:
 
 SCORED = "scored"
 REFUSED = "refused by the model"
+FILTERED = "filtered by the provider"
 ANSWER_SPENT = "answer budget spent"
 THINKING_SPENT = "thinking budget spent"
 UNREADABLE = "unreadable answer"
-THE_MODELS = (SCORED, REFUSED, ANSWER_SPENT, THINKING_SPENT, UNREADABLE)
+WITHHELD = (REFUSED, FILTERED)
+THE_MODELS = (SCORED, REFUSED, FILTERED, ANSWER_SPENT, THINKING_SPENT, UNREADABLE)
 SKIPPED = str(Failure.SKIPPED)
 NOT_MEASURED = "not measured"  # an imported trial without a score
-
-_REFUSALS = ("refusal", "content_filter")
-_CUTS = ("length", "max_tokens", "model_context_window_exceeded")
 
 
 def outcome_of(record: Record) -> str:
     """The outcome of one record: a failure's own word, or one of `THE_MODELS`."""
     if record.score is None:
         return record.failure or NOT_MEASURED
-    if record.finish in _REFUSALS:
+    ending = ending_of(record.finish)
+    if ending is Ending.REFUSED:
         return REFUSED
-    if record.finish in _CUTS:
+    if ending is Ending.FILTERED:
+        return FILTERED
+    if ending in (Ending.CUT, Ending.WINDOW):
         thought = record.thinking or record.thinking_tokens
         return THINKING_SPENT if thought and not (record.answer or "").strip() else ANSWER_SPENT
     return UNREADABLE if record.scorer and record.scorer.unreadable else SCORED

@@ -173,6 +173,8 @@ def _score(families: Families, read: Mapping[str, Loaded | None]) -> str:
     several = f", the {what} of {len(read)} families" if len(read) > 1 else ""
     lacking = sum(run.map.missing for run in runs)
     missing = f", {lacking:,} missing" if lacking else ""
+    held_back = sum(run.map.withheld for run in runs)
+    missing += f", {held_back:,} refused or filtered" if held_back else ""
     told = _in_words(mean)
     own = "".join(
         f", {printable(name, line=True)} {_in_words(weighted)}"

@@ -194,10 +194,13 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
 
 def overall_label(map: Map) -> str:
     """The line under a map: 'overall 87.3 (n=225, 2 missing)'."""
-    return (
-        f"overall {score_label(map.overall)} ({n_label(map.n, counted=map.counted)}, {map.missing} "
-        f"missing)"
-    )
+    n = n_label(map.n, counted=map.counted)
+    return f"overall {score_label(map.overall)} ({n}, {map.missing} missing{withheld_label(map)})"
+
+
+def withheld_label(map: Map) -> str:
+    """What stands behind a mean where answers were held back, which count as 0."""
+    return f", {map.withheld:,} refused or filtered" if map.withheld else ""
 
 
 def n_label(n: int, *, counted: bool) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 
+from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label
 from needlemap.maps import AskedPrompt
 from needlemap.maps.intervals import ClusterMean, rate_of
@@ -24,6 +25,7 @@ from needlemap.records.loaded import Loaded, kept
 from needlemap.records.record import (
     ANSWER_SPENT,
     DISTRACTORS,
+    FILTERED,
     REFUSED,
     SCORED,
     SKIPPED,
@@ -94,6 +96,7 @@ def needle_depth_lines(records: Iterable[Record]) -> list[str]:
 
 _TOLD = {  # with their shares
     "refused": (REFUSED,),
+    "filtered": (FILTERED,),
     "cut off": (ANSWER_SPENT, THINKING_SPENT),
     "unreadable": (UNREADABLE,),
 }
@@ -106,7 +109,7 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
     counts = outcome_counts(records)
     whole = {**counts, **({SKIPPED: skipped} if skipped else {})}
     if set(whole) <= {SCORED}:
-        return []
+        return list_unknown(record.finish for record in records)
     lines = ["outcomes: " + " · ".join(f"{count} {name}" for name, count in whole.items())]
     ends = [(0 if one else record.repeat, record.outcome) for record in records]
     answered = [(at, outcome) for at, outcome in ends if outcome in THE_MODELS]
@@ -118,7 +121,9 @@ def outcome_lines(records: Sequence[Record], skipped: int = 0, *, one: bool = Fa
                 f"{rate.hits:g}/{rate.n} = {100 * rate.share:.1f} % [{low}, {high}] of the answers"
             )
             lines.append(f"{said}: {share}")
-    return lines
+    if THINKING_SPENT in counts:
+        lines.append(f"{THINKING_SPENT}: give --thinking-tokens, or a larger --max-answer-tokens")
+    return [*lines, *list_unknown(record.finish for record in records)]
 
 
 def first_choice_lines(records: Iterable[Record], *, one: bool = False) -> list[str]:

@@ -62,6 +62,7 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
         "mode": found.mode,
         "overall": mean_fields(found.total) if found.total and not sought else None,
         "missing": found.missing,
+        "refused_or_filtered": found.withheld,
         "stopped": run.about.stopped or None,
         "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in found.margins.items()],
         "depths": lambda: _depth_fields(run),

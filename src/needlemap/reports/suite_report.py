@@ -74,6 +74,7 @@ def suite_report(
         "model": begun[0].map.model if begun else None,
         "overall": overall and mean_fields(overall),
         "missing": sum(run.map.missing for run in begun),
+        "refused_or_filtered": sum(run.map.withheld for run in begun),
         "lengths": [{"length_tokens": n, **mean_fields(mean)} for n, mean in means.items()],
         "effective_lengths": list(map(effective_fields, found)),
         "families": lambda: {

@@ -44,6 +44,7 @@ from needlemap.reports.labels import (
     n_label,
     score_label,
     tokens_label,
+    withheld_label,
 )
 from needlemap.text import counted, printable
 
@@ -293,7 +294,8 @@ def count_label(run: Loaded | None) -> str:
     """How many trials of a family have a score, and how many are missing."""
     if run is None:
         return "not begun"
-    return f"{run.map.n:,}, {run.map.missing:,} missing" if run.map.missing else f"{run.map.n:,}"
+    missing = f", {run.map.missing:,} missing" if run.map.missing else ""
+    return f"{run.map.n:,}{missing}{withheld_label(run.map)}"
 
 
 def held_by(of: Callable[[Rule], Effective | None], rules: Sequence[str]) -> list[Effective]:

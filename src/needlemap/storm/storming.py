@@ -87,7 +87,7 @@ class StormInRounds(Strategy[StormVerdict]):
         self._limited = self._heard = False
         self._stored = storm.records()
         self._sent = Counter[str]()
-        self._failures = Counter[str]()
+        self._failures, self.finishes = Counter[str](), list[str | None]()
         self._order = self.number = self._judged = 0
         self._last: StormVerdict | None = None
         super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
@@ -493,6 +493,7 @@ class StormInRounds(Strategy[StormVerdict]):
 
     def _note(self, record: Record, outcome: Asked) -> None:
         """What a failure says of all that follows."""
+        self.finishes.append(record.finish)
         if record.answer is not None:
             return
         kind = record.failure or "not measured"

@@ -143,6 +143,32 @@ def test_a_sample_that_failed_is_missing_with_its_reason_and_counts_against_the_
     assert (found.verdict, found.to_json()["missing"]["b"]) == ("undecided", 2)
 
 
+def test_a_sample_whose_answer_was_broken_off_is_missing_and_one_that_was_filtered_is_not(
+    tmp_path,
+):
+    said = [
+        ("stop", "C"),
+        ("content_filter", "I"),
+        ("error", "I"),
+        ("model_length", "I"),
+        ("max_tokens", "I"),
+    ]
+    samples = [
+        sample(number, value, output={"completion": "fo", "choices": [{"stop_reason": reason}]})
+        for number, (reason, value) in enumerate(said)
+    ]
+    assert scores(inspect(tmp_path / "a.json", samples)) == [1.0, 0.0, None, None, 0.0]
+    (run,) = load_results(tmp_path / "a.json", ImportOptions())
+    assert [record.outcome for record in run.records] == [
+        "scored",
+        "filtered by the provider",
+        "no result",
+        "no result",
+        "answer budget spent",
+    ]
+    assert "broke the answer off (finish reason 'error')" in (run.records[2].error or "")
+
+
 def test_of_several_scores_the_first_counts_and_a_flag_names_another(tmp_path, needlemap):
     both = {"match": {"value": "C"}, "judge": {"value": {"style": 0.25, "facts": 1}}}
     log = inspect(tmp_path / "a.eval", [sample(1, scores=both)])

@@ -44,6 +44,7 @@ from needlemap.reports.labels import (
     ragged_bands,
     row_labels,
     score_label,
+    withheld_label,
 )
 
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -146,7 +147,8 @@ def caption(map: Map) -> list[str]:
 
 def overall(map: Map) -> str:
     """The score of all prompts and their number."""
-    return f"overall {score_label(map.overall)} %{interval_behind(map.total)}, {count(map)}"
+    shown = f"overall {score_label(map.overall)} %{interval_behind(map.total)}, {count(map)}"
+    return shown + withheld_label(map)
 
 
 def count(map: Map) -> str:

@@ -100,6 +100,7 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
         "high": high,
         "clusters": mean.clusters if mean else 0,
         "missing": map.missing,
+        **({"withheld": map.withheld} if map.withheld else {}),
         "line": lines[0] if mean else "",
     }
 

@@ -255,7 +255,8 @@ function overallNote(overall) {
   if (!overall.n) return null;
   if (overall.low === null) return `${counted(overall.n, "mean")}\nover an unknown number of answers`;
   const haystacks = overall.clusters ? `, ${counted(overall.clusters, "haystack")}` : "";
-  return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}`;
+  const withheld = overall.withheld ? `\n${count(overall.withheld)} refused or filtered` : "";
+  return `${interval(overall.low, overall.high)}\nn=${count(overall.n)}${haystacks}${withheld}`;
 }
 
 function maybe(value, word) {
