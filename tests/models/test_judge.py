@@ -77,6 +77,36 @@ def test_why_holds_the_judges_words_name_and_usage(wire):
         ("得分: 7分", 7),
         ("评分：７", 7),
         ("Score: 7. I repeat, Score: 7", 7),
+        ("Score 10: The response is entirely accurate.", 10),
+        ("**Score 7:** it aligns", 7),
+        ('{"score": 10}', 10),
+        ('```json\n{"final_score": "7/10", "why": "3 facts"}\n```', 7),
+        ("{'Rating': 8.0}", 8),
+        ("<score>7</score>", 7),
+        ("7 out of 10", 7),
+        ("I rate this **7** out of 10.", 7),
+        ("I give it 7/10 since two facts lack.", 7),
+        ("10.0", 10),
+        ("Score: 10.0", 10),
+        ("Score: 10,0", 10),
+        ("Rating: [[7]]", 7),
+        ("Rating: [[7/10]]", 7),
+        ("**Rating:** `7`", 7),
+        ("A score of 7 is right.", 7),
+        ("The score is 7.", 7),
+        ("Score (1-10): 7", 7),
+        ("Score [1 to 10]: 7", 7),
+        ("Score out of 10: 7", 7),
+        ("Score: 7 (out of 10)", 7),
+        ("Score: 7 (3 facts lack)", 7),
+        ("Score:\n7\n2 facts lack.", 7),
+        ("Score: 7 because two facts lack", 7),
+        ("Score = 7", 7),
+        ("10: entirely accurate", 10),
+        ("7 - it omits the park", 7),
+        ("7\n\nIt omits the park.", 7),
+        ("It omits the park.\n**7**", 7),
+        ("Score: 7\n7/10", 7),
     ],
 )
 def test_readable_verdicts(said, number):
@@ -86,7 +116,12 @@ def test_readable_verdicts(said, number):
 @pytest.mark.parametrize(
     "said",
     ["", "It is good.", "7.5", "Score: 7.5", "0", "11", "Score: 100", "Score: -3", "Score: 7-8",
-     "[[7]] or [[8]]",     "Score: 3, no, Score: 7", "I saw 7 sandwiches", RUBRIC],
+     "[[7]] or [[8]]", "Score: 3, no, Score: 7", "I saw 7 sandwiches", RUBRIC, "Score: 1 0",
+     "Score: 7 or 8", "Score: 7 to 8", "Score: 7–8", "Score: 7, 8", "between 7 and 8 out of 10",
+     "6-7/10", "6 – 7 / 10", "7/10 or 8/10", "Score: 7\nNo, 8/10", "7/100", "Score: 7/100",
+     "Score: 4/5", "Score: 4 out of 5", "Score: 70 %", "Score: 7%", "Score: 7.5/10", "10,000",
+     "Score: N", "Score: 1-10", "Score (1-10):", "On a scale of 1-10", "7\n8", "Score: 10.5",
+     '{"scores": [7, 8]}', '{"score": null}', "Score: 1e1", "Score: " + "1" * 5000],
 )  # fmt: skip
 def test_unreadable_verdicts(said):
     assert verdict(said) is None
@@ -96,6 +131,33 @@ def test_an_unreadable_verdict_is_asked_for_again(wire):
     wire.schedule("say:Hm.", "say:7.5", "say:Score: 5")
     assert score(wire).why["attempts"] == 3
     assert len(wire.log()) == 3
+
+
+def test_an_empty_answer_is_the_lowest_and_no_judge_is_asked(wire):
+    """A judge that knew nothing better gave it a 10."""
+    wire.schedule("say:Score: 10")
+    for answer in ("", " \n"):
+        found = score(wire, answer)
+        assert (found.share, found.native, found.usd) == (0.0, 1.0, 0.0)
+        assert found.why == {"said": "", "attempts": 0}
+    assert wire.log() == []
+
+
+def test_a_verdict_that_was_broken_off_is_none_and_the_judges_server_is_named(wire):
+    choice = '{"finish_reason": "abort", "message": {"content": "Score: 1"}}'
+    wire.schedule(f'raw:{{"choices": [{choice}]}}')
+    with pytest.raises(Unmeasured, match="Judge 'openai/judge': The server broke") as caught:
+        score(wire)
+    assert caught.value.failure is Failure.SERVER
+
+
+def test_a_verdict_that_was_cut_off_behind_its_first_digit_is_none(wire):
+    """It was to be a 10."""
+    said = '"message": {"content": "Score: 1"}'
+    wire.schedule(f'raw:{{"choices": [{{"finish_reason": "length", {said}}}]}}')
+    with pytest.raises(Unmeasured) as caught:
+        score(wire, attempts=1)
+    assert caught.value.failure is Failure.JUDGE
 
 
 def test_each_verdict_waits_for_its_turn(wire):

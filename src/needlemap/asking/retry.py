@@ -202,7 +202,8 @@ class Scoring:
             if failure.failure is Failure.JUDGE and attempts.number > 1:
                 failure.args = (f"Asked {attempts.number} times. {failure}",)
             raise
-        why = {**score.why, "attempts": attempts.number} if self.scorer.asks else score.why
+        # A scorer that had no need to ask says so itself.
+        why = {"attempts": attempts.number, **score.why} if self.scorer.asks else score.why
         return replace(score, why=why, usd=summed([*self.paid, score.usd]))
 
     @contextmanager

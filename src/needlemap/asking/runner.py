@@ -396,6 +396,8 @@ class Runner:
     async def _score(self, trial: Trial, answer: Answer) -> Score | Unmeasured:
         least_s = 0.0 if self.scorer.asks else _SCORED_S
         said = whole_answer(trial.prompt.answer_prefix, answer.text)
+        if self.scorer.asks and not answer.text.strip():
+            said = ""  # a beginning that was given is no answer to be judged
         scoring = Scoring(self.scorer, said, trial.item.reference)
         try:
             async with asyncio.timeout(self.budget.waits_s(least_s)):

@@ -21,6 +21,7 @@ from math import exp, fsum
 from typing import Any
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.finishes import Ending, ending_of
 from needlemap.http.compatible import served
 from needlemap.models import Answer, Decoding, Model, backend_or_default, find_backend
 from needlemap.models.call import call_model
@@ -61,13 +62,35 @@ Grade the response's accuracy by this scale, using any whole number from 1 to 10
 Reply with one line and nothing else:
 Score: N"""  # noqa: E501
 
-_NUMBER = r"(-?\d+(?:[.,]\d+)?)"
-_DIGITS = 4  # of a number that is read; Python reads none of thousands
-_SCORE = re.compile(
-    rf"\[\[\s*{_NUMBER}\s*\]\]|(?:score|rating|评分|得分|分数)[\s*_]*[:：][\s*_\[]*{_NUMBER}(\s*[-–~]\s*\d)?",
-    re.IGNORECASE,
+_NUMBER = r"(?P<number>-?\d{1,9}(?:[.,]\d{1,9})?)(?![\d.,]*\d|[a-z])"
+_NAME = (
+    r"(?:\b(?:score|rating|grade)s?\b|评分|得分|分数)"
+    r"(?:\s?(?:[(\[][^()\[\]\n]{1,40}[)\]]|out of 10))?"
 )
-_BARE = re.compile(rf"[\s*_]*{_NUMBER}\s*(?:/\s*10|分)?[\s*_.。]*")
+_GIVEN = (
+    # "Score: 7", {"score": 7}, "a rating of [[7]]", "Score (1-10): 7", "<score>7</score>"
+    rf"{_NAME}[\s\"']{{0,9}}(?:[:：=>]|\bis\b|\bof\b)[\s\"'<(\[]{{0,9}}{_NUMBER}",
+    # The scale's own line, given back: "Score 10: The response is ..."
+    rf"\bscore[ \t]{{1,9}}{_NUMBER}(?=[ \t]{{0,9}}(?:[:：]|$))",
+    rf"\[\[[ \t]{{0,9}}{_NUMBER}",
+    # "7/10", "7 out of 10"
+    rf"(?<![\d.,/-]){_NUMBER}(?=[ \t\"')\]]{{0,9}}(?:/|out of)[ \t]{{0,9}}10(?:[.,]0)?(?![\d%]))",
+)
+_BARE = (
+    rf"^[ \t]{{0,9}}{_NUMBER}(?=[ \t]{{0,9}}分?[ \t.。]{{0,9}}$)",
+    rf"\A\s{{0,9}}{_NUMBER}(?=[ \t]{{0,9}}[:：,–—-][ \t]{{1,9}}[^\W\d])",  # "7: aligns well"
+)
+_GIVEN_PATTERNS, _BARE_PATTERNS = (
+    [re.compile(form, re.MULTILINE) for form in forms] for forms in (_GIVEN, _BARE)
+)
+_OF_TEN = re.compile(r"[ \t\"')\](]{0,9}(?:/|out of)[ \t]{0,9}10(?:[.,]0)?(?![\d%])")
+# What makes a number one of several, or one of another scale: "7-8", "1 0", "7 or 8", "7/100", "7%"
+_JOINED = r"[-–—~]|to|or|and|或|到|至"
+_MORE = re.compile(rf"[ \t]{{0,9}}(?:(?:{_JOINED}|[/,，]|\(?out of)?[ \t]{{0,9}}\d|%)")
+_BEFORE = re.compile(rf"\d[ \t]{{0,9}}(?:{_JOINED})[ \t]{{0,9}}$")
+_EMPHASIS = re.compile(r"[*`$]")
+_NEAR = 24  # characters before a number that may join it to another
+_WHOLE = re.compile(r"(\d+)(?:[.,]00?)?")
 
 
 class Judge(Scorer):
@@ -81,6 +104,7 @@ class Judge(Scorer):
     """
 
     name = "judge"
+    rule = 2
     asks = True
     scale = (float(LOWEST), float(HIGHEST))
 
@@ -114,12 +138,16 @@ class Judge(Scorer):
         }
 
     async def score(self, answer: str, reference: Reference) -> Score:
-        """The verdict of one request. Raises Unmeasured when it cannot be read, or when the
-        judge's back end fails."""
+        """The verdict of one request; of an empty answer the lowest without any. Raises Unmeasured
+        when it cannot be read, or when the judge's back end fails."""
+        if not answer.strip():
+            return Score(0.0, float(LOWEST), {"said": "", "attempts": 0})
         prompt = question(answer, reference)
         said = await self._ask(prompt)
         usd = self._usd(prompt, said.prompt_tokens, said.cached_tokens, said.completion_tokens)
-        native = verdict(said.text)
+        # Of a verdict that was cut off behind "1" nobody knows whether it was to be 10.
+        cut = ending_of(said.finish) is Ending.CUT and said.text.rstrip()[-1:].isdigit()
+        native = None if cut else verdict(said.text)
         if native is None:
             words = f"Judge '{self.model}' gave no whole number 1..10; it said: {said.text}"
             unread = Unmeasured(Failure.JUDGE, scrub(words))
@@ -194,8 +222,11 @@ def question(answer: str, reference: Reference) -> Prompt:
 
 
 def verdict(text: str) -> int | None:
-    """The whole number 1..10 that a judge gave; None for no number, two that differ, a
+    """The whole number 1..10 that a judge gave; None for no number, two that differ, a range, a
     fraction, 0 or 11.
+
+    A number that is named a score, stands in double brackets or is out of 10 counts before one
+    that stands alone.
 
     >>> (
     ...     verdict("Score: 7"),
@@ -206,15 +237,26 @@ def verdict(text: str) -> int | None:
     ... )
     (7, 10, 3, None, None)
     """
-    bare = _BARE.fullmatch(text)
-    if bare:
-        given = {bare.group(1)}
-    else:
-        given = {"a range" if match[3] else match[1] or match[2] for match in _SCORE.finditer(text)}
-    number = given.pop() if len(given) == 1 else ""
-    if not number.isdigit() or len(number) > _DIGITS:
+    plain = _EMPHASIS.sub("", text.casefold()).replace("_", " ")
+    for patterns in (_GIVEN_PATTERNS, _BARE_PATTERNS):
+        given = {
+            _value_at(plain, match) for pattern in patterns for match in pattern.finditer(plain)
+        }
+        if given:
+            return given.pop() if len(given) == 1 else None
+    return None
+
+
+def _value_at(text: str, match: re.Match[str]) -> int | None:
+    """The verdict that a match gives; None for a number that is none, or one of several."""
+    start, end = match.span("number")
+    if _BEFORE.search(text[max(0, start - _NEAR) : start]):
         return None
-    return int(number) if LOWEST <= int(number) <= HIGHEST else None
+    if not _OF_TEN.match(text, end) and _MORE.match(text, end):
+        return None
+    number = _WHOLE.fullmatch(match["number"])
+    value = int(number[1]) if number else 0
+    return value if LOWEST <= value <= HIGHEST else None
 
 
 LEAST_NATS = -100.0  # a mean below it is as good as this; exp of it is 0 on any map
