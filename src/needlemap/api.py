@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import finalize
 
 from needlemap.asking import Outcome
-from needlemap.asking.chosen import models_to_ask
+from needlemap.asking.chosen import folders_of, models_to_ask
 from needlemap.asking.discovery import listed_model, time_limit
 from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
@@ -25,9 +25,10 @@ from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
 from needlemap.interop.imported import load_any
 from needlemap.models import Model
-from needlemap.records.families import Families, check_origin, families_of, fresh_folder
+from needlemap.records.families import Families, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
+from needlemap.records.origin import check_origin
 from needlemap.reports.live import MapView, NotebookMap, ShowingObserver, in_notebook
 from needlemap.reports.pairing import compare_runs
 from needlemap.reports.public_api import Compared, Run, curves_of
@@ -123,7 +124,7 @@ async def _run(
             path = Path(out)
         else:
             path = fresh_folder(first.first, first.suite, len(each))
-        check_origin(path, trust_run is True)
+        check_origin(path, trust_run is True, folders_of(each))
         if first.note:
             tell(f"note: {first.note}")
         with hold_folder(path):

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -96,15 +96,15 @@ def run(
       needlemap run --base-url http://127.0.0.1:8000/v1 --tokenizer qwen3 --lengths 1k,4k -o own
       needlemap run --model openai/gpt-4o --lengths 1k,4k --limit-usd 2 -o gpt
     """
-    from needlemap.asking.chosen import models_to_ask
+    from needlemap.asking.chosen import folders_of, models_to_ask
     from needlemap.asking.discovery import listed_model
 
-    _check_origin(typed.out, typed.trust_run)
     auto = typed.difficulty == "auto"
     frozen = None if auto else typed.difficulty
     with _limited(preset, flags):
         flags |= listed_model(preset, flags)
         each = models_to_ask(preset, flags, frozen, trusted=typed.trust_run)
+        _check_origin(typed.out, typed.trust_run, folders_of(each))
         if auto:
             from needlemap.commands.difficulty import auto_command
 
@@ -126,10 +126,11 @@ def check(typed: arguments.CheckFlags, **flags: Any) -> int:
       needlemap check --base-url http://127.0.0.1:8000/v1 --plan
     """
     from needlemap.asking.discovery import listed_model
+    from needlemap.check.asking import begun_in
     from needlemap.commands.check import check_command
     from needlemap.records.lock import hold_folder
 
-    _check_origin(typed.out, typed.trust_run)
+    _check_origin(typed.out, typed.trust_run, begun_in(typed.out))
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
     with limited_to(60 * (typed.minutes or 0), "--minutes"), held:
         return check_command(typed, flags | listed_model(None, flags, command="check"))
@@ -155,12 +156,12 @@ def storm(
     from needlemap.asking.discovery import listed_model
     from needlemap.commands.storm import shrink_command, storm_command
     from needlemap.records.lock import hold_folder
+    from needlemap.storm.storm import ALL_FAMILIES
 
     if folder is not None or typed.shrink:
-        _check_origin(folder, typed.trust_run)
         with limited_to(60 * typed.minutes, "--minutes"):
             return shrink_command(folder, typed, flags)
-    _check_origin(typed.out, typed.trust_run)
+    _check_origin(typed.out, typed.trust_run, ALL_FAMILIES)
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
     with limited_to(60 * typed.minutes, "--minutes"), held:
         return storm_command(typed, flags | listed_model(None, flags, command="storm"))
@@ -182,7 +183,6 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
     from needlemap.asking.chosen import models_to_ask
     from needlemap.commands.ab import LONG_AB, ab_command
 
-    _check_origin(typed.out, typed.trust_run)
     named = preset or LONG_AB
     settle = partial(models_to_ask, difficulty=typed.difficulty, trusted=typed.trust_run)
     plain = None if preset else partial(settle, None)
@@ -273,10 +273,8 @@ def score(
     from needlemap.asking.discovery import seconds_of
     from needlemap.commands.score import score_command
 
-    for folder in (file, out):
-        _check_origin(folder, trust_run)
     with limited_to(None if limit_time is None else seconds_of(limit_time)):
-        return score_command(file, scorer, scorer_options or [], out)
+        return score_command(file, scorer, scorer_options or [], out, trusted=trust_run)
 
 
 @command()
@@ -438,13 +436,13 @@ def _limited(preset: str | None, flags: dict[str, Any]) -> AbstractContextManage
     return limited_to(time_limit(preset, flags))
 
 
-def _check_origin(path: Path | None, trusted: bool) -> None:
-    """Raises NeedlemapError for a run there that this machine did not begin, unless it is
-    trusted."""
+def _check_origin(path: Path | None, trusted: bool, names: Iterable[str]) -> None:
+    """Raises NeedlemapError for a run there, or in the folders of these names in it, that this
+    machine did not begin, unless it is trusted."""
     if path is not None and path.is_dir():
-        from needlemap.records.families import check_origin
+        from needlemap.records.origin import check_origin
 
-        check_origin(path, trusted)
+        check_origin(path, trusted, names)
 
 
 class _Tracebacks(logging.Handler):

@@ -31,8 +31,8 @@ from needlemap.interop.sources import read
 from needlemap.models import anthropic, openai
 from needlemap.models.servers import understood
 from needlemap.prompts.templates import fill, load_template
-from needlemap.records.families import check_origin
 from needlemap.records.loaded import load_run
+from needlemap.records.origin import check_origin
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.reports.page.summary import make_page
 from needlemap.reports.renderers.heat import plain_summary, terminal_map

@@ -4,7 +4,6 @@ all prompts alike is a choice."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -70,8 +69,7 @@ def test_moved_margins_are_shrunk_to_a_text_for_an_issue(storming):
     """A script has no reference beside which margins move."""
     asking, _ = storming(Sure(half_a_nat), rounds=12, **ASKED)
     folder = asking.storm.folder.path
-    storm = Storm.of(replace(asking.storm.options, reference=""), folder)
-    assert storm.options.reference == REFERENCE
+    storm = Storm.of(asking.storm.options, folder)
     shrinking = Shrinking(storm, lambda _: Sure(half_a_nat), elsewhere=lambda _: Sure())
     asyncio.run(shrinking.run())
     shrunk = shrinking.shrunk

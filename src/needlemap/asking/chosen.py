@@ -11,7 +11,7 @@ from typing import Any
 from needlemap.asking.difficulty import at_difficulty
 from needlemap.asking.resume import with_prompts_of
 from needlemap.settings.suites import Chosen, choose_each
-from needlemap.settings.trust import Trust
+from needlemap.settings.trust import Trust, refuse_code, without_code
 
 
 def models_to_ask(
@@ -33,7 +33,18 @@ def models_to_ask(
         run = chosen.first.prompts_of
         if run and isinstance(run, str) and not chosen.suite:  # a suite refuses it when prepared
             lent = with_prompts_of(chosen.first, Path(run), trusted)
+            if planned:
+                lent = without_code(lent, flags)
+            elif trusted is not True:
+                refuse_code(lent, flags, f"'{run}'")
             each[name] = replace(chosen, families={"": lent})
     if difficulty is None:
         return each
     return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
+
+
+def folders_of(each: Mapping[str, Chosen]) -> list[str]:
+    """The folders in a run's that the families of its models lie in; '' for itself."""
+    return [
+        f"{name}/{family}".strip("/") for name, chosen in each.items() for family in chosen.families
+    ]

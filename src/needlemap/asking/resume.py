@@ -24,7 +24,6 @@ from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
 from needlemap.records import RuledScorer, RunFile, how_to_score
-from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import (
     CLOSED_BOOK,
     REWORDED,
@@ -32,10 +31,11 @@ from needlemap.records.folder import (
     records_files,
     scorer_of,
 )
+from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
-from needlemap.settings.reading import DEFAULT_ITEMS, checked
+from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.trials import provider_host
 from needlemap.version import SCHEMA
@@ -215,14 +215,9 @@ def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) ->
     Raises NeedlemapError for a run that is not to be followed or read, SettingsError for settings
     that would make other prompts.
     """
-    check_origin(folder, bool(trusted))
-    about = RunFolder(folder).about()
-    if about.imported:
-        raise NeedlemapError(
-            f"'{folder}' was imported: its prompts are not known, so none can be asked."
-        )
-    theirs = checked(about.settings, str(folder / RUN_FILE))
-    if trusted == "prompts" and not is_ours(about):
+    run = CheckedRun.of(folder, bool(trusted))
+    theirs = run.settings()
+    if trusted == "prompts" and not run.is_ours:
         refuse_foreign(theirs, settings, folder)
     lengths = _part(settings, theirs)
     _refuse(settings.model_copy(update=lengths and {"lengths": theirs.lengths}), theirs)

@@ -40,9 +40,10 @@ from needlemap.models.replicas.pool import Replicas
 from needlemap.models.replicas.replica import Recipe
 from needlemap.plan import Lanes, by_length, laned, ordered, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
-from needlemap.records.families import kind_of, signed
+from needlemap.records.families import kind_of
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
+from needlemap.records.origin import is_ours, signed
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
@@ -128,8 +129,9 @@ class Session:
         about = self.folder.about()
         kept = _kept_names(self.experiment.settings, about)
         if any(about.settings.get(name) != value for name, value in kept.items()):
+            renamed = about.with_settings(kept)
             with closing(Writer(self.folder)) as writer:
-                writer.describe(signed(about.with_settings(kept)))
+                writer.describe(signed(renamed) if is_ours(about) else renamed)
 
     async def run(
         self, model: Model | None, watcher: TrialObserver, *, close: bool = True

@@ -7,6 +7,7 @@ on where it ended.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ from needlemap.trials import Trial
 from needlemap.trials.resolve import ANY
 
 SEED_BITS = 31
+_FAMILY = re.compile(r"[a-z-]+-\d+")  # a way of asking, and a size
 FIRST = 3  # prompts that were all missed end a check before it costs much
 
 
@@ -184,6 +186,11 @@ def folders_in(path: Path) -> list[Path]:
     """The folders of the families that a check has begun."""
     named = sorted(path.iterdir()) if path.is_dir() else ()
     return [each for each in named if each.is_dir() and is_regular(each / RUN_FILE)]
+
+
+def begun_in(path: Path | None) -> list[str]:
+    """Names of the folders in a check's that its asks may go on with."""
+    return [each.name for each in folders_in(path) if _FAMILY.fullmatch(each.name)] if path else []
 
 
 def worst_in(path: Path, probe: str) -> Worst:

@@ -36,6 +36,7 @@ from needlemap.models.gauge import REFERENCE
 from needlemap.models.started import PORT, started
 from needlemap.records.ab import AGAIN, Arm
 from needlemap.records.lock import hold_folder
+from needlemap.records.origin import check_origin
 from needlemap.reports.ab_report import ab_report
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import COUNT, Column, Report, Row, Table, keyed
@@ -164,6 +165,7 @@ def _named(arm: Arm, flags: Mapping[str, Any]) -> Arm:
 
 def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
     ab = Ab.of(asked, typed.out)
+    check_origin(ab.folder.path, typed.trust_run, ab.folder.names)
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))

@@ -373,7 +373,7 @@ class StormFlags:
                 "--shrink --command '...', or start the server yourself"
             )
         for each in fields(self) if self.shrink else ():
-            read = each.name in ("shrink", "minutes", "command", "trust_run")
+            read = each.name in ("shrink", "minutes", "own", "command", "trust_run")
             if not read and getattr(self, each.name) != each.default:
                 raise SettingsError(
                     f"--shrink replays FOLDER as it was asked and writes into it: leave "

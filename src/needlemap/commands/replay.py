@@ -19,14 +19,14 @@ from needlemap.grid import percent, setting, tokens
 from needlemap.models import Answer
 from needlemap.models.call import call_model
 from needlemap.records.ab import AB, worst_of_ab
-from needlemap.records.families import check_origin, is_ours
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
+from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.reports.labels import score_label
 from needlemap.secrets import check_key_names
 from needlemap.settings import Settings
-from needlemap.settings.reading import checked
+from needlemap.settings.trust import refuse_untyped_model
 from needlemap.text import show_data, tell
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -43,17 +43,12 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
     typed or trusted.
     """
     folder, length, depth, repeat = _find_place(folder, typed)
-    check_origin(folder, typed.trust_run)
-    run = RunFolder(folder)
-    if run.about().imported:
-        raise NeedlemapError(
-            f"'{folder}' was imported: its prompts are not known, so none is rebuilt."
-        )
-    settings = checked(run.about().settings, str(folder / "run.json"))
+    run = CheckedRun.of(folder, typed.trust_run)
+    settings = run.settings()
     if typed.ask:
         settings = _askable(run, settings, typed)
-    trial = _trial(settings, run.about().cells, int(tokens(length)), depth, repeat)
-    record = _recorded(run, trial)
+    trial = _trial(settings, run.about.cells, int(tokens(length)), depth, repeat)
+    record = _recorded(run.folder, trial)
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
         show_data(f"[{message.role}]\n{message.content}\n\n")
@@ -84,23 +79,18 @@ def _find_place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int
     return folder, typed.length, typed.depth, typed.repeat
 
 
-def _askable(run: RunFolder, settings: Settings, typed: ReplayFlags) -> Settings:
+def _askable(run: CheckedRun, settings: Settings, typed: ReplayFlags) -> Settings:
     """Settings whose model may be asked. Raises NeedlemapError where its name or its key's
     must be typed."""
-    if settings.backend == "python" and typed.model != settings.model:
-        raise NeedlemapError(
-            f"'{settings.model}' is code of this machine, which only what you type runs. To ask "
-            f"it, type "
-            f"the same with --model {settings.model}"
-        )
+    refuse_untyped_model(settings.model, typed.model)
     if typed.model not in (None, settings.model):
         raise NeedlemapError(
-            f"'{run.path}' asked {settings.model}, not {typed.model}. Leave --model out."
+            f"'{run.folder.path}' asked {settings.model}, not {typed.model}. Leave --model out."
         )
     if typed.key_env is not None:
         options = {**settings.model_options, "key_env": typed.key_env}
         return settings.model_copy(update={"model_options": options})
-    if not is_ours(run.about()):
+    if not run.is_ours:
         check_key_names(
             settings.model_options, "To send it, type the same with --key-env and its name."
         )

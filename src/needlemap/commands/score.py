@@ -28,15 +28,14 @@ from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
 from needlemap.models.decoding import parted
 from needlemap.records import RunFile, how_to_score
-from needlemap.records.families import signed
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
+from needlemap.records.origin import CheckedRun, check_origin, signed
 from needlemap.records.record import Record
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
-from needlemap.settings.reading import checked
 from needlemap.sync import together
 from needlemap.tasks import Reference
 from needlemap.text import counted, show_data, tell
@@ -50,22 +49,28 @@ _MOST = 1 << 30  # bytes of a file of answers
 _RETRIES = 6  # of a judge's connection
 
 
-def score_command(path: Path, scorer: str, options: list[str], out: Path | None) -> int:
-    """Score a file or a run's folder; 1 if something could not be scored."""
+def score_command(
+    path: Path, scorer: str, options: list[str], out: Path | None, *, trusted: bool = False
+) -> int:
+    """Score a file or a run's folder; 1 if something could not be scored. trusted: follow a run
+    that this machine did not begin."""
     chosen = mapping_of("scorer_options", options)
-    return _run(path, scorer, chosen, out) if path.is_dir() else _file(path, scorer, chosen, out)
+    if not path.is_dir():
+        return _file(path, scorer, chosen, out)
+    if out is not None:
+        check_origin(out, trusted)
+    return _run(CheckedRun.of(path, trusted), scorer, chosen, out)
 
 
-def _run(path: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
+def _run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None) -> int:
     """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
-    folder = RunFolder(path)
-    experiment = with_scorer(folder, scorer, options)
-    before = folder.about().scorer
-    records = asyncio.run(rescore(folder, experiment, out or path))
+    path, before = run.folder.path, run.about.scorer
+    experiment = with_scorer(run, scorer, options)
+    records = asyncio.run(rescore(run, experiment, out or path))
     scored = sum(record.scored for record in records)
     say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
     tell("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
-    if out is None and before != folder.about().scorer:
+    if out is None and before != run.folder.about().scorer:
         now = f"report, compare and a resume of {path} go by these scores from now on."
         tell(f"{now} To go back: {how_to_score(str(path), before)}")
     show_result(experiment.settings, load_run(out or path))
@@ -166,16 +171,11 @@ def _text(row: dict[str, Any], names: tuple[str, ...]) -> str:
     return next(str(row[name]) for name in names if isinstance(row.get(name), str))
 
 
-def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> Experiment:
+def with_scorer(run: CheckedRun, scorer: str, options: Mapping[str, Any]) -> Experiment:
     """All that a run asked, to be scored by another scorer. Raises NeedlemapError if it cannot
     be rebuilt."""
-    about = folder.about()
-    if about.imported:
-        raise NeedlemapError(
-            f"'{folder.path}' was imported: its prompts are not known, so none is scored anew."
-        )
-    named = {**about.settings, "scorer": scorer, "scorer_options": dict(options)}
-    whole = with_cells(checked(named, str(folder.path / "run.json")), about.cells)
+    settings = run.settings(scorer=scorer, scorer_options=dict(options))
+    whole = with_cells(settings, run.about.cells)
     experiment = prepare(whole, asked=False)
     if experiment.scorer.passes:
         raise SettingsError(
@@ -184,14 +184,14 @@ def with_scorer(folder: RunFolder, scorer: str, options: Mapping[str, Any]) -> E
     return experiment
 
 
-async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[Record]:
+async def rescore(run: CheckedRun, experiment: Experiment, out: Path) -> list[Record]:
     """Score all answers that have no such score in `out` (the same folder, or a new one).
     Returns the new records.
 
     Raises NeedlemapError when `out` holds another run or another process writes to it, TimeUp
     where time ended before all were scored.
     """
-    target = RunFolder(out)
+    folder, target = run.folder, RunFolder(out)
     if out.resolve() != folder.path.resolve() and target.exists:
         check_same(target, experiment)
     trials, keys = experiment.trials, experiment.keys
@@ -201,7 +201,7 @@ async def rescore(folder: RunFolder, experiment: Experiment, out: Path) -> list[
     asked = latest_asked(kept, trials, keys)
     async with AsyncExitStack() as stack:
         writer = stack.enter_context(closing(Writer(target)))
-        writer.describe(_about(folder, target, experiment))
+        writer.describe(_about(run, target, experiment))
         scored = [record for record in target.records() if record.scored]
         done = {trial.key for trial, _ in latest_asked(scored, trials, keys)}
         todo = [(trial, record) for trial, record in asked if trial.key not in done]
@@ -277,14 +277,14 @@ async def _one(
     return new
 
 
-def _about(folder: RunFolder, target: RunFolder, experiment: Experiment) -> RunFile:
+def _about(run: CheckedRun, target: RunFolder, experiment: Experiment) -> RunFile:
     """run.json of the run once it is scored so. The folder's earlier scores stay, and are
     named."""
-    before, settings = folder.about(), experiment.settings
+    before, settings = run.about, experiment.settings
     now = scorer_about(experiment.scorer)
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
     earlier = []
-    if target.path.resolve() == folder.path.resolve():
+    if target.path.resolve() == run.folder.path.resolve():
         known = (each.current for each in (*before.earlier_scorers, before.scorer))
         earlier = [each for each in known if each != now]
     changed = before.model_copy(update={"scorer": now, "earlier_scorers": earlier})

@@ -23,12 +23,14 @@ from needlemap.maps.rare import needed
 from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE, softened
 from needlemap.models.gauge import REFERENCE
 from needlemap.models.started import started
-from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
+from needlemap.records.origin import CheckedRun
 from needlemap.reports.storm_report import storm_report
+from needlemap.secrets import check_key_names
 from needlemap.settings import marked, settings_of
 from needlemap.settings.prices import Prices, price_source
-from needlemap.storm.file import STORM
+from needlemap.settings.trust import refuse_untyped_model
+from needlemap.storm.file import STORM, StormFile
 from needlemap.storm.judge import StormVerdict
 from needlemap.storm.repro import write_repro
 from needlemap.storm.shrink import Shrinking, requests_of, to_replay
@@ -173,15 +175,8 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     if not to_replay(file):
         tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")
         return UNDECIDED
-    kept = RunFolder(folder / STORMED).about().settings
-    names = (*settings_of("Model"), *marked("check"), "tokenizer")
-    known = {name: kept[name] for name in names if kept.get(name) not in (None, "", [], {})}
-    known.pop("quiet", None)  # of the storm, not of this command
-    limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}
-    options = StormOptions(
-        {**known, **limits, **flags}, file.max_length, file.load, file.kv_tokens, file.wanted
-    )
-    storm = Storm.of(options, folder)
+    run = CheckedRun.of(folder / STORMED, typed.trust_run)
+    storm = Storm.of(_asked_before(run, file, typed, flags), folder)
     settings, command = storm.resolved.settings, typed.command
     if command is not None and settings.base_url is None:
         raise SettingsError(f"--command starts a server, and '{settings.model}' is none")
@@ -212,3 +207,29 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     for path in write_repro(storm, shrunk, folder):
         tell(str(path))
     return NO_WORSE
+
+
+def _asked_before(
+    run: CheckedRun, file: StormFile, typed: StormFlags, flags: Mapping[str, Any]
+) -> StormOptions:
+    """What a storm was asked to do. run: of its requests; file: its storm.json, which anybody may
+    have written: only numbers are taken from it. Raises SettingsError where the model's or its
+    key's name must be typed."""
+    kept = run.about.settings
+    if not run.is_ours:
+        refuse_untyped_model(run.about.named.model, flags.get("model"))
+        if "model_options" not in flags:
+            check_key_names(kept.get("model_options"), "To send it: --model-options key_env=NAME")
+    names = (*settings_of("Model"), *marked("check"), "tokenizer")
+    known = {name: kept[name] for name in names if kept.get(name) not in (None, "", [], {})}
+    known.pop("quiet", None)  # of the storm, not of this command
+    limits = {"limit_time": 60 * typed.minutes, "limit_tokens": None, "limit_usd": None}
+    return StormOptions(
+        {**known, **limits, **flags},
+        file.max_length,
+        file.load,
+        file.kv_tokens,
+        file.wanted,
+        own=typed.own,
+        reference=REFERENCE if file.reference else "",
+    )

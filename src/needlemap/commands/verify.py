@@ -16,14 +16,13 @@ from needlemap.commands.arguments import ReplayFlags
 from needlemap.commands.replay import with_cells
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.maps import Place, place_of, places_of
-from needlemap.records.families import check_origin, families_of
-from needlemap.records.folder import RunFolder
+from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
+from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
 from needlemap.reports.cite import HASH, items_hash
 from needlemap.reports.run_report import runs_below
-from needlemap.settings.reading import checked
 from needlemap.text import counted, printable, show
 from needlemap.trials.build import Experiment, prepare, prepare_haystacks
 from needlemap.trials.resolve import resolve
@@ -45,7 +44,6 @@ def verify_command(path: Path, typed: ReplayFlags) -> int:
 
 def _verify(path: Path, trusted: bool) -> int:
     """Of one run, with all its families."""
-    check_origin(path, trusted)
     families = families_of(path)
     if families.kind not in ("run", "suite"):
         raise NeedlemapError(
@@ -55,31 +53,26 @@ def _verify(path: Path, trusted: bool) -> int:
     items: set[tuple[str, str]] = set()
     code = 0
     for name in families.begun:
-        folder = RunFolder(families.folder(name))
-        records = [record for record in load_run(folder).records if record.prompt is not None]
-        made = rebuilt(folder)
+        run = CheckedRun.of(families.folder(name), trusted)
+        records = [record for record in load_run(run.folder).records if record.prompt is not None]
+        made = rebuilt(run)
         built = _built(made)
         items |= {built[place_of(each)] for each in records if place_of(each) in built}
         differing = [each for each in records if not _is_built(each, built.get(place_of(each)))]
         shown = families.folder(name) if name else path
-        for line in _lines(str(shown), folder.about(), made, records, differing):
+        for line in _lines(str(shown), run.about, made, records, differing):
             show(line)
         code = max(code, int(bool(differing) or not records))
     show(f"items built anew: {counted(len(items), 'prompt')}, sha256 {items_hash(items)[:HASH]}")
     return code
 
 
-def rebuilt(folder: RunFolder) -> Experiment:
+def rebuilt(run: CheckedRun) -> Experiment:
     """All that a run asked, built anew. Raises NeedlemapError where that cannot be."""
-    about = folder.about()
-    if about.imported:
-        raise NeedlemapError(
-            f"'{folder.path}' was imported: its prompts are not known, so none is rebuilt."
-        )
-    settings = checked(about.settings, str(folder.path / "run.json"))
+    settings, cells = run.settings(), run.about.cells
     if settings.seek is not None:
-        return prepare_haystacks(resolve(settings, asked=False), list(asks_of(about.cells).items()))
-    return prepare(with_cells(settings, about.cells), asked=False)
+        return prepare_haystacks(resolve(settings, asked=False), list(asks_of(cells).items()))
+    return prepare(with_cells(settings, cells), asked=False)
 
 
 def _built(made: Experiment) -> dict[Place, tuple[str, str]]:

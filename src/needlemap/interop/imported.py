@@ -23,9 +23,10 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import folder_name, open_inside
 from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
-from needlemap.records.families import Families, begin_families, signed
+from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.origin import signed
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
 from needlemap.records.run_file import (
     ImportedFile,

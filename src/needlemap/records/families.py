@@ -1,28 +1,16 @@
-"""A run's families on disk, and whether the run was begun here.
+"""A run's families on disk.
 
 One family lies in the run's folder, several in folders of their own, by suite.json.
-
-A run was begun here if run.json is signed with a key that only its owner has. The key lies in
-a file of the user's state folder, for the user alone; nothing in a run's folder says where.
-Machines that share a home share it. A lost key, or a run of another machine, only means that
-going on with the run wants a word: what its run.json says is followed then, models, addresses
-and files of this machine.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
-import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -37,21 +25,13 @@ from needlemap.files import (
     is_regular,
     make_folder,
     plain_name,
-    read_regular,
-    write_whole,
 )
-from needlemap.models import backend_or_default
 from needlemap.records.document import DocumentKind
-from needlemap.records.folder import RunFolder
-from needlemap.records.run_file import RunFile, RunKind
-from needlemap.secrets import hidden, key_names
-from needlemap.settings import Settings, marked
-from needlemap.settings.trust import TRUST
+from needlemap.records.run_file import RunKind
+from needlemap.settings import Settings
 from needlemap.version import __version__
 
 SUITE_SCHEMA = 1
-_KEY_BYTES = 32
-_PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
 
 
 class SuiteFile(BaseModel):
@@ -202,86 +182,3 @@ def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
     while path.exists():
         path = path.with_name(f"{path.name}-again")
     return path
-
-
-def signed(about: RunFile) -> RunFile:
-    """run.json with a signature of its settings, which are followed; as it is where no key is
-    kept."""
-    signature = _signature(about.settings, make=True)
-    return about.model_copy(update={"signed": signature}) if signature else about
-
-
-def is_ours(about: RunFile) -> bool:
-    """Whether this user signed a run.json's settings."""
-    ours = _signature(about.settings, make=False)
-    return bool(ours) and hmac.compare_digest(ours.encode(), about.signed.encode())
-
-
-def check_origin(path: Path, trusted: bool = False) -> None:
-    """Raises NeedlemapError for a run, or a suite's or difficulty's runs, that this machine
-    did not begin, and says what would be followed; not where the user trusts it."""
-    if trusted:
-        return
-    for run in (
-        run for run in (*families_of(path).folders, *path.glob(_PILOTS)) if RunFolder(run).exists
-    ):
-        about = RunFolder(run).about()
-        if not is_ours(about):
-            raise NeedlemapError(
-                f"'{run}' was not begun by you on this machine. Going on follows what its "
-                f"{RUN_FILE} says: "
-                f"{'; '.join(followed(about))}. If you trust that, type the same with "
-                f"{TRUST}"
-            )
-
-
-def followed(about: RunFile) -> list[str]:
-    """What a run's settings make this machine open or ask, in words."""
-    settings, model = about.settings, about.named.model
-    lines = [f"model {model}"]
-    address = settings.get("base_url")
-    lines += [f"address {hidden(str(address))}"] if address else []
-    keys = [*key_names(settings)] or [backend_or_default(model.partition("/")[0]).key_variable]
-    lines += [f"key of ${', $'.join(keys)}"] if any(keys) else []
-    for name in marked("executes_or_opens"):
-        value = settings.get(name)
-        given = value not in (None, "", "auto", [], {})
-        lines += [f"{name.replace('_', ' ')} {hidden(str(value))}"] if given else []
-    return lines
-
-
-def _signature(part: Any, *, make: bool) -> str:
-    """HMAC-SHA-256 of JSON; '' without a key. make: one, where there is none yet."""
-    key = _key(make)
-    text = json.dumps(part, sort_keys=True, ensure_ascii=True, default=str)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest() if key else ""
-
-
-def _key(make: bool) -> bytes:
-    """This user's key; b'' where there is none, or where a home keeps no files."""
-    with suppress(OSError, RuntimeError, NeedlemapError):  # also nobody's home, in a container
-        file = _state() / "run-key"
-        if make and not file.exists():
-            _make_key(file)
-        return read_regular(file) if file.stat().st_uid == os.getuid() else b""
-    return b""
-
-
-def _make_key(file: Path) -> None:
-    """Write a key, unless another process was quicker."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = file.with_name(f"{file.name}-{secrets.token_hex(4)}")
-    write_whole(draft, secrets.token_hex(_KEY_BYTES).encode())
-    try:
-        with suppress(FileExistsError):
-            os.link(draft, file)
-    finally:
-        draft.unlink()
-
-
-def _state() -> Path:
-    """The folder of what programs remember of themselves (XDG Base Directory
-    Specification)."""
-    named = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
-    return home / "needlemap"

@@ -55,6 +55,21 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     """Settings to be planned: nothing of a file's is imported, and no address is asked that
     stands in a file only."""
     said = _pairs(typed) | _of_environment(settings)
+    by_server = settings.tokenizer.startswith("server:")
+    if by_server and not _is_said("tokenizer", settings.tokenizer, said):
+        raise SettingsError(
+            f"plan asks only an address that you typed, and '{hidden(settings.tokenizer)}' stands "
+            f"in a file. Type: --tokenizer {hidden(settings.tokenizer)}"
+        )
+    planned = without_code(settings, typed)
+    if settings.base_url and not _is_said("base_url", settings.base_url, said):
+        return planned.model_copy(update={"base_url": None})
+    return planned
+
+
+def without_code(settings: Settings, typed: Mapping[str, Any]) -> Settings:
+    """Settings without code that nobody typed."""
+    said = _pairs(typed)
     instead: dict[str, Any] = {}
     foreign = {
         REMOTE if value == REMOTE else name
@@ -65,15 +80,16 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
         instead |= {"scorer": "auto", "scorer_options": {}}
     if REMOTE in foreign:
         instead[REMOTE] = False
-    if settings.base_url and not _is_said("base_url", settings.base_url, said):
-        instead["base_url"] = None
-    by_server = settings.tokenizer.startswith("server:")
-    if by_server and not _is_said("tokenizer", settings.tokenizer, said):
-        raise SettingsError(
-            f"plan asks only an address that you typed, and '{hidden(settings.tokenizer)}' stands "
-            f"in a file. Type: --tokenizer {hidden(settings.tokenizer)}"
-        )
     return settings.model_copy(update=instead)
+
+
+def refuse_untyped_model(model: str, typed: str | None) -> None:
+    """Raises SettingsError for a model in code that stands in a run's folder only."""
+    if model.startswith(CODE) and typed != model:
+        raise SettingsError(
+            f"'{model}' is code of this machine, which only what you type runs. To ask it, type "
+            f"the same with --model {model}"
+        )
 
 
 def refuse_foreign(theirs: Settings, ours: Settings, folder: Path) -> None:

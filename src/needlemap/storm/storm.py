@@ -15,6 +15,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
+from needlemap.secrets import hidden
 from needlemap.storm.act import Act, Fact, Piece, Round, Turn
 from needlemap.storm.act import Path as Conversation
 from needlemap.storm.file import STORM, StormFile
@@ -31,6 +32,7 @@ SHRINK = "shrink"
 FAMILIES = (FIRSTS, STORMED, BESIDE, COLD, REPLAY, SHRINK)
 THERE = "reference-"  # before a family whose prompts the reference answers
 WEIGHED = tuple(f"{THERE}{name}" for name in (FIRSTS, STORMED, COLD, REPLAY, SHRINK))
+ALL_FAMILIES = FAMILIES + WEIGHED
 OWN = "own server"  # what `provider_host` says of addresses of one's own
 SMALLEST = 1_000  # tokens of the longest prompt at least
 
@@ -89,10 +91,20 @@ class Storm:
             )
         path = path or fresh_folder(resolved.settings, "storm")
         settled = before if before and before.pace != (0.0, 0.0) else None
-        if before:  # its folder has these families
-            options = replace(options, reference=before.reference)
+        if before and before.reference != options.reference:
+            raise NeedlemapError(
+                f"'{path}' holds a storm whose margins are set beside {_beside(before.reference)}. "
+                f"What is typed sets them beside {_beside(options.reference)}, and no other is "
+                f"asked. Type the same, or give another folder with -o."
+            )
         names = FAMILIES + (WEIGHED if options.reference else ())
-        return cls(options, Families(path, "storm", names), resolved, seed, settled)
+        made = cls(options, Families(path, "storm", names), resolved, seed, settled)
+        if before and before.cancels and not made.cancels:
+            raise NeedlemapError(
+                f"In the storm of '{path}' clients go away, which costs another's server what "
+                f"nobody reads. To go on with it at this address, type the same with --own."
+            )
+        return made
 
     @property
     def cancels(self) -> bool:
@@ -162,6 +174,11 @@ class Storm:
                 if record.answer is not None or (name, record.repeat) not in found:
                     found[name, record.repeat] = record
         return found
+
+
+def _beside(reference: str) -> str:
+    """What margins are set beside, in words."""
+    return f"'{hidden(reference)}'" if reference else "nothing"
 
 
 def first_round(seed: int, limits: Limits) -> Round:
