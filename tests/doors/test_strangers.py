@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -71,6 +72,7 @@ def servers() -> Iterator[tuple[Listener, Listener]]:
         each.server.server_close()
 
 
+ALONE = "an address alone"  # whose tokens are counted here, so that prompts are built
 # What a stranger's run.json names. Each was followed once by some command.
 SETTINGS: dict[str, dict[str, Any]] = {
     "a server": {
@@ -80,8 +82,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "haystack": "txt",
         "haystack_path": "PRIVATE",
     },
-    "an address alone": {"model": "openai/m", "base_url": "EVIL/v1"},
-    "code": {"model": "python/evil:answer", "scorer": "python/evil:score", "template": "text-en"},
+    ALONE: {"model": "openai/m", "base_url": "EVIL/v1"},
+    "code": {"model": "python/evil:answer", "scorer": "python/evil:score"},
 }
 
 
@@ -198,12 +200,13 @@ OWN = (
     "0",
 )
 BM25 = ("--model", "baseline/bm25")
+AS_OWN = ("--tokenizer", "cl100k_base", "--template", "text-en")
 LENT = ("--prompts-of", "AT", *BM25)
 # By command what to type. AT: a folder with the stranger's files; OWN: an address that is typed.
 COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "run": [
         ("bm25", *GRID, "-o", "AT"),
-        ("bm25", *GRID, "-o", "AT", "--label", "x"),
+        ("bm25", *GRID, *AS_OWN, "--label", "x", "-o", "AT"),
         ("suite:smoke", *BM25, "-o", "AT"),
         (*BM25, *BM25, "--model-options", "window=300", *GRID, "-o", "AT"),
         (*LENT, "-o", "new"),
@@ -259,8 +262,8 @@ def test_every_command_is_walked() -> None:
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that this user signed."""
     path = tmp_path_factory.mktemp("signed") / "own"
-    flags = {"lengths": "500", "depths": "50", "tokenizer": "cl100k_base", "quiet": True}
-    needlemap.run("bm25", out=path, **flags)
+    flags = {"lengths": "500", "depths": "50", "tokenizer": "cl100k_base"}
+    needlemap.run("bm25", out=path, template="text-en", quiet=True, **flags)
     return path
 
 
@@ -281,6 +284,7 @@ def everywhere() -> list[Any]:
         pytest.param((place, named), id=f"{place}-{named}")
         for place in PLACES
         for named in SETTINGS
+        if named != ALONE or "suite.json" not in place
     ]
 
 
@@ -339,6 +343,7 @@ def test_nothing_in_python_follows_a_strangers_file(
     evil, _ = servers
     evil.heard.clear()
     monkeypatch.syspath_prepend(strangers.folder)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
     with chdir(strangers.folder), patch.dict(os.environ, {"OPENAI_API_KEY": KEY}):
         for name, call in PYTHON.items():
             for place in places(strangers):
@@ -419,7 +424,17 @@ def test_a_new_label_does_not_sign_what_a_stranger_wrote(typed: Any, own_run: Pa
     about = json.loads(file.read_bytes())
     about["settings"]["scorer"] = "python/evil:score"
     file.write_text(json.dumps(about))
-    named = ("--tokenizer", "cl100k_base", "--label", "x", "-o", "r", "--trust-run")
+    named = (
+        "--tokenizer",
+        "cl100k_base",
+        "--template",
+        "text-en",
+        "--label",
+        "x",
+        "-o",
+        "r",
+        "--trust-run",
+    )
     typed("run", "bm25", *GRID, *named)
     with pytest.raises(NeedlemapError, match="was not begun by you"):
         CheckedRun.of(typed.folder / "r")

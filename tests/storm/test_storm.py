@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,14 @@ from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer, Decoding
+from needlemap.models.gauge import REFERENCE
 from needlemap.prompts import Prompt
-from needlemap.storm.file import STORM
+from needlemap.storm.file import STORM, StormFile
 from needlemap.storm.judge import POINTS, Seen, Seens, Suspect, judge_storm, log_spoilt
 from needlemap.storm.operation import Limits
 from needlemap.storm.outcome import RequestOutcome
 from needlemap.storm.plan import CALM, make_round
+from needlemap.storm.storm import Storm, StormOptions
 from needlemap.storm.storming import StormInRounds
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
@@ -333,3 +336,35 @@ def test_the_document_is_json_and_holds_the_whole_sequence(storming):
     told = json.loads((asking.storm.folder.path / "storm.json").read_text())
     names = {"key", "session", "operation", "at_s", "seconds", "tokens", "outcome"}
     assert names <= set(told["sequence"][0])
+
+
+SIDE = {"model": "openai/m", "base_url": "http://127.0.0.1:1/v1", "tokenizer": "cl100k_base"}
+OTHERS = {
+    "reference": ("http://127.0.0.1:9/v1", "margins are set beside 'http://127.0.0.1:9/v1'"),
+    "code": ("python/evil:answer", "margins are set beside 'python/evil:answer'"),
+    "none": ("", "margins are set beside nothing"),
+}
+
+
+@pytest.mark.parametrize(("named", "said"), OTHERS.values(), ids=OTHERS)
+def test_the_reference_is_the_typed_one_and_another_of_the_file_is_refused(tmp_path, named, said):
+    """storm.json is not signed: its reference got each prompt with the user's key, or ran."""
+    file = StormFile(seed=1, model=SIDE["model"], max_length=2_000, load=4, reference=named)
+    STORM.write(tmp_path, file)
+    typed = REFERENCE if not named else ""
+    options = StormOptions(SIDE, max_length=2_000, load=4, reference=typed)
+    with pytest.raises(NeedlemapError, match=re.escape(said)):
+        Storm.of(options, tmp_path)
+    again = Storm.of(replace(options, reference=named), tmp_path)
+    assert again.options.reference == named
+
+
+def test_a_files_word_does_not_let_clients_go_away_at_anothers_server(tmp_path):
+    """storm.json alone was enough for what only --own allows."""
+    STORM.write(tmp_path, StormFile(seed=1, model=SIDE["model"], max_length=2_000, load=4))
+    away = {**SIDE, "base_url": "https://models.example/v1"}
+    options = StormOptions(away, max_length=2_000, load=4)
+    with pytest.raises(NeedlemapError, match="type the same with --own"):
+        Storm.of(options, tmp_path)
+    assert Storm.of(replace(options, own=True), tmp_path).limits.cancels
+    assert Storm.of(replace(options, flags=SIDE), tmp_path).limits.cancels
