@@ -111,6 +111,13 @@ def test_plan_asks_no_address_of_a_file(typed, overheard):
         (typed.folder / "s.yaml").write_text(text)
         typed("plan", "s.yaml", *GRID, code=0 if tokenizer == "auto" else 2)
         assert asked == []
+    for tokenizer in ("server", "auto", f"server:{url}"):
+        lender = {"run": "x", "model": "openai/x", "base_url": f"{url}/v1", "tokenizer": tokenizer}
+        text = f"model: openai/of-nobody\nprompts_of: {json.dumps(lender)}\n"
+        (typed.folder / "s.yaml").write_text(text)
+        typed("plan", "s.yaml", *GRID, code=0 if tokenizer == "auto" else 2)
+        assert asked == []
+    (typed.folder / "s.yaml").write_text(f"model: openai/of-nobody\nbase_url: {url}/v1\n")
     typed("plan", "s.yaml", *GRID, "--tokenizer", f"server:{url}", code=2)
     assert asked
 

@@ -3,6 +3,7 @@ imported, run or sent a key."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -256,6 +257,17 @@ def test_every_command_is_walked() -> None:
     """A new command wants an entry: what does it do with a stranger's folder?"""
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert COMMANDS.keys() == commands.keys()
+
+
+def test_settings_of_a_run_are_followed_through_one_door() -> None:
+    """What makes Settings of a run.json's takes a CheckedRun, which only `of` makes."""
+    source = Path(needlemap.__file__).parent
+    makers = ("checked", "Settings", "Settings.model_validate", "configure", "CheckedRun")
+    for file in source.rglob("*.py"):
+        calls = [each for each in ast.walk(ast.parse(file.read_text())) if type(each) is ast.Call]
+        for call in (each for each in calls if ast.unparse(each.func) in makers):
+            of_a_run = "about" in ast.unparse(call) or ast.unparse(call.func) == "CheckedRun"
+            assert not of_a_run or file == source / "records" / "origin.py", ast.unparse(call)
 
 
 @pytest.fixture(scope="module")

@@ -149,7 +149,7 @@ def test_a_folder_without_shrink_says_what_to_type(needlemap):
     "flag",
     [
         *(("--max-length", "2k"), ("--until", "rate<5%"), ("--load", "4"), ("--kv-tokens", "8k")),
-        *(("--own",), ("--gauge",), ("--on-undecided", "pass"), ("--out", "other"), ("--plan",)),
+        *(("--gauge",), ("--on-undecided", "pass"), ("--out", "other"), ("--plan",)),
         *(("--json",), ("--junit", "storm.xml")),
     ],
     ids=lambda flag: flag[0],
@@ -168,7 +168,7 @@ def test_a_command_without_shrink_says_what_to_type(needlemap):
 
 def test_every_flag_of_a_storm_is_read_or_refused_by_shrinking():
     for each in fields(StormFlags):
-        if each.name not in ("shrink", "minutes", "command", "trust_run"):
+        if each.name not in ("shrink", "minutes", "own", "command", "trust_run"):
             with pytest.raises(SettingsError, match="--shrink replays FOLDER"):
                 StormFlags(shrink=True, **{each.name: "typed"})
     assert StormFlags(shrink=True, minutes=5, trust_run=True).minutes == 5

@@ -55,16 +55,19 @@ def for_plan(settings: Settings, typed: Mapping[str, Any]) -> Settings:
     """Settings to be planned: nothing of a file's is imported, and no address is asked that
     stands in a file only."""
     said = _pairs(typed) | _of_environment(settings)
-    by_server = settings.tokenizer.startswith("server:")
-    if by_server and not _is_said("tokenizer", settings.tokenizer, said):
-        raise SettingsError(
-            f"plan asks only an address that you typed, and '{hidden(settings.tokenizer)}' stands "
-            f"in a file. Type: --tokenizer {hidden(settings.tokenizer)}"
-        )
-    planned = without_code(settings, typed)
+    lender = settings.prompts_of if isinstance(settings.prompts_of, PromptSource) else None
+    for name in (settings.tokenizer, lender.tokenizer if lender else ""):
+        if name.startswith("server:") and not _is_said("tokenizer", name, said):
+            raise SettingsError(
+                f"plan asks only an address that you typed, and '{hidden(name)}' stands in a file. "
+                f"Type: --tokenizer {hidden(name)}"
+            )
+    instead: dict[str, Any] = {}
     if settings.base_url and not _is_said("base_url", settings.base_url, said):
-        return planned.model_copy(update={"base_url": None})
-    return planned
+        instead["base_url"] = None
+    if lender and lender.base_url and not _is_said("base_url", lender.base_url, said):
+        instead["prompts_of"] = lender.model_copy(update={"base_url": None})
+    return without_code(settings, typed).model_copy(update=instead)
 
 
 def without_code(settings: Settings, typed: Mapping[str, Any]) -> Settings:
