@@ -1,18 +1,24 @@
-"""tests/golden.txt: a hash of every output of every preset and suite on a tiny grid, a line each.
+"""A hash of every output, a line each, in two files: what must not move, and words.
 
-python tools/golden.py                  rewrites the table
-python tools/golden.py --only passkey   compares the rows whose name holds that word; writes nothing
+tests/golden_bytes.txt  prompts, keys, references, plan and compare --json, records, run.json, CSVs,
+                        the older tools' files; requests, verdicts, exit codes, JUnit, pages' JSON
+tests/golden_words.txt  what people read: plan, run, compare and report on a terminal, the page
+
+python tools/golden.py                  rewrites both files, and says which rows moved
+python tools/golden.py --only passkey   compares one preset, suite or section; writes nothing
+python tools/golden.py --only verdict   e.g. all verdicts; 'requests check': one command's requests
 python tools/golden.py --keep FOLDER    also keeps what was hashed as text files, so that two can be
 diffed
 
-A line that moved says which preset and which output. tests/test_golden.py compares. Times, versions
-and what only this machine knows are blanked, and numbers cut to nine digits, which hold on any
-machine.
+A row is KIND CASE HASH. A row of bytes must not move, except in a commit of its own that names the
+reason; one of words may, with a diff shown. tests/test_golden.py compares. Every preset and suite
+is asked on a tiny grid. Times, versions and what only this machine knows are blanked, numbers cut
+to nine digits (verdicts' to six), and drawn seeds fixed (golden_commands.SEED), so that all of it
+holds on any machine.
 """
 
 import argparse
 import contextlib
-import gzip
 import hashlib
 import io
 import json
@@ -20,13 +26,44 @@ import os
 import re
 import sys
 import tempfile
-from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-FILE = Path(__file__).parent.parent / "tests" / "golden.txt"
+sys.path.insert(0, str(Path(__file__).parent))
+import golden_commands
+import golden_verdicts
+from golden_text import (
+    as_lines,
+    files_below,
+    folders,
+    freeze,
+    lines_to,
+    page_blobs,
+    plain_csv,
+    plain_json,
+    plain_text,
+    records_of,
+)
+
+TESTS = Path(__file__).parent.parent / "tests"
+BYTES, WORDS = TESTS / "golden_bytes.txt", TESTS / "golden_words.txt"
+KINDS_OF_WORDS = (
+    *("plan", "run: terminal", "compare", "report: terminal", "page: summary", "page: trials"),
+    "verdict: words",
+)
+SECTIONS: Mapping[str, str] = {  # by the first word of a row's kind; later work rewrites some
+    "requests": "the bodies of all requests of a command, in order; the plans they follow",
+    "verdict": "verdicts of stored replies: the verdict, and a hash of its numbers",
+    "exit": "exit codes, by command and outcome",
+    "junit": "JUnit files, by command and verdict",
+    "payload": "the JSON of pages",
+}
+REST = "presets, suites, the older tools' files"
+FROZEN = (
+    "Rows of golden_bytes.txt must not move, except in a commit of its own that names the reason."
+)
 MODEL = ("--model", "baseline/bm25")
 OTHER = (
     *MODEL,
@@ -70,31 +107,116 @@ OWN: Mapping[str, Sequence[str]] = {  # flags of presets that need data, more ro
 }
 UNJUDGED = ("needlehaystack",)  # its judge is a model behind a key
 TOLD = ("passkey", "published-mrcr", "suite:smoke")  # whose plan is also told in words
-PASSING = (  # names in JSON whose values time or machine decide
-    *("needlemap", "created", "python", "packages", "signed", "made", "version"),
-    *("finished_at", "latency_s", "test_duration_seconds", "test_timestamp_utc"),
-)
-AT = "2026-01-01T00:00:00+00:00"
-MOMENT = {"created": AT, "needlemap": "", "python": "", "packages": {}}
-NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
-BLOB = re.compile(r'<script type="application/octet-stream" id="([\w-]+)">([^<]*)</script>')
 Output = tuple[str, str]  # its name, and its text without what passes
 
 
-def rows(only: str = "") -> Iterator[tuple[str, str, str]]:
-    """(preset or tool, output, text) of all whose name holds `only`, in the order of the table."""
-    makers: dict[str, Callable[[], Iterator[Output]]] = {}
+class Row(NamedTuple):
+    """A line of a file. value: what stands in it. text: what was hashed."""
+
+    kind: str
+    case: str
+    value: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What no other row has."""
+        return f"{self.kind:<25} {self.case}"
+
+    @property
+    def file(self) -> Path:
+        """The file that it stands in."""
+        return file_of(self.kind)
+
+
+def file_of(kind: str) -> Path:
+    """The file that rows of a kind stand in."""
+    return WORDS if kind in KINDS_OF_WORDS else BYTES
+
+
+def group_of(kind: str, case: str) -> str:
+    """What --only looks at: the preset or suite, or the section and the command."""
+    first = kind.split()[0].rstrip(":")
+    if first not in SECTIONS:
+        return case
+    return first if first in ("junit", "payload") else f"{first} {case.partition(':')[0]}"
+
+
+def rows(only: str = "") -> Iterator[Row]:
+    """All rows whose group holds `only`, in the order of the files."""
+    with workplace():
+        for group, make in makers().items():
+            if only in group:
+                yield from make()
+
+
+def makers() -> Mapping[str, Callable[[], Iterator[Row]]]:
+    """What makes the rows of each group."""
+    found: dict[str, Callable[[], Iterator[Row]]] = {}
     for kind in ("presets", "suites"):
         for name in (line.split()[0] for line in typed("list", kind).splitlines()):
-            makers[name] = partial(
-                of_preset, name, OWN.get(name, SUITE if kind == "suites" else GRID)
-            )
-    makers |= {"needlehaystack files": of_needlehaystack, "opencompass files": of_opencompass}
-    with workplace():
-        for name, make in makers.items():
-            if only in name:
-                for output, text in make():
-                    yield name, output, text
+            flags = OWN.get(name, SUITE if kind == "suites" else GRID)
+            found[name] = partial(hashed, name, partial(of_preset, name, flags))
+    for name, make in (
+        ("needlehaystack files", of_needlehaystack),
+        ("opencompass files", of_opencompass),
+    ):
+        found[name] = partial(hashed, name, make)
+    for command in ("plans", "run", "check", "storm", "ab"):
+        found[f"requests {command}"] = partial(of_requests, command)
+    for judge in ("check", "more checks", "storm", "pairs", "arms"):
+        found[f"verdict {judge}"] = partial(of_verdicts, judge)
+    for command in golden_commands.CODES:
+        found[f"exit {command}"] = partial(of_exit_codes, command)
+    return found | {"junit": of_junit, "payload": of_payloads}
+
+
+def hashed(case: str, make: Callable[[], Iterator[Output]]) -> Iterator[Row]:
+    """The rows of a preset, a suite or a tool: its outputs."""
+    for kind, text in make():
+        yield Row(kind, case, hash_of(text), text)
+
+
+def hash_of(text: str) -> str:
+    """What stands in a file for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def of_requests(command: str) -> Iterator[Row]:
+    """The bodies of a command's requests; 'plans': what is asked, by seed alone."""
+    make = golden_verdicts.plans if command == "plans" else golden_commands.requests
+    for case, text in make(command):
+        yield Row("requests", f"{command}: {case}", hash_of(text), text)
+
+
+def of_verdicts(judge: str) -> Iterator[Row]:
+    """The verdicts of one function, and one row of all its sentences."""
+    sentences = []
+    for case, verdict, numbers, said in golden_verdicts.verdicts(judge):
+        text = golden_verdicts.as_text(numbers)
+        sentences.append([case, said])
+        yield Row("verdict", f"{judge}: {case}", f"{verdict} {hash_of(text)}", text)
+    text = golden_verdicts.as_text(sentences)
+    yield Row("verdict: words", judge, hash_of(text), text)
+
+
+def of_exit_codes(command: str) -> Iterator[Row]:
+    """The exit code of each outcome of a command."""
+    for outcome, code, text in golden_commands.exit_codes(command):
+        yield Row("exit code", f"{command}: {outcome}", code, text)
+
+
+def of_junit() -> Iterator[Row]:
+    """JUnit files."""
+    for case, text in golden_commands.junit():
+        yield Row("junit", case, hash_of(text), text)
+
+
+def of_payloads() -> Iterator[Row]:
+    """The JSON of pages, without the trials' columns."""
+    for case, page in golden_commands.pages(freeze):
+        text = golden_commands.without_times(page_blobs(page)["summary"])
+        yield Row("payload", case, hash_of(text), text)
 
 
 def of_preset(name: str, flags: Sequence[str]) -> Iterator[Output]:
@@ -141,11 +263,7 @@ def of_reports(first: str, second: str) -> Iterator[Output]:
         typed("report", first, "-o", "summary.csv", "--format", "opencompass")
         yield "csv: opencompass", Path("summary.csv").read_text("utf-8")
     typed("report", first, second, "-o", "page.html")
-    page = Path("page.html").read_text("utf-8")
-    blobs = {
-        name: plain_json(gzip.decompress(b64decode(data)).decode())
-        for name, data in BLOB.findall(page)
-    }
+    blobs = page_blobs(Path("page.html").read_text("utf-8"))
     yield "page: summary", blobs.pop("summary")
     yield "page: trials", "".join(blobs.values())
 
@@ -319,12 +437,6 @@ def write_data(folder: Path) -> None:
     lines_to(folder / "graphwalks.jsonl", walks)
 
 
-def lines_to(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    file.write_text(
-        "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8"
-    )
-
-
 def typed(*arguments: str) -> str:
     """What the command line prints, both streams. Raises RuntimeError unless it ends well."""
     out, err = io.StringIO(), io.StringIO()
@@ -351,102 +463,54 @@ def folder_of(name: str, letter: str) -> str:
     return f"{letter}-{name.replace(':', '-')}"
 
 
-def folders(path: str) -> list[Path]:
-    """A run's folders: one a family."""
-    return sorted(file.parent for file in Path(path).rglob("run.json"))
+def table(found: Sequence[Row]) -> str:
+    """A file: a line a row, each section behind its heading."""
+    lines, before = [], ""
+    for row in found:
+        heading = SECTIONS.get(row.kind.split()[0].rstrip(":"), REST)
+        if heading != before:
+            lines += ["", f"# {heading}"]
+        before = heading
+        lines.append(f"{row.name:<72}  {row.value}")
+    return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def freeze(path: str) -> None:
-    """Rewrite a run's files as if all had been asked at once: by cell and repeat, whatever ended
-    first."""
-    for folder in folders(path):
-        about = json.loads((folder / "run.json").read_text("utf-8"))
-        (folder / "run.json").write_text(json.dumps(about | MOMENT), encoding="utf-8")
-        files = sorted(folder.glob("records-*.jsonl"))
-        lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
-        found = [{**json.loads(line), "finished_at": AT, "latency_s": 0.5} for line in lines]
-        found.sort(key=lambda row: (row["length_tokens"], row["depth"], row["repeat"]))
-        for file in files[1:]:
-            file.unlink()
-        lines_to(files[0], found)
+def stored(file: Path, only: str = "") -> dict[str, str]:
+    """The values of a file's rows by their names, of those whose group holds `only`."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    found = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            kind, case, value = re.split("  +", line)
+            if only in group_of(kind, case):
+                found[f"{kind:<25} {case}"] = value
+    return found
 
 
-def records_of(folder: Path) -> str:
-    (file,) = folder.glob("records-*.jsonl")
-    return as_lines(map(json.loads, file.read_text("utf-8").splitlines()))
+def moved(found: Sequence[Row], only: str = "") -> list[str]:
+    """The rows that are not as the files have them, with their file; and what that means."""
+    lines = []
+    for file in (BYTES, WORDS):
+        before = stored(file, only)
+        now = {row.name: row.value for row in found if row.file == file}
+        for name in {**before, **now}:
+            was, made = before.get(name, "no row"), now.get(name, "no row")
+            if was != made:
+                lines.append(f"{file.name}: {' '.join(name.split())}: {was} -> {made}")
+    return [*lines, FROZEN] if any(line.startswith(BYTES.name) for line in lines) else lines
 
 
-def files_below(folder: Path) -> str:
-    """All files below a folder, each behind its name."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return "".join(f"{file.as_posix()}\n{plain_text(file.read_text('utf-8'))}\n" for file in files)
-
-
-def as_lines(values: Any) -> str:
-    return "".join(f"{json.dumps(plain(value), ensure_ascii=False)}\n" for value in values)
-
-
-def plain_json(text: str) -> str:
-    return json.dumps(plain(json.loads(text)), ensure_ascii=False, indent=1) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """JSON's values without what passes, floats cut to nine digits."""
-    if isinstance(value, dict):
-        return {name: None if name in PASSING else plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    return float(f"{value:.9g}") if isinstance(value, float) else value
-
-
-def plain_csv(text: str) -> str:
-    """A table without the columns of time, numbers cut."""
-    import csv
-
-    head, *rest = csv.reader(io.StringIO(text))
-    kept = [at for at, name in enumerate(head) if name not in PASSING]
-    return as_lines([[cut(row[at]) for at in kept] for row in [head, *rest]])
-
-
-def plain_text(text: str) -> str:
-    """A text without times, its long numbers cut."""
-    return re.sub(r'("test_(?:duration_seconds|timestamp_utc)": )[^,}]+', r"\1null", cut(text))
-
-
-def cut(text: str) -> str:
-    return NUMBER.sub(
-        lambda number: f"{float(number[0]):.9g}" if len(number[0]) > 10 else number[0], text
-    )
-
-
-def table(found: Sequence[tuple[str, str, str]]) -> str:
-    """The file: preset, output, hash; a line each."""
-    hashes = [
-        (name, output, hashlib.sha256(text.encode()).hexdigest()[:12])
-        for name, output, text in found
-    ]
-    return "".join(f"{name:<27} {output:<25} {hash}\n" for name, output, hash in hashes)
-
-
-def moved(made: str, only: str = "") -> list[str]:
-    """Lines of the table that this version does not make, and those that it makes instead."""
-    before = [line for line in FILE.read_text("utf-8").splitlines() if only in line[:27]]
-    now = made.splitlines()
-    return [f"- {line}" for line in before if line not in now] + [
-        f"+ {line}" for line in now if line not in before
-    ]
-
-
-def keep(found: Sequence[tuple[str, str, str]], folder: Path) -> None:
+def keep(found: Sequence[Row], folder: Path) -> None:
     """Write what was hashed, a file each."""
-    for name, output, text in found:
-        file = folder / re.sub(r"[^\w.-]+", "-", f"{name}/{output}".replace("/", "__"))
+    for row in found:
+        name = f"{group_of(row.kind, row.case)}/{row.kind} {row.case}".replace(":", "_")
+        file = folder / re.sub(r"[^\w./-]+", "-", name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(row.text, encoding="utf-8")
 
 
 def main() -> None:
-    """Rewrite the table, or compare a part of it."""
+    """Rewrite both files, or compare a part of them."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -456,11 +520,12 @@ def main() -> None:
     found = list(rows(asked.only))
     if asked.keep:
         keep(found, asked.keep)
-    if not asked.only:
-        FILE.write_text(table(found), encoding="utf-8")
-        return
-    differ = moved(table(found), asked.only)
-    sys.exit("\n".join(differ) if differ else 0)
+    differ = moved(found, asked.only)
+    if asked.only:
+        sys.exit("\n".join(differ) if differ else 0)
+    for file in (BYTES, WORDS):
+        file.write_text(table([row for row in found if row.file == file]), encoding="utf-8")
+    print("\n".join(differ) if differ else "No row moved.")
 
 
 if __name__ == "__main__":
