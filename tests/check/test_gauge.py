@@ -37,7 +37,14 @@ from needlemap.errors import SettingsError
 from needlemap.http import Sent
 from needlemap.models import Answer, Decoding
 from needlemap.models.gauge import DATA, REFERENCE, holds_tokens, write_checkpoint
-from needlemap.models.gauge_cache import CoarseEngine
+from needlemap.models.gauge_cache import (
+    CoarseEngine,
+    eight_bits,
+    four_bits,
+    fp8,
+    fp8_cut_off,
+    turned,
+)
 from needlemap.models.gauge_model import NAME, GaugeModel
 from needlemap.models.walk import Engine
 from needlemap.prompts import Prompt
@@ -183,13 +190,38 @@ def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) 
 @pytest.mark.usefixtures("one_seed")
 def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Path) -> None:
     """A cache of 4 bits moves every margin by a nat and loses no answer. It was called a fault."""
-    verdict = checked(tmp_path, CoarseEngine("q4_0"))
+    engine = CoarseEngine(turned(four_bits))
+    verdict = checked(tmp_path, engine)
     (found,) = verdict.findings
     assert (verdict.code, found.state, found.points) == (5, "undecided", True)
-    assert found.said.startswith(f"{found.sizes[0].size}: cache coarser, as q4_0: margins move by ")
-    assert "] nats" in found.said
-    exact = checked(tmp_path, CoarseEngine("q4_0"), exact=True)  # of the same answers
+    assert found.said.startswith(f"{found.sizes[0].size}: cache coarser than the weights by ")
+    assert "] nats a token" in found.said
+    exact = checked(tmp_path, engine, exact=True)  # of the same answers
     assert (exact.code, exact.findings[0].state) == (1, "fail")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("one_seed")
+def test_a_cache_in_8_bit_floats_is_a_choice_and_mantissas_cut_off_are_a_fault(
+    tmp_path: Path,
+) -> None:
+    """An engine wrote its fp8 cache without rounding: every key and value was 4 % too small."""
+    rounded = checked(tmp_path / "rounded", CoarseEngine(fp8))
+    assert (rounded.code, rounded.findings[0].state) == (5, "undecided")
+    assert "cache coarser than the weights by " in rounded.findings[0].said
+    cut = checked(tmp_path / "cut", CoarseEngine(fp8_cut_off))
+    assert (cut.code, cut.findings[0].state) == (1, "fail")
+    assert "the cache's mantissas are cut off: margins move by " in cut.findings[0].said
+
+
+def test_each_cache_keeps_the_numbers_that_its_format_has() -> None:
+    values = np.array([[0.0, 0.30, 1.19, -1.19, 500.0, -0.001] + [0.0] * 26], np.float32)
+    assert fp8(values)[0, :6].tolist() == [0, 0.3125, 1.25, -1.25, 448, -0.001953125]
+    assert fp8_cut_off(values)[0, :6].tolist() == [0, 0.28125, 1.125, -1.125, 448, 0]
+    values[0, 4] = 8
+    assert four_bits(values)[0, :6].tolist() == [0, 0, 1, -1, 8, 0]
+    assert eight_bits(values)[0, :6] == pytest.approx([0, 0.315, 1.197, -1.197, 8, 0], abs=1e-3)
+    assert not four_bits(np.zeros((1, 32), np.float32)).any()
 
 
 def test_margins_that_all_move_alike_are_no_coarse_cache() -> None:

@@ -13,7 +13,7 @@ from moving_gauge import Served
 from needlemap.check.margins import LEAST_NATS, Margins
 from needlemap.models import Decoding
 from needlemap.models.gauge import DATA, REFERENCE
-from needlemap.models.gauge_cache import CoarseEngine
+from needlemap.models.gauge_cache import CoarseEngine, four_bits, fp8_cut_off, turned
 from needlemap.models.gauge_model import GaugeModel, chat
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.storm.file import STORM
@@ -139,10 +139,13 @@ def margins_from(model: GaugeModel, prompt: Prompt) -> tuple[str, Margins]:
     return made.text, tuple((token, nats - other) for token, nats, other in rows)
 
 
-def test_moves_of_a_coarse_cache_are_known_by_computing_it():
+@pytest.mark.parametrize(
+    ("rounded", "cache"), [(turned(four_bits), "coarser"), (fp8_cut_off, "cut off")]
+)
+def test_moves_of_a_coarse_cache_are_known_by_computing_it(rounded, cache):
     """Engines that compute a prompt before they round its keys move what they find again alone."""
     moves, exact = Moves([0.001]), GaugeModel("numpy")
-    coarse = GaugeModel("numpy", CoarseEngine("q4_0"))
+    coarse = GaugeModel("numpy", CoarseEngine(rounded))
     for code in ("483335563030", "949897662607"):
         said = f"The locker code for Lima is {code}. What is the locker code for Lima? Answer:"
         text = chat().plain.index(said.encode())
@@ -150,7 +153,8 @@ def test_moves_of_a_coarse_cache_are_known_by_computing_it():
         (answer, there), (_, here) = (margins_from(model, prompt) for model in (exact, coarse))
         moves.suspect(prompt, answer, there, here)
     moves.look_at_cache()
-    assert moves.cache.startswith("q4_0")
+    assert moves.cache == cache
+    assert moves.is_choice is (cache == "coarser")
 
 
 def test_what_a_coarse_cache_moved_is_a_choice():
@@ -161,10 +165,14 @@ def test_what_a_coarse_cache_moved_is_a_choice():
     suspect = Suspect(first, 0.03, right, [(5, 0, 5)] * 3)
     seens = Seens([first, *rows], suspects={0: suspect}, moves=Moves([0.001]))
     assert judge_storm(seens, 0.005).code == 1
-    seens.moves.cache = "q4_0"
+    seens.moves.cache = "coarser"
     found = judge_storm(seens, 0.005)
     assert (found.code, found.faulty) == (4, 0)
-    assert any("a coarse cache, q4_0: a choice" in line for line in found.said)
+    assert any("a cache coarser than the weights: a choice" in line for line in found.said)
+    seens.moves.cache = "cut off"
+    found = judge_storm(seens, 0.005)
+    assert found.code == 1
+    assert any("as by a cache whose mantissas are cut off" in line for line in found.said)
 
 
 @pytest.mark.long

@@ -1,13 +1,12 @@
-"""The gauge with a coarse cache: keys and values in four to eight bits, as engines keep them.
+"""The gauge with a coarse cache: keys and values in four or eight bits, as engines keep them.
 
-A coarse cache is its owner's choice. It moves margins in a way of its own. This engine
-computes that way, to distinguish it from a fault.
+Rounding moves margins in another way than a fault does. This engine computes how, so that a
+coarse cache, which is its owner's choice, is distinguished from a fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,36 +20,29 @@ WIDE = 32  # numbers that share a scale in llama.cpp
 FP8_LEAST, FP8_BITS, FP8_MOST = -6, 3, 448.0  # exponent, bits behind the point, largest number
 
 
-def in_signed_blocks(values: Array, steps: int) -> Array:
-    """llama.cpp's q4_0 (8 steps a side) and q5_0 (16): in each block the number that lies
-    farthest from 0 is the last step (ggml-quants.c)."""
+def four_bits(values: Array) -> Array:
+    """Round in blocks to 4 bits: in each block the number that lies farthest from 0 is the last
+    of 8 steps (q4_0 in llama.cpp's ggml-quants.c)."""
     blocks = values.reshape(*values.shape[:-1], -1, WIDE)
     far = np.abs(blocks).argmax(-1)[..., None]
-    scale = np.take_along_axis(blocks, far, -1) / -steps
-    turned = np.where(scale == 0, 0, 1 / np.where(scale == 0, 1, scale))
-    levels = np.minimum(2 * steps - 1, np.floor(blocks * turned + steps + 0.5)) - steps
+    scale = np.take_along_axis(blocks, far, -1) / -8
+    levels = np.minimum(15, np.floor(blocks * inverse(scale) + 8.5)) - 8
     made: Array = (levels * short(scale)).astype(np.float32)
     return made.reshape(values.shape)
 
 
-def between_ends(values: Array, steps: int, size: int = WIDE) -> Array:
-    """llama.cpp's q4_1 (15 steps) and q5_1 (31); with blocks of a whole head, LMDeploy's
-    int4."""
-    blocks = values.reshape(*values.shape[:-1], -1, size)
-    least = blocks.min(-1, keepdims=True)
-    scale = (blocks.max(-1, keepdims=True) - least) / steps
-    levels = np.floor((blocks - least) / np.where(scale == 0, 1, scale) + 0.5)
-    made: Array = (levels * short(scale) + short(least)).astype(np.float32)
+def eight_bits(values: Array) -> Array:
+    """Round in blocks to 8 bits (q8_0 in llama.cpp's ggml-quants.c)."""
+    blocks = values.reshape(*values.shape[:-1], -1, WIDE)
+    scale = np.abs(blocks).max(-1, keepdims=True) / 127
+    levels = np.round(blocks * inverse(scale))
+    made: Array = (levels * short(scale)).astype(np.float32)
     return made.reshape(values.shape)
 
 
-def in_fp8(values: Array) -> Array:
-    """The nearest 8-bit floats with 4 bits of exponent (Micikevicius et al. 2022,
-    arXiv:2209.05433), without a scale."""
-    exponent = np.floor(np.log2(np.maximum(np.abs(values), 2.0**FP8_LEAST)))
-    step = np.exp2(exponent - FP8_BITS)
-    near: Array = np.clip(np.round(values / step) * step, -FP8_MOST, FP8_MOST).astype(np.float32)
-    return near
+def inverse(scale: NDArray[Any]) -> NDArray[Any]:
+    """Return 1 / scale, and 0 for a block of zeros."""
+    return np.where(scale == 0, 0, 1 / np.where(scale == 0, 1, scale))
 
 
 def short(values: NDArray[Any]) -> Array:
@@ -58,10 +50,14 @@ def short(values: NDArray[Any]) -> Array:
     return values.astype(np.float16).astype(np.float32)
 
 
-def behind_turn(values: Array, rounded: Round) -> Array:
-    """Numbers rounded in the basis of a Hadamard matrix, as llama.cpp does since 2026."""
-    turn = hadamard(values.shape[-1])
-    return rounded(values @ turn) @ turn.T
+def turned(rounded: Round) -> Round:
+    """Round in the basis of a Hadamard matrix, as llama.cpp does since 2026."""
+
+    def rounded_behind_turn(values: Array) -> Array:
+        turn = hadamard(values.shape[-1])
+        return rounded(values @ turn) @ turn.T
+
+    return rounded_behind_turn
 
 
 def hadamard(size: int) -> Array:
@@ -73,26 +69,41 @@ def hadamard(size: int) -> Array:
     return turn
 
 
-BLOCKS: Mapping[str, Round] = {
-    "q4_0": partial(in_signed_blocks, steps=8),
-    "q4_1": partial(between_ends, steps=15),
-    "q5_0": partial(in_signed_blocks, steps=16),
-    "q5_1": partial(between_ends, steps=31),
-}
-FORMATS: Mapping[str, Round] = {
-    **{name: partial(behind_turn, rounded=each) for name, each in BLOCKS.items()},
-    **{f"{name} of older llama.cpp": each for name, each in BLOCKS.items()},
-    "int4": lambda values: between_ends(values, 15, values.shape[-1]),
-    "fp8": in_fp8,
-}
+def fp8(values: Array) -> Array:
+    """Round to the nearest 8-bit float with 4 bits of exponent, without a scale
+    (Micikevicius et al. 2022, arXiv:2209.05433)."""
+    step = fp8_step(values)
+    near: Array = np.clip(np.round(values / step) * step, -FP8_MOST, FP8_MOST).astype(np.float32)
+    return near
+
+
+def fp8_cut_off(values: Array) -> Array:
+    """Return the 8-bit float next to each value toward 0: a mantissa cut off, not rounded.
+
+    vLLM 0.32.0 filled its cache like this on a CPU.
+    """
+    step = fp8_step(values)
+    cut: Array = np.clip(np.trunc(values / step) * step, -FP8_MOST, FP8_MOST).astype(np.float32)
+    return cut
+
+
+def fp8_step(values: Array) -> Array:
+    """Distances of neighbouring 8-bit floats around each value."""
+    exponent = np.floor(np.log2(np.maximum(np.abs(values), 2.0**FP8_LEAST)))
+    step: Array = np.exp2(exponent - FP8_BITS)
+    return step
+
+
+# A cache coarser than the weights, as an engine may be told to keep it.
+COARSER: tuple[Round, ...] = (turned(four_bits), turned(eight_bits), fp8)
 
 
 class CoarseEngine(NumpyEngine):
-    """The gauge whose cache is of one of FORMATS."""
+    """The gauge whose keys and values are rounded."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, rounded: Round) -> None:
         super().__init__(load_weights())
-        self._round = FORMATS[name]
+        self._round = rounded
 
     def _kept(self, keys: Array, values: Array) -> tuple[Array, Array]:
         return apart(self._round(beside(keys))), self._round(values)

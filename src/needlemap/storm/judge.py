@@ -108,7 +108,7 @@ class Seens:
 
     def is_moved(self, seen: Seen) -> bool:
         """Whether its margins moved, and no coarse cache explains how."""
-        explained = self.moves is not None and self.moves.cache
+        explained = self.moves is not None and self.moves.is_choice
         return seen.outcome.word == MOVED and not explained
 
     @property
@@ -316,8 +316,10 @@ def _moved_lines(seens: Seens, replays: float) -> list[str]:
         return [line]
     line += f"; {len(moved)} moved too far, the first is request {moved[0].key} "
     line += f"({moved[0].act.operation}, round {moved[0].round})"
-    if seens.moves.cache:
-        return [line, f"these moves are those of a coarse cache, {seens.moves.cache}: a choice"]
+    if seens.moves.is_choice:
+        return [line, "these moves are those of a cache coarser than the weights: a choice"]
+    if seens.moves.cache == "cut off":
+        line += ", as by a cache whose mantissas are cut off"
     return [line, *_replay_lines(seens.moved, "moved", replays)]
 
 

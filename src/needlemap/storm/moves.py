@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from needlemap.check.coarse import PROMPTS, Moved, cache_of, moved_prompt
+from needlemap.check.coarse import PROMPTS, Cache, Moved, cache_of, moved_prompt
 from needlemap.check.gauge import MOVES
 from needlemap.check.margins import (
     LEAST_NATS,
@@ -26,11 +26,11 @@ from needlemap.records.record import Record
 @dataclass
 class Moves:
     """What is known of a server's margins. alone: by how many nats a token those of fresh prompts
-    moved that were asked alone. cache: the format of a coarse cache that moves margins as the
-    suspects' moved; None before that was looked at."""
+    moved that were asked alone. cache: the one that moves margins as the suspects' moved; None
+    before that was looked at."""
 
     alone: list[float] = field(default_factory=list)
-    cache: str | None = None
+    cache: Cache | None = None
     _suspects: list[Moved] = field(default_factory=list)
 
     @property
@@ -42,6 +42,11 @@ class Moves:
         most = max(self.alone)
         kind = finest_type(MOVES, most)
         return max(LEAST_NATS, TIMES_USUAL * most, kind[1] if kind else 0.0)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether a cache coarser than the weights moves margins as the suspects' moved."""
+        return self.cache == "coarser"
 
     @property
     def words(self) -> str:
@@ -59,7 +64,7 @@ class Moves:
             self._suspects += moved_prompt(prompt, answer, there, here)
 
     def look_at_cache(self) -> None:
-        """Whether a coarse cache moves margins as the suspects' moved: that is a choice."""
+        """Find the cache that moves margins as the suspects' moved."""
         if self.cache is None:
             self.cache = cache_of(self._suspects)
 

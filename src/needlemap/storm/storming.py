@@ -383,7 +383,7 @@ class StormInRounds(Strategy[StormVerdict]):
             if moved is None:
                 continue
             found[at] = replace(seen, nats=round(moved, 6))
-            if moved > limit and not moves.cache:
+            if moved > limit and not moves.is_choice:
                 found[at] = replace(found[at], outcome=RequestOutcome(MOVED))
                 each = rows[seen.act.number]
                 moves.suspect(*each.suspect(self._stored[each.key]))
