@@ -1,4 +1,5 @@
-"""Secrets are found again in any usual spelling, and nothing else is touched."""
+"""Secrets are found again as they are, URL-encoded, JSON-escaped and in base64, and nothing else is
+touched."""
 
 from __future__ import annotations
 
@@ -9,14 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from needlemap.secrets import HIDDEN, RUN, Secrets, hidden
-from needlemap.spellings import _Grams
 
 KEY = "sk-proj/Ab+cD.9=qLm_Tr40xYz-7w"
-
-
-def in_lines(text: str, between: str) -> str:
-    return between.join(text[at : at + 11] for at in range(0, len(text), 11))
-
 
 SPELLINGS = {
     "as it is": KEY,
@@ -33,25 +28,7 @@ SPELLINGS = {
     "in base64 behind a name": b64encode(b"me:" + KEY.encode() + b":").decode(),
     "in base64 for addresses": urlsafe_b64encode(KEY.encode()).decode(),
     "with every letter escaped for an address": "".join(f"%{ord(letter):02X}" for letter in KEY),
-    "escaped for an address twice": quote(quote(KEY, safe=""), safe=""),
     "with some letters escaped": KEY.replace("A", "%41").replace("x", "%78"),
-    "in JSON in JSON": "".join(f"\\\\u{ord(letter):04x}" for letter in KEY),
-    "in JSON in JSON in JSON": json.dumps(json.dumps("".join(f"\\u{ord(x):04x}" for x in KEY))),
-    "with Python's escapes": "".join(f"\\x{ord(letter):02x}" for letter in KEY),
-    "with HTML's escapes": "".join(f"&#{ord(letter)};" for letter in KEY),
-    "with HTML's other escapes": "".join(f"&#x{ord(letter):x};" for letter in KEY),
-    "with HTML's escapes and noughts": "".join(f"&#{ord(letter):04};" for letter in KEY),
-    "with HTML's other escapes and noughts": "".join(f"&#x{ord(letter):04X};" for letter in KEY),
-    "with Python's long escapes": "".join(f"\\U{ord(letter):08x}" for letter in KEY),
-    "with HTML's other escapes in capitals": "".join(f"&#X{ord(letter):X};" for letter in KEY),
-    "with JavaScript's braces": "".join(f"\\u{{{ord(letter):x}}}" for letter in KEY),
-    "in base64 in lines of 11": in_lines(b64encode(KEY.encode()).decode(), "\n"),
-    "in base64 in lines, in JSON": in_lines(b64encode(KEY.encode()).decode(), "\\r\\n"),
-    "in base64 of UTF-16": b64encode(KEY.encode("utf-16-le")).decode(),
-    "in lines": in_lines(KEY, "\n  "),
-    "in hexadecimal digits": KEY.encode().hex(),
-    "in capitals": KEY.upper(),
-    "backwards": KEY[::-1],
     "without its end": KEY[:-4],
     "without its beginning": KEY[9:],
     "a dozen of it": KEY[7 : 7 + RUN],
@@ -99,11 +76,17 @@ def test_a_secret_in_a_text_of_many_alphabets_is_cut_out_where_it_stands():
     assert Secrets([KEY]).hide(said) == f"在上海 🙂 \ud800 {HIDDEN} naïve %41 \\u0041"
 
 
-@pytest.mark.parametrize("before", [0, 1_000_000, 1_048_576 - 15, 2_080_000])
-def test_a_secret_is_found_wherever_it_stands_in_a_long_text(before):
-    """Long texts are read in pieces, which overlap."""
-    said = "." * before + KEY + "." * 1_100_000
-    assert Secrets([KEY]).hide(said) == "." * before + HIDDEN + "." * 1_100_000
+@pytest.mark.parametrize("before", range(12))
+def test_a_secret_is_found_wherever_it_stands_in_a_text(before):
+    assert Secrets([KEY]).hide("." * before + KEY[3 : 3 + RUN]) == "." * before + HIDDEN
+
+
+def test_stretches_of_two_secrets_that_overlap_are_hidden_as_one():
+    one, two = "abcdefghijklmnop", "klmnopqrstuvwxyz"
+    secrets = Secrets([one, two, "short-7"])
+    assert secrets.hide("1. abcdefghijklmnopqrstuvwxyz.") == f"1. {HIDDEN}."
+    assert secrets.hide(f"{one}{one}short-7\\/") == f"{HIDDEN}{HIDDEN}{HIDDEN}\\/"
+    assert secrets.hide(f"{one[:11]}{two[-11:]}") == f"{one[:11]}{two[-11:]}"
 
 
 def test_texts_that_stand_side_by_side_make_no_secret_and_hide_none():
@@ -118,17 +101,6 @@ def test_texts_that_stand_side_by_side_make_no_secret_and_hide_none():
 @pytest.mark.parametrize("name", ["code", "sig", "api_key", "auth", "password", "X-Amz-Signature"])
 def test_a_value_in_an_address_that_is_named_as_keys_are_is_hidden_however_short(name):
     assert hidden(f"http://h/v1?a=1&{name}=abc&n=1") == f"http://h/v1?a=1&{name}={HIDDEN}&n=1"
-
-
-def test_a_text_full_of_keys_is_looked_through_once(monkeypatch):
-    """It was made plain and looked up anew for where they stand: 70 to 140 ms a megabyte."""
-    looked = list[int]()
-    found = _Grams.found
-    monkeypatch.setattr(
-        _Grams, "found", lambda self, text: looked.append(len(text)) or found(self, text)
-    )
-    assert Secrets([KEY]).hide(f"{KEY} " * 1000) == f"{HIDDEN} " * 1000
-    assert looked == [1000 * len(KEY)]
 
 
 @pytest.mark.parametrize("spelt", SPELLINGS.values(), ids=SPELLINGS)

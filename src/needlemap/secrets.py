@@ -1,6 +1,5 @@
 """What must not be seen: keys in settings are refused, what looks like a key in any words is
-hidden, and secrets that were sent are found again in what a server says, in any usual spelling
-(`spellings.py`).
+hidden, and secrets that were sent are found again in what a server says (`spellings.py`).
 
 Keys belong into the environment: a setting that holds one would be kept in run.json, and be
 shown.
@@ -16,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.spellings import RUN, Spellings, base64_of
+from needlemap.spellings import RUN, Spellings
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
@@ -172,7 +171,7 @@ class Secrets:
                 if len(word) >= RUN and " " not in word:
                     long.add(word)
                 else:
-                    whole |= {word, *base64_of(word.encode("utf-8", "replace"))}
+                    whole.add(word)
         self._spellings = Spellings(long, whole) if long or whole else None
 
     def hide(self, text: str) -> str:
