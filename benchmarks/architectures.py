@@ -4,10 +4,10 @@ from none?
     python benchmarks/architectures.py [--only llama,mamba] [--brief] [--smoke]
 
 Each is made tiny, with random weights in float32, tried as `hf` tries every model that it loads,
-and asked in all modes: in one piece, in chunks, without full caches, without sharing, with eager
-attention. Prompts cross the sliding windows, and those lengths at which some turn their positions
-otherwise. An answer is right that is transformers' own `generate`'s, or that of whole passes where
-`generate` itself gives another.
+and asked in all modes: in one piece, in chunks, without sharing, with eager attention. Prompts
+cross the sliding windows, and those lengths at which some turn their positions otherwise. An answer
+is right that is transformers' own `generate`'s, or that of whole passes where `generate` itself
+gives another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from transformers import CONFIG_MAPPING
 from machine import machine
 from needlemap.errors import SettingsError
 from needlemap.models.hf import ALONE
-from needlemap.models.hf_cache import switch_of
 from needlemap.models.hf_check import settle
 from needlemap.models.hf_engine import HuggingFaceEngine
 from needlemap.models.model_files import loader_of, refuse_encoders
@@ -51,7 +50,6 @@ MODES = ("exact", "bins", "single")
 WHOLE = 2048
 WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("chunks", {"chunk_tokens": CHUNK}),
-    ("windows", {"chunk_tokens": CHUNK, "full_cache": False}),
     ("alone", {"chunk_tokens": WHOLE, "share": False}),
 )
 
@@ -89,7 +87,7 @@ class Truth:
     """What one model answers from nothing."""
 
     def __init__(self, model: Any) -> None:
-        self._model, self._switch = model, switch_of(model)
+        self._model = model
         self._answers: dict[bytes, tuple[int, ...] | None] = {}
         self.alone = set[bytes]()
 
@@ -132,8 +130,9 @@ class Truth:
         return tuple(said)
 
     def _reset(self) -> None:
-        if self._switch is not None:
-            self._switch.reset()
+        """Let rotary modules drop the positions of longer texts, as one token makes them do."""
+        with torch.inference_mode():
+            self._model(torch.zeros(1, 1, dtype=torch.long), use_cache=False)
 
 
 def prompts() -> dict[str, Asked]:

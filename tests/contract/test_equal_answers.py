@@ -242,7 +242,7 @@ def test_without_sharing_every_prompt_is_computed_in_full(
 ) -> None:
     folder = folders(architecture)
     asked = trials(folder, "exact")[:24]
-    engine = HuggingFaceEngine(loaded(folder), 100, full_cache=False, share=False)
+    engine = HuggingFaceEngine(loaded(folder), 100, share=False)
     settle(engine)
     assert different(engine, folder, asked) == 0
     walk = Walk(engine, [STOP])

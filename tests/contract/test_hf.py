@@ -392,20 +392,6 @@ def test_a_plan_promises_nothing_where_a_kind_s_cache_does_not_go_on(
     ] * (not serves)
 
 
-def test_a_plan_says_what_windows_that_keep_all_take(folders: Folders) -> None:
-    model = HuggingFaceModel(str(folders("mistral")))
-    ((_, size),) = model._engine._token_bytes.items()
-    assert HuggingFaceModel.traits(str(folders("mistral")), {}).window_bytes == size
-    assert (
-        HuggingFaceModel.traits(str(folders("mistral")), {"full_cache": False}).window_bytes is None
-    )
-    assert HuggingFaceModel.traits(str(folders("llama")), {}).window_bytes is None
-    grid = {"lengths": "40k", "depths": "50", "model_options": {"allow_beyond": True}}
-    settings = configure(None, {"model": f"hf/{folders('mistral')}", **grid})
-    (note,) = prepare(settings).notes
-    assert f"up to {40_000 * size / 1e9:.2f} GB for the longest prompt" in note
-
-
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "bamba"])
 def test_a_run_caches_what_its_plan_promised(
     folders: Folders, tmp_path: Path, architecture: str

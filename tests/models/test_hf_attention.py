@@ -109,7 +109,7 @@ def test_no_mask_is_used_where_all_keys_are_seen(monkeypatch: pytest.MonkeyPatch
     assert not any(masked for _, _, masked in shapes.seen)
 
 
-def test_a_window_meets_no_keys_that_none_of_its_queries_sees(
+def test_a_window_keeps_only_the_keys_that_its_next_query_sees(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = HuggingFaceEngine(made("mistral, windows"), CHUNK)

@@ -9,7 +9,6 @@ after another, in the order asked, whatever the run's concurrency. How a model w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,14 +33,16 @@ from needlemap.registry import checked
 from needlemap.secrets import scrub
 
 # Kinds of models whose cache transformers (5.23) cannot extend by several tokens, or that keep none
-# for the next token, or whose attention picks its tokens (benchmarks/architectures.py asks all).
+# for the next token, or whose cache has layers of another kind than full, sliding and recurrent
+# ones (benchmarks/architectures.py asks all).
 # For plans: a model is tried when it is loaded.
 TOGETHER = (
     "weights of 8 bit round by what all tokens of a pass are: each prompt is computed in full"
 )
 ALONE = (
     "axk2", "cpmant", "deepseek_v32", "deepseek_v4", "falcon_mamba", "glm_moe_dsa", "hrm_text", "hy_v4",  # noqa: E501
-    "jamba", "mamba", "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet", "zamba",
+    "jamba", "mamba", "minimax", "moshi", "openai-gpt", "recurrent_gemma", "rwkv", "xlm", "xlnet",
+    "zamba",
 )  # fmt: skip
 _SAMPLE = (
     b"The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again, "
@@ -59,9 +60,7 @@ class HuggingFaceModel(WalkingModel):
     trust_remote_code: as for transformers. base: ask in plain text even if there is a chat
     template. template_options:
     further variables of the chat template. chunk_tokens: computed at a time. allow_beyond: also ask
-    prompts longer than the model's positions. full_cache: keep all tokens of sliding-window layers,
-    which takes more memory and serves any later prompt. share: False computes every prompt from
-    nothing.
+    prompts longer than the model's positions. share: False computes every prompt from nothing.
 
     notes: what a user should know before a run. side: as `Traits.side`, of the model that was
     tried.
@@ -87,7 +86,6 @@ class HuggingFaceModel(WalkingModel):
         template_options: Mapping[str, Any] | None = None,
         chunk_tokens: int = 2048,
         allow_beyond: bool = False,
-        full_cache: bool = True,
         share: bool = True,
     ) -> None:
         loading = Loading(
@@ -99,9 +97,7 @@ class HuggingFaceModel(WalkingModel):
         share = share and not rounds_together(files, quantization_config)
         model = load_model(name, loading)
         self._limit = None if allow_beyond else position_limit(model.config)
-        engine, self.notes = checked_engine(
-            model, name, chunk_tokens, full_cache, share, self._chat
-        )
+        engine, self.notes = checked_engine(model, name, chunk_tokens, share, self._chat)
         vocabulary = self._chat.vocabulary
         super().__init__(
             name,
@@ -110,7 +106,7 @@ class HuggingFaceModel(WalkingModel):
             vocabulary,
         )
         self._engine, switch = engine, engine.switch
-        self.side = (switch and replace(switch, turns=()).side) if engine.way.share else _nothing
+        self.side = (switch and switch.side) if engine.way.share else _nothing
         commit = getattr(model.config, "_commit_hash", None)
         self._answered_by = f"{name}@{commit}" if commit else name
 
@@ -134,7 +130,6 @@ class HuggingFaceModel(WalkingModel):
             side=side_of(files, share=bool(known.get("share", True)) and not together),
             request=STOP_FIELDS,
             notes=(*notes_of(files), *((TOGETHER,) if together else ())),
-            window_bytes=window_bytes(files) if known.get("full_cache", True) else None,
         )
 
     def prompt_ids(self, prompt: Prompt) -> Ids:
@@ -172,12 +167,12 @@ class HuggingFaceModel(WalkingModel):
 
 
 def checked_engine(
-    model: Any, name: str, chunk_tokens: int, full_cache: bool, share: bool, chat: Chat
+    model: Any, name: str, chunk_tokens: int, share: bool, chat: Chat
 ) -> tuple[HuggingFaceEngine, tuple[str, ...]]:
     """A model as an engine that was tried, and what a user should know of it. Raises
     SettingsError."""
     try:
-        engine = HuggingFaceEngine(model, chunk_tokens, full_cache=full_cache, share=share)
+        engine = HuggingFaceEngine(model, chunk_tokens, share=share)
         notes = settle(engine, np.asarray(chat.plain.index(_SAMPLE).ids, np.int32))
     except SettingsError as error:
         raise SettingsError(f"'{name}' cannot be asked: {error}") from None
@@ -227,21 +222,6 @@ def rounds_together(model: ModelFiles, quantization: Mapping[str, Any] | None) -
     that goes on from a cache would come to other numbers."""
     told = quantization or model.json("config.json").get("quantization_config")
     return isinstance(told, Mapping) and bool(told.get("load_in_8bit"))
-
-
-def window_bytes(model: ModelFiles) -> int | None:
-    """See `Traits.window_bytes`; None too where a configuration does not say all of it."""
-    config = model.json("config.json")
-    window = model.number("sliding_window", "attention_chunk_size")
-    layers, heads = (
-        model.number("num_hidden_layers", "n_layer"),
-        model.number("num_attention_heads"),
-    )
-    if not (window and layers and heads) or config.get("use_sliding_window") is False:
-        return None
-    size = model.number("head_dim") or (model.number("hidden_size") or 0) // heads
-    wide = 4 if "float32" in (config.get("dtype"), config.get("torch_dtype")) else 2
-    return 2 * layers * (model.number("num_key_value_heads") or heads) * size * wide
 
 
 def _nothing(_: int) -> None:

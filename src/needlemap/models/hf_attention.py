@@ -6,8 +6,7 @@ times the time on a CPU, and keeps a GPU from its fast kernel. Here such a chunk
 it is: a full block over the keys that were there, and a causal one over its own. Each comes with
 the logarithm of its sum of exponentials, and the two are put together by these (Milakov and
 Gimelshein 2018, arXiv 1805.02867), equal to one pass but for rounding. On a GPU this needs 16-bit
-numbers; with 32 bits a mask is used there. Layers with a sliding window meet no keys that none of
-their queries sees.
+numbers; with 32 bits a mask is used there. Layers with a sliding window keep transformers' masks.
 
 Masks are still made, and carry beside them what they are: whatever else reads them finds them
 right.
@@ -21,7 +20,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
 
-_KIND = "_needlemap_sees"  # of a mask: how many keys back its queries see; 0: all
+_ALL = "_needlemap_sees_all"  # set on a mask whose queries see all keys before them
 _LARGEST_HEAD, _AMPERE = 256, (8, 0)  # of torch's function for GPUs
 _ours = threading.local()
 
@@ -55,26 +54,24 @@ def _mask(theirs: Callable[..., Any], *args: Any, **given: Any) -> Any:
     """Transformers' mask, (batch, 1, queries, keys), with a note of what it is where that is
     known."""
     made = theirs(*args, **given)
-    if made is not None and not args and getattr(_ours, "on", False):
-        sees = _sees(given)
-        if sees is not None:
-            setattr(made, _KIND, sees)
+    if made is not None and not args and getattr(_ours, "on", False) and _sees_all(given):
+        setattr(made, _ALL, True)
     return made
 
 
-def _sees(given: dict[str, Any]) -> int | None:
-    """How many keys back, itself included, the queries of a causal mask see; 0 for all of
-    them; None where the mask is another."""
+def _sees_all(given: dict[str, Any]) -> bool:
+    """Whether the queries of a causal mask see all keys before them."""
     sizes = [given.get(name, 0) for name in ("q_length", "kv_length", "q_offset", "kv_offset")]
     queries, keys, start, offset = sizes
     padding, window = given.get("attention_mask"), given.get("local_size")
     if not all(isinstance(size, int) for size in sizes) or not given.get("allow_is_causal_skip"):
-        return None
+        return False
+    # torch's function ends the process where there are no keys before.
     if queries < 2 or start < 1 or offset or start + queries != keys:
-        return None  # torch's function ends the process where there are no keys before
+        return False
     if padding is not None and not bool(padding.all()):
-        return None
-    return 0 if window is None or keys < window else int(window)
+        return False
+    return window is None or keys < window
 
 
 def _attention(
@@ -89,17 +86,10 @@ def _attention(
 ) -> Any:
     """What transformers' `sdpa_attention_forward` returns, (batch, queries, heads, head_dim),
     and None."""
-    sees = getattr(attention_mask, _KIND, None)
-    queries, keys = query.shape[2], key.shape[2]
-    if sees is None or args or attention_mask.shape[-1] != keys:
-        return theirs(module, query, key, value, attention_mask, *args, **given)
-    if sees:
-        last = min(keys, sees + queries - 1)
-        key, value = key[:, :, -last:], value[:, :, -last:]
-        attention_mask = attention_mask[..., -last:]
-    elif _is_plain(query, key, value, given):
+    sees_all = getattr(attention_mask, _ALL, False) and attention_mask.shape[-1] == key.shape[2]
+    if sees_all and not args and _is_plain(query, key, value, given):
         return _in_two(query, key, value, given.get("scaling")).transpose(1, 2).contiguous(), None
-    return theirs(module, query, key, value, attention_mask, **given)
+    return theirs(module, query, key, value, attention_mask, *args, **given)
 
 
 def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
@@ -107,7 +97,7 @@ def _is_plain(query: Any, key: Any, value: Any, given: dict[str, Any]) -> bool:
     special = [given.get(name) for name in ("dropout", "position_bias", "cache", "softcap")]
     sizes = {each.shape[-1] for each in (query, key, value)}
     return (
-        not any(each is not None and each is not False and each != 0.0 for each in special)
+        all(each is None or (isinstance(each, int | float) and not each) for each in special)
         and len(sizes) == 1
         and query.shape[1] % key.shape[1] == 0
         and all(each.stride(-1) == 1 for each in (query, key, value))

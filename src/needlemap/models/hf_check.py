@@ -11,15 +11,13 @@ code that remembers what it was asked before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
 
 import numpy as np
 
 from needlemap.errors import SettingsError, Unmeasured
-from needlemap.models.hf_engine import GENERATED, WAYS, CacheMode, HuggingFaceEngine
+from needlemap.models.hf_engine import GENERATED, WAYS, HuggingFaceEngine
 from needlemap.models.model_files import position_limit
 from needlemap.models.walk import Ids, Logits
 
@@ -39,10 +37,6 @@ _MEMORY = (
     "be trusted."
 )
 _FINE, _COARSE = 1e-3, 1e-2  # of the spread: what rounding may do at least, in float32 and below
-_SHAKES = (
-    1.0,
-    2.0,
-)  # last bits by which embeddings are shaken, to see how a model amplifies rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,7 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
     rows, parting = engine.alone(one, len(one)), len(one) // 2
     spread = _spread(rows)
     least = (_FINE if _is_fine(engine) else _COARSE) * spread
-    short = _short(engine, other, rows[:parting], least)
+    short = _short(engine, other)
     # The same tokens with others behind them: alike, but where weights are quantised by what all
     # tokens are.
     rounding = difference(rows[:parting], _beside(engine, short, other)[:parting])
@@ -100,9 +94,11 @@ def _settle(engine: HuggingFaceEngine, sample: Ids | None) -> None:
         return
     check = CacheCheck(Text(one, rows), short, far, parting, max(_TIMES * rounding, least), spread)
     ways, chunk = WAYS[WAYS.index(engine.way) :], engine.chunk
-    engine.way = next(
-        (way for way in ways if not way.cached or _is_good(engine, way, check)), WAYS[-1]
-    )
+    # Some models count positions from elsewhere than 0, and some count them wrong behind a cache.
+    given = (True, False) if engine.positions else (False,)
+    for engine.way, engine.positions in product(ways, given):
+        if not engine.way.cached or _is_good(engine, check):
+            break
     engine.chunk = chunk
 
 
@@ -124,28 +120,12 @@ def _drawn(engine: HuggingFaceEngine, sample: Ids | None) -> tuple[Ids, Ids]:
     return one, other
 
 
-def _short(engine: HuggingFaceEngine, other: Ids, rows: Logits, least: float) -> Text:
+def _short(engine: HuggingFaceEngine, other: Ids) -> Text:
     """The shorter text, on this side of a switch; as long as the other where no cache is
-    walked. Positions are left to a model that counts its own from elsewhere than 0, or takes
-    none whatever its signature says. rows: those of its first tokens in the long text."""
+    walked."""
     size = len(other) // 2 + len(other) // 4 if engine.way.cached else len(other)
     ids = other[: size if engine.switch is None else min(size, engine.switch.at)]
-    placed = _placed(engine, ids)
-    if placed is not None and difference(placed[: len(rows)], rows) <= least:
-        return Text(ids, placed)
-    plain = engine.alone(ids, len(ids))
-    engine.positions = placed is not None and difference(placed, plain) <= least
-    return Text(ids, plain)
-
-
-def _placed(engine: HuggingFaceEngine, ids: Ids) -> Logits | None:
-    """Logits of a text with explicit positions; None for a model that takes none."""
-    try:
-        return engine.alone(ids, len(ids), placed=True) if engine.positions else None
-    except Unmeasured:
-        raise
-    except Exception:  # a model's own code may raise anything
-        return None
+    return Text(ids, engine.alone(ids, len(ids)))
 
 
 def _is_fine(engine: HuggingFaceEngine) -> bool:
@@ -225,67 +205,20 @@ def _cheap(engine: HuggingFaceEngine) -> int:
     return min(_MOST, int(_CHEAP.get(engine.device.type, _CHEAP["cpu"]) / max(weights, 1)))
 
 
-def _is_good(engine: HuggingFaceEngine, way: CacheMode, check: CacheCheck) -> bool:
-    """Whether a way gives what passes without a cache give."""
-    engine.way = way
+def _is_good(engine: HuggingFaceEngine, check: CacheCheck) -> bool:
+    """Whether the engine's way gives what passes without a cache give."""
     try:
         pairs = _walk(engine, check)
     except Unmeasured:
         raise
     except Exception:  # a model's own code may raise anything
         return False
-    alone = pairs[0][
-        1
-    ]  # what single tokens do behind a fresh prompt: some scan otherwise than they step
-    if _explained(pairs, alone, check.most, check.spread):
-        return True
-    near = all(prompt <= _COARSE * check.spread for prompt, _ in pairs)
-    return near and _explained(pairs, alone, _shaken(engine, check), check.spread)
-
-
-def _explained(
-    pairs: Sequence[tuple[float, float]], alone: float, most: float, spread: float
-) -> bool:
-    """Whether rounding explains the differences of prompts and of single tokens behind
-    them."""
-    steps = max(most, _TIMES * alone) if alone <= max(most, _UNLIKE * spread) else most
-    return all(prompt <= most and step <= steps for prompt, step in pairs)
-
-
-def _shaken(engine: HuggingFaceEngine, check: CacheCheck) -> float:
-    """What rounding explains in a model that amplifies it, as do experts that are picked by a
-    hair; as before where it does so much that answers hang on it: what is shared would change
-    them."""
-    texts = [text for text in (check.long, check.short, check.far) if text is not None]
-    noise = [_shift(engine, text, bits, check.parting) for text in texts for bits in _SHAKES]
-    return (
-        check.most if max(noise) > _COARSE * check.spread else max(check.most, _TIMES * max(noise))
-    )
-
-
-def _shift(engine: HuggingFaceEngine, text: Text, bits: float, start: int) -> float:
-    """How far logits from a position on move when the embeddings' last bits do, without a
-    cache."""
-    with _shaking(engine.model, bits):
-        rows = engine.alone(text.ids, len(text.ids))
-    return difference(rows[start:], text.rows[start:])
-
-
-@contextmanager
-def _shaking(model: Any, bits: float) -> Iterator[None]:
-    """Embeddings are off by so many last bits, up and down by turns that follow no order."""
-    hook = model.get_input_embeddings().register_forward_hook(lambda _, __, made: _off(made, bits))
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _off(made: Any, bits: float) -> Any:
-    import torch
-
-    signs = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], tuple(made.shape)))
-    return made * (1 + bits * torch.finfo(made.dtype).eps * signs).to(made)
+    # Single tokens behind a fresh prompt: some models scan a prompt otherwise than they step.
+    alone = pairs[0][1]
+    steps = check.most
+    if alone <= max(check.most, _UNLIKE * check.spread):
+        steps = max(check.most, _TIMES * alone)
+    return all(prompt <= check.most and step <= steps for prompt, step in pairs)
 
 
 def _walk(engine: HuggingFaceEngine, check: CacheCheck) -> list[tuple[float, float]]:
@@ -339,8 +272,7 @@ def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
     if way == GENERATED:
         notes.append(
             "what it computes for a token changes with the tokens behind it: each answer token is "
-            "asked anew "
-            "of its own `generate`, from the whole prompt on"
+            "asked anew of its own `generate`, from the whole prompt on"
         )
     elif not way.cached:
         notes.append(
@@ -348,13 +280,10 @@ def _notes(engine: HuggingFaceEngine) -> tuple[str, ...]:
             "prompt"
         )
     elif engine.share and not way.share:
+        in_one = "" if way.pieces else ", in one piece"
         notes.append(
             "what its cache holds of one prompt does not serve another: every prompt is computed "
-            "in full"
-        )
-    if way.cached and not way.pieces:
-        notes.append(
-            "its result hangs on how a prompt is cut: each prompt is computed in one piece"
+            f"in full{in_one}"
         )
     if engine.switch is not None:
         notes.append(

@@ -19,21 +19,14 @@ from needlemap.errors import Failure, Unmeasured
 from needlemap.models.hf_attention import split_attention
 from needlemap.models.hf_cache import (
     Snapshot,
-    free_bytes,
-    is_croppable,
+    configured_switch,
+    give_room,
+    is_full,
+    is_known,
     is_sliding,
-    roomy_cache,
-    switch_of,
-    token_bytes,
 )
 from needlemap.models.walk import Engine, Ids, Logits
 
-_KEEPING = (
-    "DynamicLayer",
-    "DummyLayer",
-    "DynamicSlidingWindowLayer",
-)  # the last one where it is made to
-_SPARE = 1.5  # times what is reckoned that a full cache needs: it grows by quarters
 _NO_ROOM = re.compile(r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE)
 
 
@@ -66,18 +59,14 @@ _RANDOM = (
 class HuggingFaceEngine(Engine):
     """One sequence's cache, and the model that extends it in chunks.
 
-    full_cache: sliding-window layers keep all tokens (their attention still sees only the window),
-    so that they can be cropped, as long as there is room; False: they keep the window, and a copy
-    of it where prompts part, as is always done with recurrent states. share: whether prompts shall
-    share. way: how they are computed; may be changed while the cache is empty. switch: where
-    positions are turned otherwise. sliding:
-    tokens of the smallest window. vocabulary: how many tokens it tells apart. cache: the model's
-    own object, None while it is empty.
+    share: whether prompts shall share. way: how they are computed; may be changed while the cache
+    is empty. positions: whether they are given to the model behind a cache, or it counts them
+    itself. switch: where positions are turned otherwise. sliding: tokens of the smallest window.
+    vocabulary: how many tokens it tells apart. cache: the model's own object, None while it is
+    empty.
     """
 
-    def __init__(
-        self, model: Any, chunk_tokens: int, *, full_cache: bool = True, share: bool = True
-    ) -> None:
+    def __init__(self, model: Any, chunk_tokens: int, *, share: bool = True) -> None:
         import torch
 
         self._torch, self.model = torch, model
@@ -90,17 +79,17 @@ class HuggingFaceEngine(Engine):
         names = ("logits_to_keep", "num_logits_to_keep")
         self._keep_field = next((name for name in names if name in takes), None)
         self.positions = "position_ids" in takes
-        self.switch = switch_of(model)
-        self.way, self._roomy, self._snaps = CacheMode(), False, False
+        self.switch = configured_switch(model.config.to_dict())
+        self.way, self._known, self._snaps = CacheMode(), False, False
         self._made = False
         self.cache: Any = None
         self._ids: Ids = np.empty(0, np.int32)
         self._coming, self._partings, self._side = 0, frozenset[int](), 0
         self._snapshots: dict[int, Snapshot] = {}
         self.sliding: int | None = None
-        self._look(full_cache, share)
+        self._look(share)
 
-    def _look(self, full_cache: bool, share: bool) -> None:
+    def _look(self, share: bool) -> None:
         """Compute a first token, which shows what cache the model makes."""
         token = np.zeros(1, np.int32)
         self.vocabulary = int(self._compute(token, 1).shape[-1])
@@ -109,19 +98,9 @@ class HuggingFaceEngine(Engine):
         self.sliding = min(
             (layer.sliding_window for layer in layers if is_sliding(layer)), default=None
         )
-        kinds = _KEEPING if full_cache else _KEEPING[:2]
-        plain = (
-            type(self.cache).__name__ == "DynamicCache"
-        )  # others may hold more than their layers
-        self._roomy = plain and all(type(layer).__name__ in kinds for layer in layers)
-        self._token_bytes = token_bytes(self.cache) if plain else {}
-        self._snaps = not (self._roomy or (plain and all(map(is_croppable, layers))))
-        # Layers that keep more of each token than keys and values pick what they attend to by it.
-        picks = any(
-            is_croppable(layer) and type(layer).__name__ not in _KEEPING for layer in layers
-        )
-        picks = picks or bool(getattr(self.model.config.get_text_config(), "index_topk", None))
-        self.share, self.way = share, CacheMode(share=share and not picks, pieces=not picks)
+        self._known = is_known(self.cache)
+        self._snaps = self._known and not is_full(self.cache)
+        self.share, self.way = share, CacheMode(share=share and self._known, pieces=self._known)
         self.way = WAYS[-1] if self.cache is None else self.way
         self.crop(0)
 
@@ -139,13 +118,18 @@ class HuggingFaceEngine(Engine):
         """Compute ids behind the cache; every position's logits, (tokens, vocabulary)."""
         return np.concatenate(self._rows(ids, len(ids)))
 
-    def alone(self, ids: Ids, keep: int, *, placed: bool = False) -> Logits:
-        """Logits of the last `keep` positions of a text, from one pass without a cache.
-        placed: positions are given to the model, which otherwise counts them itself."""
-        if self.switch is not None:
-            self.switch.reset()
+    def alone(self, ids: Ids, keep: int) -> Logits:
+        """Logits of the last `keep` positions of a text, from one pass without a cache."""
+        self._forget_lengths()
         with self._torch.inference_mode():
-            return self._logits(self._call(ids, 0, keep, {"use_cache": False}, placed), keep)
+            return self._logits(self._call(ids, 0, keep, {"use_cache": False}), keep)
+
+    def _forget_lengths(self) -> None:
+        """Compute one token, so that rotary modules that keep the positions of the longest text so
+        far drop them."""
+        if self.switch is not None and not self.switch.steady:
+            with self._torch.inference_mode():
+                self._call(np.zeros(1, np.int32), 0, 1, {"use_cache": False})
 
     def crop(self, length_tokens: int) -> int:
         """Keep the first length_tokens tokens, or as many as serve the coming prompt exactly;
@@ -157,7 +141,7 @@ class HuggingFaceEngine(Engine):
         # Where each length is turned in its own way, what is added would be turned as a shorter
         # text.
         fits = side == self._side and (side <= 0 or length_tokens == self._coming)
-        serves = self.way.share and fits and self._has_room()
+        serves = self.way.share and fits
         kept = self._kept(length_tokens) if serves else 0
         self._snapshots = {
             at: held
@@ -167,21 +151,8 @@ class HuggingFaceEngine(Engine):
         if kept < len(self._ids):
             self.cache = self._cropped(kept) if kept else None
         self._ids, self._side = self._ids[:kept], side
-        if self.switch is not None:
-            self.switch.reset()
+        self._forget_lengths()
         return kept
-
-    def _has_room(self) -> bool:
-        """Whether the cache may go on as it is. Windows that kept all tokens keep the last
-        ones only from the first prompt on that leaves no room for more."""
-        if not (self._roomy and self.sliding):
-            return True
-        more = _SPARE * (self._coming - len(self._ids))
-        self._roomy = all(
-            more * size <= free_bytes(device) for device, size in self._token_bytes.items()
-        )
-        self._snaps = not self._roomy
-        return self._roomy
 
     def _kept(self, length_tokens: int) -> int:
         """How many of the first tokens the cache can be brought back to."""
@@ -193,7 +164,8 @@ class HuggingFaceEngine(Engine):
         """The cache, brought back to a length."""
         if self._snaps:
             with self._torch.inference_mode():
-                return self._snapshots[length_tokens].put(self.cache, length_tokens)
+                self._snapshots[length_tokens].put(self.cache, length_tokens)
+            return self.cache
         # The one form of `crop` that means the same in every release: a negative number of tokens
         # to remove.
         self.cache.crop(length_tokens - self.cache.get_seq_length())
@@ -268,12 +240,12 @@ class HuggingFaceEngine(Engine):
                 and self._drops(whole)
             ):
                 ids, self.cache, self._side = whole, None, self._side_of(len(whole))
-            if self.cache is None and self._roomy:
-                self.cache = roomy_cache()
             fields = {self._cache_field: self.cache, "use_cache": True}
-            start = len(whole) - len(ids)
-            made = self._call(ids, start, keep, fields, self.positions and start > 0)
+            start, fresh = len(whole) - len(ids), self.cache is None
+            made = self._call(ids, start, keep, fields)
             self.cache, self._ids = getattr(made, self._cache_field, None), whole
+            if fresh and self._known:
+                give_room(self.cache)
             return self._logits(made, keep)
 
     def _drops(self, whole: Ids) -> bool:
@@ -312,16 +284,16 @@ class HuggingFaceEngine(Engine):
             )
         return finite(np.stack([row[0].float().cpu().numpy() for row in made.logits[-keep:]]))
 
-    def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any], placed: bool) -> Any:
+    def _call(self, ids: Ids, start: int, keep: int, fields: dict[str, Any]) -> Any:
         """What the model makes of tokens behind `start` others."""
         given = {**fields, "return_dict": True}
         if self._keep_field is not None:
             given[self._keep_field] = keep
         given = {name: value for name, value in given.items() if self._any or name in self._takes}
-        tokens = self._tokens(ids)
-        if placed:
+        if self.positions and start:
             places = self._torch.arange(start, start + len(ids), device=self.device)
             given["position_ids"] = places[None]
+        tokens = self._tokens(ids)
         with self._undrawn(start + len(ids)), split_attention():
             return self.model(input_ids=tokens, **given)
 

@@ -302,8 +302,7 @@ class Traits:
     or an engine says which. side:
     for prompts of so many tokens a number: what was computed for one serves those of the same
     number, of None nothing. No function where all serve each other. notes: what a user should know
-    of how it is asked. window_bytes: what each token takes in memory where the model's sliding
-    windows keep all, None where it has none.
+    of how it is asked.
     """
 
     chat: bool = True
@@ -320,7 +319,6 @@ class Traits:
     request: tuple[str, ...] | None = None
     side: Callable[[int], int | None] | None = None
     notes: tuple[str, ...] = ()
-    window_bytes: int | None = None
 
 
 class Model(metaclass=Checked):

@@ -70,7 +70,7 @@ class Experiment(Resolved):
         known = {each.name: getattr(resolved, each.name) for each in fields(Resolved)}
         trials = share_prompts(trials)
         trials += ask_twice(trials, resolved.settings.ask_twice, resolved.keys)
-        said = (*notes, *beyond(resolved, trials), *_early_notes(resolved, trials))
+        said = (*notes, *beyond(resolved, trials), *_early_notes(resolved))
         return cls(**{**known, "trials": tuple(trials), "notes": said, **more})
 
     @property
@@ -269,23 +269,11 @@ def _refuse_unheard(experiment: Experiment) -> None:
         refuse_unheard((trial.item for trial in experiment.trials), words)
 
 
-def _early_notes(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
+def _early_notes(resolved: Resolved) -> tuple[str, ...]:
     """What is known of how a model will be asked, before it is loaded."""
-    traits, most = resolved.traits, resolved.settings.most_tokens
+    traits = resolved.traits
     foreign = foreign_vocabulary(resolved.settings, traits, resolved.tokenizer)
-    notes = (*traits.notes, foreign) if foreign else traits.notes
-    if traits.window_bytes is None:
-        return notes
-    size = traits.window_bytes * (
-        max((trial.prompt.asked_tokens for trial in trials), default=0) + most
-    )
-    return (
-        *notes,
-        f"sliding windows keep all tokens, up to {size / 1e9:,.2f} GB for the longest prompt; "
-        f"without room "
-        f"for one and a half times that they keep the last ones, and copies of them where prompts "
-        f"part",
-    )
+    return (*traits.notes, foreign) if foreign else traits.notes
 
 
 def beyond(resolved: Resolved, trials: Sequence[Trial]) -> tuple[str, ...]:
