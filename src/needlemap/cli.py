@@ -410,23 +410,17 @@ def list_(
 def replay(
     typed: arguments.ReplayFlags,
     folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
-) -> int:
-    """Show one prompt of a run again, byte for byte. --ask: also ask it again. --verify: try all.
+) -> None:
+    """Show one prompt of a run again, byte for byte. --ask: also ask it again.
 
     \b
     Examples:
       needlemap replay own --length 1k --depth 50
       needlemap replay own --length 1k --depth 50 --ask
-      needlemap replay own --verify
     """
-    if typed.verify:
-        from needlemap.commands.verify import verify_command
-
-        return verify_command(folder, typed)
     from needlemap.commands.replay import replay_command
 
     replay_command(folder, typed)
-    return 0
 
 
 def _limited(preset: str | None, flags: dict[str, Any]) -> AbstractContextManager[None]:

@@ -443,7 +443,6 @@ class ReportFlags:
     curves: bool = flag(False, "A figure of scores by length.")
     by: str = flag("", "step: checkpoints of one training in one table, and with -o in a figure.")
     map: AsMap = False
-    cite: bool = flag(False, "Three lines to paste: the items' hash, the variant, the score.")
     rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
     log: list[str] | None = flag(
         None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
@@ -498,7 +497,6 @@ class ReplayFlags:
     arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
     worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
     ask: bool = flag(False, "Also ask it again and show both answers.")
-    verify: bool = flag(False, "Build all prompts anew and compare their hashes. Asks nothing.")
     trust_run: TrustRun = False
     model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
     key_env: str | None = _rare(

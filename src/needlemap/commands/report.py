@@ -31,7 +31,6 @@ from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.reports import points_wide
-from needlemap.reports.cite import citation
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
@@ -83,8 +82,8 @@ def report_command(runs: list[Path], typed: ReportFlags) -> None:
         _freeze(runs, out)
         return
     runs = [run for path in runs for run in _inside(path)]
-    if typed.by or typed.cite or typed.json:
-        (_by_step if typed.by else _cite if typed.cite else _print_json)(runs, typed)
+    if typed.by or typed.json:
+        (_by_step if typed.by else _print_json)(runs, typed)
         return
     trackers, rules = [parse_tracker(text) for text in typed.log or ()], _rules(typed)
     _refuse_of_figures(typed)
@@ -152,24 +151,14 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, typed: R
     ).save(out)
 
 
-def _cite(runs: Sequence[Path], typed: ReportFlags) -> None:
-    """Print the lines to cite."""
-    if typed.out or typed.log or typed.json:
-        raise SettingsError("--cite prints its lines alone: leave -o, --log and --json out.")
-    for line in citation(runs):
-        show(line)
-
-
 def _by_step(runs: Sequence[Path], typed: ReportFlags) -> None:
     """Print a series of checkpoints, or draw it."""
     from needlemap.reports.figures.series import draw_series
 
     if typed.by != "step":
         raise SettingsError(f"Runs are reported --by step, got '{typed.by}'.")
-    if typed.log or typed.cite:
-        raise SettingsError(
-            "--by step prints a table or draws a figure: leave --log and --cite out."
-        )
+    if typed.log:
+        raise SettingsError("--by step prints a table or draws a figure: leave --log out.")
     report, out = series_report([load_run(path) for path in _folders(runs)]), typed.out
     if out is None:
         if typed.json:
