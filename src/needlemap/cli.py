@@ -99,16 +99,10 @@ def run(
     from needlemap.asking.chosen import folders_of, models_to_ask
     from needlemap.asking.discovery import listed_model
 
-    auto = typed.difficulty == "auto"
-    frozen = None if auto else typed.difficulty
     with _limited(preset, flags):
         flags |= listed_model(preset, flags)
-        each = models_to_ask(preset, flags, frozen, trusted=typed.trust_run)
+        each = models_to_ask(preset, flags, trusted=typed.trust_run)
         _check_origin(typed.out, typed.trust_run, folders_of(each))
-        if auto:
-            from needlemap.commands.difficulty import auto_command
-
-            return auto_command(each, typed, replicas)
         from needlemap.commands.run import run_command
 
         return run_command(each, typed, replicas)
@@ -184,7 +178,7 @@ def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) 
     from needlemap.commands.ab import LONG_AB, ab_command
 
     named = preset or LONG_AB
-    settle = partial(models_to_ask, difficulty=typed.difficulty, trusted=typed.trust_run)
+    settle = partial(models_to_ask, trusted=typed.trust_run)
     plain = None if preset else partial(settle, None)
     with _limited(named, flags):
         return ab_command(typed, flags, partial(settle, named), plain)
@@ -207,7 +201,7 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
 
     with _limited(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
-        plan_command(models_to_ask(preset, flags, typed.difficulty, planned=True), typed)
+        plan_command(models_to_ask(preset, flags, planned=True), typed)
 
 
 @command()
@@ -215,7 +209,6 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
 def prompts(
     preset: arguments.Preset = None,
     out: Annotated[Path | None, option("The file to write.", "-o", "--out")] = None,
-    difficulty: arguments.DifficultyFile = None,
     **flags: Any,
 ) -> None:
     """Write all prompts of a run as JSON Lines. Nothing is asked.
@@ -232,7 +225,7 @@ def prompts(
 
     with _limited(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
-        prompts_command(models_to_ask(preset, flags, difficulty), out)
+        prompts_command(models_to_ask(preset, flags), out)
 
 
 @command()

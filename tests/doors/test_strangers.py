@@ -175,8 +175,6 @@ PLACES: dict[str, list[Place]] = {
     "a family behind a link": [behind_a_link],
     "a model of several": [
         lambda m: m.run("evil/baseline-bm25"), lambda m: m.run("evil/baseline-bm25-2")],
-    "a pilot": [lambda m: m.mine("evil"), lambda m: m.run("evil/pilots/1")],
-    "a family's pilot": [lambda m: m.run("evil/a/pilots/1"), lambda m: m.suite("a")],
     "a storm's run": [lambda m: m.run("evil/storm"), lambda m: m.storm()],
     "a storm's run, suite.json leaves it out": [
         lambda m: m.run("evil/storm"), lambda m: m.storm(), lambda m: m.suite("first")],
@@ -213,8 +211,6 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         (*LENT, "-o", "new"),
         (*LENT, "-o", "AT"),
         ("bm25", *GRID, "--until", "no-worse-than:AT", "-o", "new"),
-        ("bm25", *GRID, "--difficulty", "AT", "-o", "new"),
-        ("bm25", *GRID, "--difficulty", "auto", "-o", "AT"),
         ("bm25", "--lengths", "500,600", "--depths", "50", "--seek", "85", "-o", "AT"),
     ],
     "check": [
@@ -229,8 +225,8 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("bm25", "--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25", *GRID, "--until", "1",
          "-o", "AT"),
     ],
-    "plan": [LENT, (*BM25, *GRID, "--difficulty", "AT")],
-    "prompts": [LENT, (*BM25, *GRID, "--difficulty", "AT")],
+    "plan": [LENT],
+    "prompts": [LENT],
     "score": [
         ("AT", "--scorer", "keyword"),
         ("AT", "--scorer", "keyword", "-o", "new"),
@@ -245,7 +241,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "gauge": [],  # reads no folder
     "list": [("runs", "AT"), ("runs", ".")],
     "replay": [
-        ("AT", *AT), ("AT", *AT, "--ask"), ("AT", "--verify"), (".", "--verify"),
+        ("AT", *AT), ("AT", *AT, "--ask"),
         ("AT", *AT, "--ask", "--model", "openai/m"),
         ("AT", "--probe", "cold", "--worst", "--ask"),
         ("AT", "--arm", "b", "--worst", "--ask"),

@@ -39,7 +39,7 @@ def test_the_four_names_are_four_counts(task, needles, wanted, decoys):
     assert (len(made.reference.keywords), len(made.reference.decoys)) == (wanted, decoys)
 
 
-def test_keys_values_and_queries_are_the_difficulty_dial():
+def test_more_keys_values_and_queries_make_it_harder():
     made = item(keys=6, values=3, queries=2)
     assert (len(made.needles), len(made.reference.keywords), len(made.reference.decoys)) == (
         18,

@@ -83,7 +83,7 @@ def test_shots_are_solved_examples_that_all_trials_of_a_repeat_share():
     assert one.count("Which value") == 2
 
 
-def test_the_size_of_keys_and_values_is_the_difficulty_dial():
+def test_the_size_of_keys_and_values_is_set():
     item = KeyValue(key="number", digits=3, value="word").item(DRAW)
     key, value = item.needles[0].text.removesuffix(",\n").split(": ")
     assert len(key.strip('"')) == 3

@@ -3,7 +3,7 @@
 It makes each model when it is first needed and closes it at the end, shares the limits among
 all folders, and shows how the asking goes. The strategy decides which batch is next and when
 to stop: all families of a run (`run.py`), the blocks of two arms (`ab.py`), the prompts of a
-check, the steps of a difficulty. How one batch is asked is `session.py`'s and `single.py`'s.
+check. How one batch is asked is `session.py`'s and `single.py`'s.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The families to ask each model, from a preset and flags, a frozen difficulty, or another
-run's prompts."""
+"""The families to ask each model, from a preset and flags, or another run's prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.asking.difficulty import at_difficulty
 from needlemap.asking.resume import with_prompts_of
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.settings.trust import Trust, refuse_code, without_code
@@ -17,16 +15,15 @@ from needlemap.settings.trust import Trust, refuse_code, without_code
 def models_to_ask(
     named: str | None,
     flags: Mapping[str, Any],
-    difficulty: str | None = None,
     *,
     trusted: Trust = False,
     planned: bool = False,
 ) -> dict[str, Chosen]:
     """The families to ask each model, by the name of its folder ('' of a single model).
 
-    named, flags, planned: as `choose_each` takes them. difficulty: a file or a folder that
-    holds a frozen one. trusted: follow the run whose prompts are asked, though another machine
-    began it; 'prompts': as far as that asks and runs nothing. Raises NeedlemapError.
+    named, flags, planned: as `choose_each` takes them. trusted: follow the run whose prompts are
+    asked, though another machine began it; 'prompts': as far as that asks and runs nothing.
+    Raises NeedlemapError.
     """
     each = choose_each(named, flags, trusted=trusted, planned=planned)
     for name, chosen in each.items():
@@ -38,9 +35,7 @@ def models_to_ask(
             elif trusted is not True:
                 refuse_code(lent, flags, f"'{run}'")
             each[name] = replace(chosen, families={"": lent})
-    if difficulty is None:
-        return each
-    return {name: at_difficulty(chosen, flags, difficulty) for name, chosen in each.items()}
+    return each
 
 
 def folders_of(each: Mapping[str, Chosen]) -> list[str]:

@@ -135,14 +135,6 @@ Out = Annotated[
 ]
 AsMap = Annotated[bool, option("Draw the map where there is no terminal, too.")]
 Json = Annotated[bool, option("Print one JSON document on standard output instead.")]
-DifficultyFile = Annotated[
-    str | None,
-    option(
-        "Ask at the difficulty that run --difficulty auto found.",
-        "--difficulty",
-        metavar="FILE|RUN",
-    ),
-]
 TrustRun = Annotated[
     bool,
     option(
@@ -208,13 +200,6 @@ class RunFlags:
         False,
         "Also serve the report's page to a browser of this machine while the run goes on.",
         "--live/--no-live",
-    )
-    difficulty: str | None = flag(
-        None,
-        "auto: make the task harder until the model scores 60 to 95, and keep that difficulty; "
-        "FILE or "
-        "RUN: one that was kept.",
-        metavar="auto|FILE|RUN",
     )
     trust_run: TrustRun = False
     json: Json = False
@@ -401,7 +386,6 @@ class AbFlags:
     on_undecided: OnUndecided = "fail"
     gauge: TheGauge = None
     weigh: bool = _rare(False, "Also ask both arms how likely they find the reference's answers.")
-    difficulty: DifficultyFile = None
     out: Out = None
     plan: PlanOnly = False
     json: Json = False
@@ -413,7 +397,6 @@ class AbFlags:
 class PlanFlags:
     """Of `plan`."""
 
-    difficulty: DifficultyFile = None
     workers: int | None = _rare(None, "Lanes; by default as many as --concurrency.")
     tokens_per_second: float | None = _rare(None, "Prefill speed of one worker, of short prompts.")
     model_config: Path | None = _rare(None, "A config.json, for floating-point operations.")

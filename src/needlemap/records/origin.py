@@ -34,7 +34,6 @@ from needlemap.settings.reading import checked
 from needlemap.settings.trust import TRUST
 
 _KEY_BYTES = 32
-_PILOTS = "pilots/*"  # runs inside a run's folder, of run --difficulty auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +86,11 @@ def check_origin(path: Path, trusted: bool = False, names: Iterable[str] = ("",)
     did not begin, and says what would be followed; not where the user trusts it.
 
     names: of the folders in it that are gone on with, '' for itself. Which these are follows
-    from what is typed, never from suite.json. The pilots of `--difficulty auto` are looked at
-    in each.
+    from what is typed, never from suite.json.
     """
     for place in dict.fromkeys((path, *map(path.joinpath, names))):
-        for run in (place, *sorted(place.glob(_PILOTS))):
-            if (about := RunFolder(run).run_file) is not None:
-                _refuse_stranger(run, about, trusted)
+        if (about := RunFolder(place).run_file) is not None:
+            _refuse_stranger(place, about, trusted)
 
 
 def _refuse_stranger(path: Path, about: RunFile, trusted: bool) -> None:

@@ -436,7 +436,7 @@ def prompt_source_of(settings: Settings) -> Settings | None:
         lent = {name: value for name, value in settings.prompts_of if name != "run"}
         return settings.model_copy(update={**lent, "prompts_of": ""})
     if settings.prompts_of:
-        raise SettingsError("--prompts-of is for one run, no suite and no pilot. Leave it out.")
+        raise SettingsError("--prompts-of is for one run, no suite. Leave it out.")
     return None
 
 

@@ -58,7 +58,6 @@ class CommonWords(Task):
 
     name = "count-common"
     scorer = "f1"
-    dial = tuple({"others": others} for others in (3, 6, 12))
 
     words: OneOrMore = 10
     times: int = 30
@@ -170,7 +169,6 @@ class FrequentWords(Task):
 
     name = "count-frequent"
     scorer = "f1"
-    dial = tuple({"alpha": alpha} for alpha in (3.0, 2.0, 1.5))
     depthless = True
 
     words: OneOrMore = 3

@@ -56,10 +56,6 @@ class Facts(Task):
 
     name = "facts"
     scorer = "label"
-    dial = (
-        *({"support": support} for support in (1, 2, 3)),
-        {"support": 3, "facts": 24, "people": 8},
-    )
 
     support: Literal[1, 2, 3] = 2
     facts: ZeroOrMore = 12

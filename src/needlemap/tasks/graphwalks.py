@@ -58,7 +58,6 @@ class GraphWalks(Task):
 
     name = "graphwalks"
     scorer = "set"
-    dial = tuple({"ask": "bfs", "steps": steps} for steps in (1, 2, 3, 4, 6))
 
     ask: Literal["bfs", "parents"] = "bfs"
     steps: OneOrMore | None = None

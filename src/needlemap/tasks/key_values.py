@@ -17,11 +17,11 @@ alone lacks a comma.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
@@ -45,11 +45,6 @@ from needlemap.text import but
 
 UuidDigits = Annotated[int, Ge(4)]
 _UUIDS = {"haystack": "needles", "key": "uuid", "value": "uuid"}
-_HARDEST: tuple[Mapping[str, Any], ...] = (  # steps of a dial
-    {"haystack": "needles"},
-    _UUIDS,
-    {**_UUIDS, "uuid_digits": 64},
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,6 @@ class Magic(Task):
 
     name = "magic"
     scorer = "recall"
-    dial = ({"keys": 1}, {"keys": 4}, {"keys": 16}, *_HARDEST)
 
     haystack: Literal["prose", "repeat", "needles"] = "prose"
     key: Kind = "word"
@@ -214,7 +208,6 @@ class Multikey(Magic):
 
     name = "multikey"
     keys: OneOrMore = 4
-    dial = ({"keys": 4}, {"keys": 8}, {"keys": 16}, *_HARDEST)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -223,10 +216,6 @@ class Multivalue(Magic):
 
     name = "multivalue"
     values: OneOrMore = 4
-    dial = (
-        *({"values": count} for count in (4, 8, 16)),
-        *({**step, "values": 16} for step in _HARDEST),
-    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -236,10 +225,6 @@ class Multiquery(Magic):
     name = "multiquery"
     keys: OneOrMore = 4
     queries: OneOrMore = 4
-    dial = (
-        *({"keys": count, "queries": count} for count in (4, 8, 16)),
-        *({**step, "keys": 16, "queries": 16} for step in _HARDEST),
-    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -251,7 +236,6 @@ class Passkey(Task):
 
     name = "passkey"
     scorer = "first"
-    dial = tuple({"digits": digits, "doubled": digits // 2} for digits in (6, 10, 20, 40))
 
     digits: OneOrMore = 5
     doubled: ZeroOrMore = 0
@@ -314,7 +298,6 @@ class KeyValue(Task):
 
     name = "kv"
     scorer = "first"
-    dial = tuple({"uuid_digits": digits} for digits in (8, 16, 32, 64))
 
     key: Kind = "uuid"
     value: Kind = "uuid"

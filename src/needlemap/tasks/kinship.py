@@ -57,7 +57,6 @@ class Kinship(Task):
 
     name = "kinship"
     scorer = "boxed"
-    dial = tuple({"facts": facts} for facts in (2, 4, 8, 16, 32))
 
     ask: Literal["eldest", "ancestor", "descendant", "distance"] = "eldest"
     facts: int | Literal["fit"] = 4

@@ -49,7 +49,6 @@ class Latent(Task):
 
     name = "latent"
     scorer = "only"
-    dial = tuple({"hops": hops, "distractors": wrong} for hops, wrong in ((1, 0), (2, 0), (2, 2)))
 
     hops: Literal[0, 1, 2] = 0
     order: Literal["direct", "inverted", "both"] = "both"

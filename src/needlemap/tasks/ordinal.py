@@ -42,7 +42,6 @@ class Ordinal(Task):
 
     name = "ordinal"
     scorer = "verbatim"
-    dial = tuple({"requests": requests} for requests in (2, 4, 8))
 
     requests: TwoOrMore = 4
     sentences: TwoOrMore = 8

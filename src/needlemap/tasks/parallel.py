@@ -27,7 +27,6 @@ class Parallel(Task):
 
     name = "parallel"
     scorer = "recall"
-    dial = tuple({"at": [100 * place / (count - 1) for place in range(count)]} for count in (2, 11))
 
     at: Sequence[float] = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
     digits: OneOrMore = 7

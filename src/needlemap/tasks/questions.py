@@ -45,7 +45,6 @@ class Questions(Task):
 
     name = "questions"
     scorer = "alternatives"
-    dial = tuple({"hops": hops} for hops in (1, 2))
 
     hops: Literal[1, 2] = 1
     path: str = ""

@@ -179,15 +179,13 @@ class Task(metaclass=Checked):
     (needle, needles, question, answer, keywords, spread, diff, draw, language).
     name: its registered name. scorer: the scorer's name it wants when the settings name none,
     scorer_options:
-    its options, where the settings say no others. dial: sets of options, each harder than the one
-    before. ready: whether its prompts exist already, so that no haystack, template or depth is
-    chosen for them.
+    its options, where the settings say no others. ready: whether its prompts exist already, so
+    that no haystack, template or depth is chosen for them.
     """
 
     name: str
     scorer: str
     scorer_options: Mapping[str, Any] = {}
-    dial: Sequence[Mapping[str, Any]] = ()
     ready: bool = False
 
     @property

@@ -101,10 +101,6 @@ class Trace(Task):
     """
 
     name = "trace"
-    dial = (
-        *({"hops": hops, "chains": 2, "order": "forward"} for hops in (1, 2, 4)),
-        *({"hops": hops, "chains": 4, "order": "random"} for hops in (4, 8)),
-    )
     scorer = "f1"
 
     haystack: Literal["prose", "repeat"] = "prose"
@@ -202,10 +198,6 @@ class Thread(Task):
     """
 
     name = "thread"
-    dial = (
-        *({"hops": hops, "threads": 1, "order": "forward"} for hops in (1, 2, 4)),
-        *({"hops": hops, "threads": 2, "order": "random"} for hops in (4, 8, 16)),
-    )
 
     threads: OneOrMore = 1
     hops: OneOrMore = 3
@@ -282,7 +274,6 @@ class ScatteredCounts(Task):
 
     name = "count-scattered"
     scorer = "f1"
-    dial = (*({"numbers": numbers} for numbers in (8, 16, 32)), {"numbers": 32, "corrected": True})
 
     numbers: OneOrMore = 32
     digits: Annotated[int, Ge(2)] = 4
