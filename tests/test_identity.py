@@ -187,7 +187,6 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "scope": {"until": "no-worse-than reference:2", "scope": "new"},
     "quiet": {"quiet": True},
     "collisions": {"collisions": "warn"},
-    "paraphrases": {"paraphrases": ["Which fruit does Ann like?"]},
 }
 SOUGHT = (
     "seek",

@@ -125,7 +125,6 @@ ROWS: dict[str, Row] = {
         {},
         [(KV, "Task 'kv' has words of its own, and --distractors is of a needle of yours: leave")],
     ),
-    "paraphrases": Row(["What?"], {}, [(KV, "and --paraphrases is of a needle of yours: leave")]),
     "shuffle": Row("sentences", {}, [(KV, f"{OWN}shuffle out")]),
     "draw": Row(
         {"n": "1:9"},

@@ -51,7 +51,6 @@ MEANINGS = {
     "depth": "the cell's depth, a share in [0, 1]. Of a prompt "
     "that several cells share, the first one's",
     "repeat": "number of the repeat, from 0",
-    "wording": "the paraphrase that was asked (`reworded.jsonl`); left out for the question itself",
     "second": "whether its prompt was asked for the second time (--ask-twice)",
     "seed": "the run's seed",
     "question": "what was asked",

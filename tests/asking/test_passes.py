@@ -91,7 +91,5 @@ def test_a_resume_asks_nothing_that_was_scored(tmp_path):
 def test_what_has_no_needle_to_leave_out_is_refused():
     with pytest.raises(SettingsError, match="--closed-book asks one"):
         prepared(closed_book=True)
-    with pytest.raises(SettingsError, match="--paraphrases asks one"):
-        prepared(paraphrases=["Which digits open the locker in {city}?"])
     with pytest.raises(SettingsError, match="does not give"):
         prepared(model="baseline/bm25")

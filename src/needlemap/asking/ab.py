@@ -242,8 +242,6 @@ def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Res
     for rank, (name, settings) in enumerate(only_model(asked.settle(flags)).families.items()):
         if settings.mode in GRID_MODES or settings.seek is not None or settings.until:
             raise SettingsError("ab asks haystacks one by one: leave mode, seek and until out.")
-        if settings.paraphrases:
-            raise SettingsError("ab asks each question in one wording: leave paraphrases out.")
         if settings.order == "listed":
             raise SettingsError(
                 "ab wants many haystacks, and documents as listed make one. Set order: shuffled"

@@ -18,7 +18,7 @@ from math import inf
 from needlemap.deadline import Clock, clock
 from needlemap.grid import duration_label
 from needlemap.records.folder import RunFolder
-from needlemap.records.loaded import closed_book_records, reworded_records
+from needlemap.records.loaded import closed_book_records
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, summed
@@ -79,11 +79,7 @@ class Budget:
 
     def read(self, folder: RunFolder) -> None:
         """Count all that earlier starts of a run spent."""
-        for record in (
-            *folder.every_record(),
-            *closed_book_records(folder),
-            *reworded_records(folder),
-        ):
+        for record in (*folder.every_record(), *closed_book_records(folder)):
             self.add(record)
 
     def add(self, record: Record) -> None:

@@ -149,7 +149,6 @@ class RecordMaker:
             "depth": trial.cell.depth,
             "repeat": trial.repeat,
             "second": trial.second,
-            "wording": trial.wording,
             "seed": self.settings.seed,
             "question": trial.item.question,
             "reference": reference.answer,

@@ -26,7 +26,6 @@ from needlemap.maps import Place, place_of, places_of
 from needlemap.records import RuledScorer, RunFile, how_to_score
 from needlemap.records.folder import (
     CLOSED_BOOK,
-    REWORDED,
     RunFolder,
     records_files,
     scorer_of,
@@ -78,8 +77,7 @@ def is_replaced(folder: RunFolder, wanted: Experiment) -> bool:
 def set_aside(folder: RunFolder) -> None:
     """Leave a folder that is taken over without its run; what failed in it stays under other
     names."""
-    beside = (file for name in (CLOSED_BOOK, REWORDED) for file in folder.path.glob(name))
-    for file in [*records_files(folder.path), *beside]:
+    for file in [*records_files(folder.path), *folder.path.glob(CLOSED_BOOK)]:
         file.replace(file.with_name(f"replaced-{file.name}"))
     (folder.path / RUN_FILE).unlink()
 

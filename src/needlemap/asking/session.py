@@ -32,7 +32,6 @@ from needlemap.asking.resume import (
     to_be_scored,
     unscored,
 )
-from needlemap.asking.reworded import MapOnly, Sinks, answers_in, reworded_left
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Model, find_backend
 from needlemap.models.replicas.cluster import Cluster
@@ -88,8 +87,7 @@ class Session:
         check_reused(experiment)
         folder = RunFolder(path)
         left = unscored(folder, experiment)
-        wanted = [*left, *reworded_left(folder, experiment)]
-        todo = tuple(ordered(wanted, experiment.settings.mode, experiment.traits.side))
+        todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
         done = len(experiment.trials) - len(left)
         return cls(experiment, folder, todo, done, Budget.of(experiment.settings))
 
@@ -105,7 +103,7 @@ class Session:
     def unanswered(self) -> tuple[Trial, ...]:
         """The trials of `todo` that the model must answer. The others have an answer, which is
         scored anew."""
-        answers = answers_in(self.folder)
+        answers = to_be_scored(self.folder.every_record())
         return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
@@ -152,18 +150,17 @@ class Session:
             # Once more, now that nobody else writes: another run may have ended between `open` and
             # here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
-            left |= {trial.key for trial in reworded_left(self.folder, self.experiment)}
             if isinstance(model, Replicas):
                 with self.budget.waiting():
                     await model.open(len(left), watcher.show_standing, watcher.show_event)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
-            answers = answers_in(self.folder)
+            answers = to_be_scored(self.folder.every_record())
             walk = self._walk([trial for trial in self.todo if trial.key in left])
-            kept = self.budget, Sinks(writer, self.folder), MapOnly(watcher), self.done, answers
+            kept = self.budget, writer, watcher, self.done, answers
             runner = Runner(model, scorer, settings, *kept, self.decides)
             if settings.canary and self.experiment.traits.remote:
-                grid = [each for each in walk if each.role == "whole" and not each.wording]
+                grid = [each for each in walk if each.role == "whole"]
                 unknown = [each for each in grid if each.asked not in answers]
                 sent = await send(runner, unknown, self.folder.records())
                 walk = [trial for trial in walk if trial.key not in sent]

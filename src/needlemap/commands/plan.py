@@ -60,11 +60,10 @@ def _write(write: Callable[[str], object], chosen: Chosen) -> tuple[int, int]:
     for name, settings in chosen.families.items():
         experiment, family = prepare(settings), {"family": name} if name else {}
         tell_notes(experiment, told)
-        asked = (*experiment.trials, *experiment.reworded)
-        for trial in ordered(asked, settings.mode):
+        for trial in ordered(experiment.trials, settings.mode):
             write(json.dumps({**family, **prompt_line(trial)}, ensure_ascii=False) + "\n")
-        count += len(asked)
-        tokens += sum(trial.prompt.tokens for trial in asked)
+        count += len(experiment.trials)
+        tokens += sum(trial.prompt.tokens for trial in experiment.trials)
     return count, tokens
 
 

@@ -120,8 +120,6 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
             f"it. Give "
             f"scorer=substring, or run it by needlemap run."
         )
-    if experiment.reworded:
-        raise SettingsError("A harness asks each question in one wording: leave paraphrases out.")
     trials = {_id(trial): trial for trial in experiment.trials}
     return Hosted(json.loads(given), chosen.first, trials, experiment.scorer)
 

@@ -51,10 +51,7 @@ class OlderBuilder(PromptBuilder):
         """The haystack gets the tokens that the other parts leave."""
         if wanted.guess < 1:
             return None
-        if wanted.pinned is None:
-            positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
-        else:
-            positions = list(wanted.pinned)
+        positions = around(self._positions(wanted.needles, wanted.guess), wanted.chosen)
         prompt = self._prompt(wanted, positions, wanted.guess)
         left = wanted.room - self._fixed(wanted.frame, wanted.needles)
         return replace(prompt, off_by=wanted.guess - left)

@@ -56,15 +56,14 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A prompt to be laid out: what is around its haystack, its needles by depth, the room for
-    it in tokens, about how many of these are haystack, which needle a plan has set at which
-    position, and where all of them stand, if another prompt decides that."""
+    it in tokens, about how many of these are haystack, and which needle a plan has set at which
+    position."""
 
     frame: Frame
     needles: Sequence[Needle]
     room: int
     guess: int
     chosen: tuple[int, int] | None = None
-    pinned: tuple[int, ...] | None = None
 
 
 class PromptBuilder:
@@ -114,10 +113,9 @@ class PromptBuilder:
         needles: Sequence[Needle],
         length_tokens: int,
         position: int | None = None,
-        like: Prompt | None = None,
     ) -> Prompt:
         """The prompt of that length. Its needles stand by depth; it lists them in the order
-        they came. like: a prompt with the same needles, whose places they have.
+        they came.
 
         position: haystack tokens before the needle that came first, for plans that choose it;
         else its depth decides. Raises TooShort, or HaystackError when the haystack runs out.
@@ -133,8 +131,7 @@ class PromptBuilder:
         order = by_depth(needles)
         chosen = None if position is None or not order else (order.index(0), position)
         hidden = [needles[place] for place in order]
-        pinned = None if like is None else self._places_in(like, order)
-        wanted = Wanted(frame, hidden, length_tokens - self._reserve, guess, chosen, pinned)
+        wanted = Wanted(frame, hidden, length_tokens - self._reserve, guess, chosen)
         prompt = self._fitted(wanted)
         if prompt is None or (self._ends and prompt.haystack_tokens < len(self.haystack.text)):
             least = self._reserve + self._least(wanted, fixed)
@@ -174,21 +171,11 @@ class PromptBuilder:
 
     def _fitted(self, wanted: Wanted) -> Prompt | None:
         """The prompt that fills the room; None where none fits."""
-        if wanted.pinned is not None:
-            return self._laid_out(wanted, list(wanted.pinned))
         stop = self._anchor or max(0, wanted.guess)
         depths = moved(wanted.needles, wanted.chosen, stop)
         places = zip(depths, wanted.needles, strict=True)
         own = [self._own(depth, stop, needle.exact) for depth, needle in places]
         return self._laid_out(wanted, around(own, wanted.chosen))
-
-    def _places_in(self, like: Prompt, order: Sequence[int]) -> tuple[int, ...]:
-        """Where a prompt's needles stand, in another order; at its very end is at any end."""
-        most = len(self.haystack.text)
-        at_end = like.haystack_tokens
-        return tuple(
-            like.positions[each] if like.positions[each] < at_end else most for each in order
-        )
 
     def _laid_out(self, wanted: Wanted, positions: list[int]) -> Prompt | None:
         """The prompt with its needles there that fills the room; None where none fits."""

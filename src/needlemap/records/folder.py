@@ -38,7 +38,6 @@ from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
-REWORDED = "reworded.jsonl"
 _TIES = ("seed", "model", "task")
 
 

@@ -30,7 +30,7 @@ from needlemap.files import (
 from needlemap.maps import AskedPrompt, Cube, latest_records, make_cube, prompts_of
 from needlemap.maps.means import Map, make_map, with_skipped
 from needlemap.maps.pairs import WEIGHS
-from needlemap.records.folder import CLOSED_BOOK, REWORDED, RunFolder
+from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
 from needlemap.text import counted, printable
@@ -120,23 +120,17 @@ def _shorter(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def closed_book_records(folder: RunFolder, name: str = CLOSED_BOOK) -> Iterator[Record]:
+def closed_book_records(folder: RunFolder) -> Iterator[Record]:
     """Every record of questions without a haystack, as written: for limits, since each was paid
-    for. name: of the file, where another one is meant."""
-    if is_regular(file := folder.path / name):
+    for."""
+    if is_regular(file := folder.path / CLOSED_BOOK):
         yield from folder.records_in(file, folder.run_file)
 
 
-def reworded_records(folder: RunFolder) -> Iterator[Record]:
-    """Every record of a question in other words, as written."""
-    return closed_book_records(folder, REWORDED)
-
-
-def kept(folder: RunFolder, name: str = CLOSED_BOOK) -> list[Record]:
-    """The last record of each question without a haystack, scored ones first; or of those in
-    another file."""
+def kept(folder: RunFolder) -> list[Record]:
+    """The last record of each question without a haystack, scored ones first."""
     found: dict[str, Record] = {}
-    for record in closed_book_records(folder, name):
+    for record in closed_book_records(folder):
         if record.is_skipped:
             continue
         if record.scored or record.key not in found:

@@ -191,8 +191,7 @@ class UnreadRecord(BaseModel):
 
 class Record(BaseModel):
     """One trial. length_tokens, depth (a share) and repeat as asked, of the first cell that it
-    stood for; second: whether its prompt was asked for the second time; wording: the paraphrase
-    that it asked, '' for the question itself; score in [0, 1], None when
+    stood for; second: whether its prompt was asked for the second time; score in [0, 1], None when
     not measured.
 
     prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did
@@ -219,7 +218,6 @@ class Record(BaseModel):
     depth: float = Field(ge=0, le=1)
     repeat: int = Field(ge=0, le=MOST)
     second: bool = False
-    wording: str = ""
     seed: int = Field(ge=-(2**63), lt=2**63)
     question: str = ""
     reference: str = ""
@@ -301,8 +299,7 @@ class Record(BaseModel):
 
     def line(self) -> bytes:
         """Its JSON line."""
-        unsaid = None if self.wording else {"wording"}  # lines without it are as they were
-        return self.model_dump_json(by_alias=True, exclude=unsaid).encode() + b"\n"
+        return self.model_dump_json(by_alias=True).encode() + b"\n"
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:

@@ -37,7 +37,6 @@ from needlemap.records.record import (
     outcome_counts,
 )
 from needlemap.reports.labels import interval_label, length_labels, score_label
-from needlemap.reports.wordings import wording_lines, wordings_of
 from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed
 from needlemap.text import printable
@@ -68,7 +67,6 @@ def ended_lines(run: Loaded) -> list[str]:
             for record in (kept(run.folder) if run.folder else ())
             if scorer_of(record) == about.scorer.current
         ),
-        *wording_lines(wordings_of(run)),
         *outcome_lines(records, skipped, one=about.one_haystack),
         *first_choice_lines(records, one=about.one_haystack),
     ]

@@ -33,7 +33,6 @@ from needlemap.reports.report import Fact, Heat, Report, keyed
 from needlemap.reports.run_notes import Taken, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
-from needlemap.reports.wordings import WordingScore, ends_of, wordings_of
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through
@@ -74,9 +73,6 @@ def run_report(run: Loaded, rules: Sequence[str] = RULES, heat: Heat | None = No
     }
     if taken := Taken.of(run.prompts, one=run.about.one_haystack):
         values["distractors"] = _taken_fields(taken)
-    wordings = wordings_of(run)
-    if wordings:
-        values["wordings"] = [_wording_fields(each) for each in wordings]
     if sought:
         values["seek"] = to_json(sought) or None
         parts = (replace(part, key="") for part in sought.parts)
@@ -96,25 +92,6 @@ def _taken_fields(found: Taken) -> dict[str, Any]:
         "instead": {**instead, "hits": int(rate.hits), "n": rate.n},
         "beside": found.beside,
         "neither": found.neither,
-    }
-
-
-def _wording_fields(found: WordingScore) -> dict[str, Any]:
-    """A question in other words: its score, and its change in points, in percent."""
-    change, score, (low, high) = found.change, found.score, ends_of(found.change)
-    return {
-        "wording": found.text,
-        "words_shared": found.shared and found.shared[0],
-        "words": found.shared and found.shared[1],
-        "score": percent_of(score.score),
-        "low": percent_of(score.low),
-        "high": percent_of(score.high),
-        "as_asked": percent_of(change.first),
-        "change": percent_of(change.value),
-        "change_low": percent_of(low),
-        "change_high": percent_of(high),
-        "n": change.n,
-        "unpaired": found.unpaired,
     }
 
 

@@ -226,12 +226,6 @@ class Settings(BaseModel):
         _TASK("built", "sentences", "rare", read="own words"),
     ] = 0
     """Sentences like the needle, hidden too: N drawn from its slots, or a file of one's own."""
-    paraphrases: Annotated[
-        list[str],
-        AfterValidator(lambda value: _sentences(value)),
-        _TASK("free", "sentences", "rare", read="own words"),
-    ] = []
-    """The question in other words, a file with one a line: each prompt is asked so too."""
     prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens", "rare")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[

@@ -1,4 +1,4 @@
-"""A file of the user's own sentences, one a line: distractors, or a question in other words.
+"""A file of the user's own sentences, one a line: distractors.
 
 The sentences themselves become the setting, so that run.json holds them and no later start reads
 the file again.

@@ -48,12 +48,10 @@ class AmongOthers(Worded):
     """What `Worded` says, among distractors if there are any.
 
     distractors: how many near misses are drawn from the needle's slots, or the user's own
-    sentences. They stand anywhere, at the same places in all prompts of a repeat. paraphrases: the
-    question in other words, which may hold its slots.
+    sentences. They stand anywhere, at the same places in all prompts of a repeat.
     """
 
     distractors: int | Sequence[str] = 0
-    paraphrases: Sequence[str] = ()
 
     def _item(self, draw: Draw, needles: Sequence[str], depths: Sequence[float]) -> Item:
         values = drawn(self.draw or {}, draw.repeat, draw.seed)
@@ -67,26 +65,8 @@ class AmongOthers(Worded):
         others = self._others(draw, needles, values, self._right(words, answer))
         reference = Reference(answer, words, whole, question, decoys_of(others, question))
         beside = hidden_beside(others, draw.random("distractors", "repeat"))
-        rewordings = tuple(
-            (text, self._reworded(text, question, values)) for text in self.paraphrases
-        )
         needles_all = (*map(Needle, texts, depths), *beside)
-        return Item(needles_all, question, reference, rewordings=rewordings)
-
-    def _reworded(self, text: str, question: str, values: dict[str, str]) -> str:
-        """A paraphrase as it is asked. Raises SettingsError for the question itself, and for one
-        that does not tell which of several like facts is asked for."""
-        asked = fill(text, values, "paraphrases")
-        if asked == question:
-            raise SettingsError(f"paraphrases: '{text}' is the question itself. Take it out.")
-        used = placeholders(text, "paraphrases")
-        lacking = [each for each in placeholders(self.question, "question") if each not in used]
-        if lacking and isinstance(self.distractors, int) and self.distractors:
-            raise SettingsError(
-                f"paraphrases: '{text}' lacks {{{lacking[0]}}} of the question, which tells the "
-                f"needle from its --distractors. Write {{{lacking[0]}}} there too."
-            )
-        return asked
+        return Item(needles_all, question, reference)
 
     def _right(self, words: Sequence[str], answer: str) -> list[str]:
         """What no distractor may hold: the key words that are drawn, else all; else the answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -125,9 +125,8 @@ class Item:
     """What one trial hides and asks.
 
     needles: the first is the one meant for the cell's depth; the others may stand anywhere. None:
-    nothing is hidden. rewordings: the question in other words, each as the user wrote it, with
-    slots, and as it is asked. prologue, epilogue: texts around the haystack, as the braces of a
-    JSON object or examples; what is equal in all trials of a repeat is shared between them.
+    nothing is hidden. prologue, epilogue: texts around the haystack, as the braces of a JSON object
+    or examples; what is equal in all trials of a repeat is shared between them.
     answer_prefix: how an answer would begin, given to the model where the settings say so. unique:
     texts that must not stand in the haystack; None: needles, keywords and answer.
     """
@@ -139,12 +138,6 @@ class Item:
     epilogue: str = ""
     answer_prefix: str = ""
     unique: tuple[str, ...] | None = None
-    rewordings: tuple[tuple[str, str], ...] = ()
-
-    def reworded(self, question: str) -> Item:
-        """The same with the question in other words."""
-        reference = replace(self.reference, question=question)
-        return replace(self, question=question, reference=reference, rewordings=())
 
 
 @dataclass(frozen=True, slots=True)

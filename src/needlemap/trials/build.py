@@ -52,14 +52,12 @@ class Experiment(Resolved):
 
     haystacks: name and sha256 of each repeat's text; of prompts that exist already, of their file.
     notes:
-    what a user should know before they are asked. reworded: the same prompts with the question in
-    other words, which no map counts.
+    what a user should know before they are asked.
     """
 
     haystacks: tuple[tuple[str, str], ...] = ()
     trials: tuple[Trial, ...] = ()
     notes: tuple[str, ...] = ()
-    reworded: tuple[Trial, ...] = ()
 
     @classmethod
     def of(
@@ -91,7 +89,7 @@ class Experiment(Resolved):
         they are."""
         if self.ready:
             return []
-        asked = (trial.item for trial in (*self.trials, *self.reworded))
+        asked = (trial.item for trial in self.trials)
         return given_away(asked, scored_words(self.scorer))
 
 
@@ -137,7 +135,6 @@ def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Expe
     haystacks: list[tuple[str, str]] = []
     trials: list[Trial] = []
     short: list[Trial] = []
-    reworded: list[Trial] = []
     index, repeat = cache(resolved.tokenizer.index), None
     for number, grid in each:
         part = resolved if grid is resolved.grid else replace(resolved, grid=grid)
@@ -146,23 +143,9 @@ def _prepare_built(resolved: Resolved, each: Sequence[tuple[int, Grid]]) -> Expe
         haystacks.append((haystack.name, haystack.sha256))
         made = list(repeat.trials())
         trials += made
-        reworded += repeat.reworded(made)
         short += [trial for trial in made if _holds_all(haystack, trial)]
-    notes = (*_notes(resolved, trials), *_ended(haystacks[0][0], short), *_more(reworded))
-    more = {"haystacks": tuple(haystacks), "reworded": tuple(share_prompts(reworded))}
-    return Experiment.of(resolved, trials, notes, **more)
-
-
-def _more(reworded: Sequence[Trial]) -> list[str]:
-    """What paraphrases add, which no plan counts."""
-    if not reworded:
-        return []
-    asked = {trial.key: trial.prompt.tokens for trial in reworded}
-    wordings = len({trial.wording for trial in reworded})
-    return [
-        f"--paraphrases adds {len(asked):,} prompts of {sum(asked.values()):,} tokens, each of the "
-        f"others in {wordings} other words; they share the haystack, and no map counts them"
-    ]
+    notes = (*_notes(resolved, trials), *_ended(haystacks[0][0], short))
+    return Experiment.of(resolved, trials, notes, haystacks=tuple(haystacks))
 
 
 def _holds_all(haystack: Haystack, trial: Trial) -> bool:
@@ -224,23 +207,21 @@ def _prepare_lent(resolved: Resolved, lent: Experiment) -> Experiment:
     """Another run's trials, asked of the settings' model. Raises SettingsError for one that
     takes no chat."""
     whole = {"grid": lent.grid, "task": lent.task, "haystacks": lent.haystacks}
-    reworded = share_prompts(_lent_trials(resolved, lent, lent.reworded))
-    trials = _lent_trials(resolved, lent, lent.trials)
-    return Experiment.of(resolved, trials, lent.notes, reworded=tuple(reworded), **whole)
+    trials = _lent_trials(resolved, lent)
+    return Experiment.of(resolved, trials, lent.notes, **whole)
 
 
-def _lent_trials(resolved: Resolved, lent: Experiment, asked: Sequence[Trial]) -> list[Trial]:
-    """Some of another run's trials, asked of the settings' model."""
+def _lent_trials(resolved: Resolved, lent: Experiment) -> list[Trial]:
+    """Another run's trials, asked of the settings' model."""
     keys = resolved.keys
-    prompts = lent_prompts(resolved, [trial.prompt for trial in asked], ready=lent.ready)
+    prompts = lent_prompts(resolved, [trial.prompt for trial in lent.trials], ready=lent.ready)
     return [
         replace(
             Trial.of(keys, cell, repeat, each.item, prompt),
             collisions=each.collisions,
             haystack_repeated=each.haystack_repeated,
-            wording=each.wording,
         )
-        for each, prompt in zip(asked, prompts, strict=True)
+        for each, prompt in zip(lent.trials, prompts, strict=True)
         for repeat, cell in each.places
         if not each.second
     ]

@@ -77,19 +77,6 @@ class Repeat:
             repeated = first is not None and trial.prompt.haystack_tokens > first
             yield replace(trial, collisions=held, haystack_repeated=repeated)
 
-    def reworded(self, trials: Iterable[Trial]) -> Iterator[Trial]:
-        """The same prompts with the question in other words: haystack and needles stand where
-        they stood, so that they part where the haystack ends."""
-        for trial in trials:
-            for wording, question in trial.item.rewordings:
-                item = trial.item.reworded(question)
-                frame = self._frame(item, trial.cell, wording)
-                length = trial.cell.length_tokens
-                prompt = self.builder.build(frame, item.needles, length, like=trial.prompt)
-                again = self._make_trial(trial.cell, item, prompt, frame)
-                held, repeated = trial.collisions, trial.haystack_repeated
-                yield replace(again, collisions=held, haystack_repeated=repeated, wording=wording)
-
     def _collisions(self, trials: Sequence[Trial]) -> Iterator[tuple[str, ...]]:
         """Of each prompt the words looked for in its answer that its haystack already holds.
 
@@ -187,11 +174,11 @@ class Repeat:
             )
         return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
 
-    def _frame(self, item: Item, cell: Cell, wording: str = "") -> Frame:
+    def _frame(self, item: Item, cell: Cell) -> Frame:
         """The frame of an item's texts, made once; in mode 'cold' one of its own for each
         trial."""
         settings, prefix = self.resolved.settings, self._answer_prefix(item)
-        salt = _salt(settings, cell, self.number, wording) if settings.mode == "cold" else ""
+        salt = _salt(settings, cell, self.number) if settings.mode == "cold" else ""
         texts = (item.question, item.prologue, item.epilogue, prefix, salt)
         if texts not in self.frames:
             frame = make_frame(
@@ -225,8 +212,7 @@ def scored_words(scorer: Scorer) -> list[str]:
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
-def _salt(settings: Settings, cell: Cell, repeat: int, wording: str) -> str:
+def _salt(settings: Settings, cell: Cell, repeat: int) -> str:
     """A first line that no other prompt of the run has."""
-    behind = f":{wording}" if wording else ""
-    text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}{behind}"
+    text = f"{settings.seed}:{repeat}:{cell.length_tokens}:{cell.depth!r}"
     return f"Document {hashlib.sha256(text.encode()).hexdigest()[:16]}\n"

@@ -97,10 +97,6 @@ def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
 
     asked: whether the model is going to be, so that a function of the user's may be imported.
     """
-    if settings.paraphrases and (settings.seek is not None or settings.until):
-        raise SettingsError(
-            "--paraphrases asks all prompts of a grid in other words: leave --seek and --until out."
-        )
     grid = make_grid(
         settings.lengths,
         settings.depths,
@@ -306,7 +302,6 @@ def make_scorer(settings: Settings, task: Task, traits: Traits) -> Scorer:
     one_prompt = {
         "--closed-book": settings.closed_book,
         "--seek": settings.seek is not None,
-        "--paraphrases": bool(settings.paraphrases),
     }
     if made.passes[1:] and any(one_prompt.values()):
         flag = next(flag for flag, given in one_prompt.items() if given)

@@ -77,8 +77,8 @@ class Trial:
     second time. shared_tokens:
     what the prompt has in common with the one before it in its lane; None where the run's mode
     shares
-    nothing. wording: the paraphrase that it asks, '' for the question itself. beside: requests with
-    the item's other prompts that its scorer reads. role: which of them `prompt` is."""
+    nothing. beside: requests with the item's other prompts that its scorer reads. role: which of
+    them `prompt` is."""
 
     key: str
     asked: str
@@ -91,7 +91,6 @@ class Trial:
     also: tuple[tuple[int, Cell], ...] = ()
     second: bool = False
     shared_tokens: int | None = None
-    wording: str = ""
     beside: tuple[Trial, ...] = ()
     role: Pass = "whole"
 
