@@ -67,30 +67,28 @@ def run(
     preset: str | None = None,
     *,
     out: str | Path | None = None,
-    live: bool = False,
     trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
     """Ask, score, keep; resumes a run that is at `out` (by default a new folder under runs/).
 
-    preset: a preset's name, a .yaml file, or suite:NAME for several families. live: also serve
-    the page, and print its address. trust_run: go on with a run that this machine did not
-    begin, ask the prompts of one, or run code that stands only in a file; 'prompts': ask the
-    prompts of one only if that contacts no other server and runs no code. settings: any
-    setting by its name (docs/run.md); unknown ones raise SettingsError. model: a name, or a
-    function of messages that returns a str or an Answer; several in a list. scorer: a name, or
-    a function of an answer and a Reference that returns a share in [0, 1], a bool or a Score.
-    Both may be async. In a notebook it holds up the event loop until it ends; `await
-    arun(...)` does not. Raises NeedlemapError when every request would fail.
+    preset: a preset's name, a .yaml file, or suite:NAME for several families. trust_run: go on
+    with a run that this machine did not begin, ask the prompts of one, or run code that stands
+    only in a file; 'prompts': ask the prompts of one only if that contacts no other server and
+    runs no code. settings: any setting by its name (docs/run.md); unknown ones raise
+    SettingsError. model: a name, or a function of messages that returns a str or an Answer;
+    several in a list. scorer: a name, or a function of an answer and a Reference that returns a
+    share in [0, 1], a bool or a Score. Both may be async. In a notebook it holds up the event
+    loop until it ends; `await arun(...)` does not. Raises NeedlemapError when every request
+    would fail.
     """
-    return run_coroutine(_run(preset, out, live, trust_run, settings))
+    return run_coroutine(_run(preset, out, trust_run, settings))
 
 
 async def arun(
     preset: str | None = None,
     *,
     out: str | Path | None = None,
-    live: bool = False,
     trust_run: Trust = False,
     **settings: Any,
 ) -> Run:
@@ -100,13 +98,12 @@ async def arun(
     Cancelled, it ends as an interrupted run does: what was scored is kept.
     """
     with _for_python():
-        return await await_in_thread(_run(preset, out, live, trust_run, settings))
+        return await await_in_thread(_run(preset, out, trust_run, settings))
 
 
 async def _run(
     preset: str | None,
     out: str | Path | None,
-    live: bool,
     trust_run: Trust,
     settings: Mapping[str, Any],
 ) -> Run:
@@ -129,7 +126,7 @@ async def _run(
             tell(f"note: {first.note}")
         with hold_folder(path):
             try:
-                run = Run(path, await _ask(each, path, live))
+                run = Run(path, await _ask(each, path))
             except BaseException:
                 if not kept:
                     rmtree(path.parent, ignore_errors=True)
@@ -139,13 +136,12 @@ async def _run(
         return run
 
 
-async def _ask(each: Mapping[str, Chosen], path: Path, live: bool) -> dict[str, Outcome]:
+async def _ask(each: Mapping[str, Chosen], path: Path) -> dict[str, Outcome]:
     """Ask all models; how the asking of each family ended. Raises NeedlemapError where one
     cannot be asked."""
-    with _Progress(Families(path, "", ("",)), live) as observer:
-        models = ModelsInTurn(each, path, observer)
-        await try_servers(each)
-        outcomes = await campaign_of(models).run(models)
+    models = ModelsInTurn(each, path, _Progress(Families(path, "", ("",))))
+    await try_servers(each)
+    outcomes = await campaign_of(models).run(models)
     return {
         f"{name}/{family}".strip("/"): outcome
         for name, found in outcomes.items()
@@ -157,8 +153,8 @@ class _Progress(ShowingObserver):
     """Shows the map filling in, or a line every ten seconds, unless `quiet`. refused: families
     that cannot be asked."""
 
-    def __init__(self, families: Families, live: bool) -> None:
-        super().__init__(families, live)
+    def __init__(self, families: Families) -> None:
+        super().__init__(families)
         self.refused: list[str] = []
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:

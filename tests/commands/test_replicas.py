@@ -177,12 +177,6 @@ def test_the_first_trial_and_the_closed_book_are_asked_by_replicas_as_by_one_pro
     scored_once(needlemap, 40)
 
 
-@pytest.mark.long
-def test_the_live_page_works_by_replicas_too(needlemap):
-    demo = ("run", "demo", "--lengths", "96", "--depths", "0,50", "-o", "r")
-    assert "http://127.0.0.1:" in needlemap(*demo, "--live", "--workers", "1").stderr
-
-
 def test_a_run_scored_anew_needs_no_replica(needlemap):
     grid = ("demo", "--lengths", "96", "--depths", "0,100", "-o", "r")
     needlemap("run", *grid)

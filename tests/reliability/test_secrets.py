@@ -12,8 +12,6 @@ import json
 import re
 import time
 from pathlib import Path
-from subprocess import Popen
-from urllib.request import urlopen
 
 import pytest
 
@@ -151,29 +149,6 @@ def arguments() -> set[bytes]:
         except OSError:
             continue  # it ended meanwhile
     return found
-
-
-def test_the_live_page_shows_no_key(needlemap, wire):
-    wire.schedule("slow:0.3", "echo:500", "echo:200", cycle=True)
-    process = needlemap.start("run", *needlemap.asking(wire), *GRID, "--live", "--concurrency", "1")
-    url = address(process)
-    with urlopen(url, timeout=10) as reply:
-        clean("page", reply.read())
-    version = -1
-    for _ in range(3):
-        with urlopen(f"{url}data?since={version}", timeout=30) as reply:
-            data = gzip.decompress(reply.read())
-        version = json.loads(data)["version"]
-        clean("data", data)
-    process.communicate(timeout=100)
-    all_clean(needlemap.folder)
-
-
-def address(process: Popen[str]) -> str:
-    assert process.stderr is not None
-    while not (found := re.search(r"live: (\S+)", line := process.stderr.readline())):
-        assert line
-    return found[1]
 
 
 @pytest.mark.parametrize(

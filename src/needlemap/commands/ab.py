@@ -169,7 +169,8 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
     path, quiet = ab.folder.path, bool(asked.flags.get("quiet"))
     if not quiet:
         tell("\n".join([most_line(ab), *_many_depths(ab)]))
-    with hold_folder(path), FailuresObserver(ab.folder) as observer:
+    observer = FailuresObserver(ab.folder)
+    with hold_folder(path):
         blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
         found = ending.finish(Campaign().run(blocks), going_on(path))
     if found is not None:

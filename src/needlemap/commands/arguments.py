@@ -196,11 +196,6 @@ class RunFlags:
     """Of `run`. fail_under: in percent, the mean to judge it by; None for no verdict."""
 
     out: Out = None
-    live: bool = flag(
-        False,
-        "Also serve the report's page to a browser of this machine while the run goes on.",
-        "--live/--no-live",
-    )
     trust_run: TrustRun = False
     json: Json = False
     fail_under: float | None = flag(

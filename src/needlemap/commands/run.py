@@ -138,18 +138,16 @@ class _Command:
     def ask(self) -> dict[Path, int]:
         """Ask all models; the exit code of each that was begun."""
         make = {name: partial(model_of, self.replicas, run=self.path / name) for name in self.each}
-        with Terminal(self.each, self.path, self.typed) as observer:
-            models = ModelsInTurn(self.each, self.path, observer)
-            campaign = campaign_of(models, make)
-            run_coroutine(try_servers(self.each))
-            with terminable() as ending:
-                try:
-                    ending.run(campaign.run(models))
-                except KeyboardInterrupt:
-                    observer.interrupted()
-                    observer.codes[observer.model] = interrupted(
-                        self.settings, self.path, ending.code
-                    )
+        observer = Terminal(self.each, self.path, self.typed)
+        models = ModelsInTurn(self.each, self.path, observer)
+        campaign = campaign_of(models, make)
+        run_coroutine(try_servers(self.each))
+        with terminable() as ending:
+            try:
+                ending.run(campaign.run(models))
+            except KeyboardInterrupt:
+                observer.interrupted()
+                observer.codes[observer.model] = interrupted(self.settings, self.path, ending.code)
         return self._end_each(observer.codes)
 
     def _end_each(self, by_name: Mapping[str, int]) -> dict[Path, int]:
@@ -256,7 +254,7 @@ class Terminal(ShowingObserver):
 
     def __init__(self, each: Mapping[str, Chosen], home: Path, typed: RunFlags) -> None:
         """home: the folder that was typed."""
-        super().__init__(Families(home, "", ("",)), typed.live)
+        super().__init__(Families(home, "", ("",)))
         self._each, self._home = each, home
         self.settings = next(iter(each.values())).first
         self.model, self.code, self.codes = "", 0, dict[str, int]()
@@ -278,17 +276,14 @@ class Terminal(ShowingObserver):
 
     def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
         """Show what it came to."""
-        self.tell_unserved()
         self.end()
         self.codes[name] = self.code
-        self.close()
 
     def leaves_model(self, name: str, error: NeedlemapError) -> None:
         """Print the error of one of several models; the others are still asked. Raises the
         error of a single one."""
         if not name:
             super().leaves_model(name, error)
-        self.close()
         tell(f"needlemap: {self._each[name].first.model}: {error}")
         self.codes[name] = 3 if isinstance(error, LimitReached) else 2
 

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from needlemap.asking import Outcome, TrialObserver
+from needlemap.asking import TrialObserver
 from needlemap.asking.run import FamiliesToAsk, ModelsObserver
 from needlemap.asking.session import Session, about
-from needlemap.errors import NeedlemapError
 from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent
 from needlemap.maps.means import Map
@@ -35,39 +34,21 @@ from needlemap.reports.run_notes import Tally
 from needlemap.text import printable, show
 from needlemap.trials import Trial
 
-if TYPE_CHECKING:
-    from needlemap.reports.page.live import LivePage
-
-
 _FAILURE_LINES = 3
 _LINES_AROUND = (
     14  # around the depth rows: the map's own lines, the last failure, replicas, the tally
 )
 
 
-class ShowingObserver(ModelsObserver, ExitStack):
-    """Entered before a run and left after it. families: those of the model that is asked.
-    live: also serve the page, as long as something is asked."""
+class ShowingObserver(ModelsObserver):
+    """families: those of the model that is asked."""
 
-    def __init__(self, families: Families, live: bool = False) -> None:
-        super().__init__()
+    def __init__(self, families: Families) -> None:
         self.families = families
-        self._live = live
-        self._page: LivePage | None = None
 
     def begins_model(self, name: str, asking: FamiliesToAsk) -> None:
         """Show its families from now on."""
-        self.families, self._page = asking.families, None
-
-    def ends_model(self, name: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Close its page."""
-        self.tell_unserved()
-        self.close()
-
-    def leaves_model(self, name: str, error: NeedlemapError) -> None:
-        """Close its page. Raises the error."""
-        self.close()
-        super().leaves_model(name, error)
+        self.families = asking.families
 
     def view(self, name: str, session: Session) -> LiveView:
         """What shows a family's trials as they end: lines or a map; nothing where it is to be
@@ -87,31 +68,12 @@ class ShowingObserver(ModelsObserver, ExitStack):
 
     @contextmanager
     def watch(self, name: str, session: Session) -> Iterator[TrialObserver]:
-        """The view, the page and the contexts, together."""
-        page = self._page_of(name, session) if self._live and session.todo else None
+        """The view and the contexts, together."""
         settings = session.experiment.settings
         folder = session.folder.path if settings.save else Path()
         saving = SavingContexts(folder) if settings.save_contexts else None
         with self.view(name, session) as view:
-            yield Together(*(each for each in (view, page, saving) if each is not None))
-
-    def tell_unserved(self) -> None:
-        """Say so where a page was wanted and nothing was left to ask."""
-        if self._live and self._page is None:
-            make = f"needlemap report {self.families.path} -o report.html"
-            show(
-                f"live: nothing is left to ask, so no page is served. To make one: {make}",
-                file=sys.stderr,
-            )
-
-    def _page_of(self, name: str, session: Session) -> LivePage:
-        from needlemap.reports.page.live import LivePage  # late: a run without it needs no server
-
-        if self._page is None:
-            self._page = self.enter_context(LivePage(self.families, name, session))
-        else:
-            self._page.begin(name, session)
-        return self._page
+            yield Together(*(each for each in (view, saving) if each is not None))
 
 
 class SavingContexts(TrialObserver):

@@ -442,14 +442,11 @@ class Tally:
     """Counts of a run under way. total, already: trials in all, and those scored before this
     start.
 
-    limits: what is used of the run's limits, in words; '' without limits. family: its name, if
-    it has one.
+    limits: what is used of the run's limits, in words; '' without limits.
     """
 
-    def __init__(
-        self, total: int, already: int, limits: Callable[[], str] = str, family: str = ""
-    ) -> None:
-        self.total, self.already, self._limits, self._family = total, already, limits, family
+    def __init__(self, total: int, already: int, limits: Callable[[], str] = str) -> None:
+        self.total, self.already, self._limits = total, already, limits
         self.scored = self.failed = self.tokens = self.cached = self.promised = 0
         self.usd: float | None = 0.0
         self.started = time.monotonic()
@@ -477,8 +474,7 @@ class Tally:
         seconds = max(time.monotonic() - self.started, 1e-6)
         rate = ended / seconds
         left = self.total - self.already - ended
-        parts = [self._family] if self._family else []
-        parts += [f"{self.already + self.scored}/{self.total} scored"]
+        parts = [f"{self.already + self.scored}/{self.total} scored"]
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.tokens:,} tokens"] if self.tokens else []
         plan = f" of {self.promised:,} planned" if self.promised else ""

@@ -60,9 +60,8 @@ class Elements(HTMLParser):
 
 
 def page_of(*runs: Loaded, **more: Any) -> str:
-    live = more.pop("live", False)
     trials = [packed(trial_columns(run.map, run.prompts)) for run in runs]
-    return page_html(summary(runs, made=NOW, **more), trials, live=live)
+    return page_html(summary(runs, made=NOW, **more), trials)
 
 
 def data_of(page: str, name: str) -> Any:
@@ -106,18 +105,6 @@ def test_it_fetches_nothing_and_has_no_handlers_or_styles_in_its_elements(fallin
         assert not [name for name in has if name.startswith("on") or name == "style"]
         assert not str(has.get("src", "data:")).startswith(("http", "//", "file"))
         assert str(has.get("href", "#")).startswith(("#", "data:"))
-
-
-def test_a_live_page_may_ask_its_server_and_only_that(falling):
-    page = page_of(falling, live=True)
-    assert "connect-src 'self'" in page
-    assert [has for _, has in Elements(page).found if has.get("name") == "needlemap-live"] == [
-        {"name": "needlemap-live", "content": "data"}
-    ]
-    assert "connect-src 'none'" in page_of(falling)
-    assert not [
-        has for _, has in Elements(page_of(falling)).found if has.get("name") == "needlemap-live"
-    ]
 
 
 @pytest.mark.parametrize("where", ["model", "task", "title", "path", "stored"])

@@ -38,7 +38,7 @@ def test_a_run_has_the_numbers_of_its_map(falling):
     assert cells["tokens"][0] == 700.0
     assert (run["ragged"], run["rows"]) == (False, 3.0)
     assert run["depth_ticks"] == [[0.5, "0%"], [1.5, "50%"], [2.5, "100%"]]
-    assert (whole["made"], whole["live"], whole["title"]) == ("2026-11-20T12:00:00Z", None, None)
+    assert (whole["made"], whole["title"]) == ("2026-11-20T12:00:00Z", None)
 
 
 def test_its_curves_and_lines_are_those_of_the_report(falling):
@@ -134,11 +134,10 @@ def test_a_password_in_an_address_is_nowhere_in_it(falling):
     assert "hunter2" not in json.dumps(summary([falling, other], made=NOW))
 
 
-def test_title_palette_notes_and_live_are_passed_on(falling):
-    live = {"state": "running", "line": "3/225 scored", "version": 3}
-    more = {"title": "Ours", "palette": "cividis", "notes": [["cut"]], "live": live}
+def test_title_palette_and_notes_are_passed_on(falling):
+    more = {"title": "Ours", "palette": "cividis", "notes": [["cut"]]}
     whole = summary([falling], made=NOW, **more)
-    assert (whole["title"], whole["palette"], whole["live"]) == ("Ours", "cividis", live)
+    assert (whole["title"], whole["palette"]) == ("Ours", "cividis")
     assert whole["runs"][0]["notes"] == ["cut"]
     assert whole["palette"] in whole["palettes"]
     with pytest.raises(SettingsError, match="Did you mean 'amber'"):

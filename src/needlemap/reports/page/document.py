@@ -15,7 +15,6 @@ from typing import Any
 from needlemap.reports.labels import score_label
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
-LIVE = '<meta name="needlemap-live" content="data">'
 SCRIPTS = (
     "text",
     "state",
@@ -27,20 +26,18 @@ SCRIPTS = (
     "pane",
     "main",
 )  # as they run
-_PLACE = re.compile(r"\{\{(csp|live|title|style|script|data|noscript)\}\}")
+_PLACE = re.compile(r"\{\{(csp|title|style|script|data|noscript)\}\}")
 
 
-def page_html(summary: Mapping[str, Any], trials: Sequence[bytes], *, live: bool = False) -> str:
-    """The whole page. trials: each run's columns, `packed`. live: the page asks its server for
-    changes."""
+def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
+    """The whole page. trials: each run's columns, `packed`."""
     style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     blobs = [
         ("summary", packed(summary)),
         *((f"trials-{at}", data) for at, data in enumerate(trials)),
     ]
     parts = {
-        "csp": policy(style, script, live=live),
-        "live": LIVE if live else "",
+        "csp": policy(style, script),
         "title": escape(title_of(summary)),
         "style": style,
         "script": script,
@@ -61,16 +58,15 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def policy(style: str, script: str, *, live: bool = False) -> str:
+def policy(style: str, script: str) -> str:
     """The Content-Security-Policy: this style, this script, pictures in the page, nothing from
     elsewhere."""
-    server = "'self'" if live else "'none'"
     rules = (
         "default-src 'none'",
         f"script-src '{_digest(script)}'",
         f"style-src '{_digest(style)}'",
         "img-src data:",
-        f"connect-src {server}",
+        "connect-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
     )

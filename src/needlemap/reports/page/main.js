@@ -188,10 +188,9 @@ async function main() {
   if (!summary) return;
   state.palette = summary.palette;
   recall();
-  take(summary, null);
+  take(summary);
   listen();
   at("controls").hidden = at("page").hidden = false;
-  follow(take);
   (window.requestIdleCallback ?? setTimeout)(() =>
     shownView().runs.forEach((number) => trialsNow(number, drawPane)),
   );
@@ -210,21 +209,10 @@ function fail(why) {
   at("reading").textContent = why;
 }
 
-// A new summary, and with it new trials. The cells are a run's from its start, so the reader's choices stand.
-function take(summary, trials) {
-  const key = state.views[state.view]?.key;
+function take(summary) {
   state.summary = summary;
   state.views = viewsOf(summary);
   state.runs = summary.runs.map((_, number) => runView(summary, number));
-  state.view = Math.max(
-    0,
-    state.views.findIndex((view) => view.key === key),
-  );
-  if (trials)
-    trials.forEach((columns, number) => {
-      state.trials[number] = null;
-      keepTrials(number, columns);
-    });
   if (!(state.palette in summary.palettes)) state.palette = summary.palette;
   draw();
 }
@@ -234,13 +222,11 @@ function draw() {
   keepingFocus(() => {
     drawHead(view);
     drawTabs(state.views, state.view, paletteStops(), chooseView);
-    at("view").classList.toggle("so-far", goesOn());
     at("sheet").hidden = !view.sheet;
     at("bench").hidden = Boolean(view.sheet);
     if (view.sheet) drawSheet(view, paletteStops());
     else drawMap(view);
     drawNotes(state.summary, view);
-    drawLive(state.summary.live);
   });
   document.documentElement.dataset.theme = state.theme;
   if (view.sheet) return;

@@ -34,10 +34,6 @@ function missingOf(cells, cell) {
   return failed ? "some" : cells.unasked[cell] ? "pending" : "";
 }
 
-function goesOn() {
-  return state.summary.live?.state === "running";
-}
-
 // The view of a comparison that was made.
 function differenceView(summary, difference) {
   const [first, second] = [summary.runs[difference.a], summary.runs[difference.b]];
@@ -89,12 +85,11 @@ function cellFacts(run, cell) {
 function lackOf(cells, cell) {
   const missing = cells.missing[cell];
   if (missing > cells.unasked[cell]) return ["missing", missingWords(missing, cells.failures[cell])];
-  return [goesOn() ? "still to ask" : "not asked", missing ? counted(missing, "trial") : null];
+  return ["not asked", missing ? counted(missing, "trial") : null];
 }
 
 function emptyWords(cells, cell) {
-  if (missingOf(cells, cell) === "none") return "not measured";
-  return goesOn() ? "not asked yet" : "not asked";
+  return missingOf(cells, cell) === "none" ? "not measured" : "not asked";
 }
 
 function differenceFacts(first, cells, cell) {

@@ -17,7 +17,7 @@ function readingNodes(rows) {
   return rows.map(([word, value, note, kind]) =>
     el(
       "div",
-      { class: `reading-of ${kind ?? ""} ${goesOn() ? "provisional" : ""}` },
+      { class: `reading-of ${kind ?? ""}` },
       el("dt", {}, word),
       el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
     ),
@@ -25,9 +25,6 @@ function readingNodes(rows) {
 }
 
 function drawRun(run) {
-  const soFar = goesOn() ? " so far" : "";
-  put(at("effective-heading"), `Effective length${soFar}`);
-  put(at("lines-heading"), `In words${soFar}`);
   at("effective").hidden = run.effective.length === 0;
   put(at("effective-table"), effectiveTable(run));
   put(
@@ -60,20 +57,19 @@ function readings(view) {
 function runReadings(run) {
   const { overall, totals } = run;
   const [first] = run.effective;
-  const soFar = goesOn() ? " so far" : "";
   const failed = totals.missing - totals.unasked;
   const mean = [
-    `Mean of all prompts${soFar}`,
+    "Mean of all prompts",
     overall.n ? `${percent(overall.score)} %` : "not measured",
     overallNote(overall),
     "main",
   ];
   // What was asked unevenly has no mean.
   return [
-    run.sought ? [`${run.sought.name}${soFar}`, run.sought.value, null, "main"] : mean,
-    first ? [`Effective length${soFar}`, first.value, first.rule] : null,
+    run.sought ? [run.sought.name, run.sought.value, null, "main"] : mean,
+    first ? ["Effective length", first.value, first.rule] : null,
     totals.unasked
-      ? [goesOn() ? "Still to ask" : "Not asked", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]
+      ? ["Not asked", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]
       : null,
     [
       "Not measured",
@@ -125,8 +121,8 @@ function legend(view, palette) {
     el("span", {}, what),
     swatch(view, "none", "unmeasured", view.difference ? "no pair" : "nothing measured (never a zero)"),
     swatch(view, "some", "partly", "some trials missing"),
-    swatch(view, "unasked", "unmeasured unasked", goesOn() ? "not asked yet" : "not asked"),
-    swatch(view, "pending", "pending", goesOn() ? "some not asked yet" : "some not asked"),
+    swatch(view, "unasked", "unmeasured unasked", "not asked"),
+    swatch(view, "pending", "pending", "some not asked"),
     view.cells.thought?.some(Boolean)
       ? el("span", {}, el("span", { class: "swatch cell thought", "aria-hidden": "true" }), " thinking budget spent")
       : null,
@@ -220,7 +216,7 @@ function drawNotes(summary, view) {
   const sections = [
     view.run ? note(marginName(view.run), () => marginTables(view.run)) : null,
     refused.length ? note("What is not compared, and why", () => refusals(summary, refused)) : null,
-    note("What could not be measured", () => failureTables(runs), !goesOn() && runs.some(failedIn)),
+    note("What could not be measured", () => failureTables(runs), runs.some(failedIn)),
     note("Tokens, cost and time", () => totalsTable(runs)),
     note("Settings", () => settingsTable(runs, "settings")),
     note("Versions and hashes", () => settingsTable(runs, "facts")),

@@ -102,7 +102,7 @@ function strip(view, refs, chosen) {
       "p",
       { class: "soft" },
       state.filter === "all"
-        ? `No trial of this cell was asked${goesOn() ? " yet" : ""}.`
+        ? "No trial of this cell was asked."
         : "No trial of this cell is of that kind.",
     );
   const step = (by, label, key) =>

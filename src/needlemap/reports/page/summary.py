@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,7 +135,6 @@ def summary(
     title: str | None = None,
     palette: str | None = None,
     notes: Sequence[Sequence[str]] = (),
-    live: Mapping[str, Any] | None = None,
     rules: tuple[str, ...] = RULES,
 ) -> dict[str, Any]:
     """All runs, the differences from the first of those that may be alike, sheets of several
@@ -159,7 +158,6 @@ def summary(
         "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "version": __version__,
         "title": title,
-        "live": None if live is None else dict(live),
         "palettes": {name: list(colours) for name, colours in PALETTES.items()},
         "palette": palette or PALETTE,
         "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
