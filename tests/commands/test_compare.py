@@ -316,31 +316,3 @@ def test_runs_that_ask_something_else_are_refused_with_what_differs(compare, oth
 )
 def test_a_margin_that_means_nothing_is_refused(compare, flags, said):
     assert said in compare("whole", "short", *flags, code=2).stderr
-
-
-def test_a_change_is_said_to_be_within_what_another_training_seed_changes(runs, compare):
-    """B and the other seed lose the same third; half of all is lost beyond it."""
-    shutil.copytree(runs.folder / "short", runs.folder / "seed", dirs_exist_ok=True)
-    shown = compare("whole", "short", "--floor", "seed").stdout
-    assert "B's change is within the seeds' spread: B differs from A by -" in shown
-    assert "The verdict is at the margin, not at this spread." in shown
-    assert "by length: 500 within · 900 within · 2k within" in shown
-    assert "One other seed tells little" in shown
-    assert "verdict: " in shown.splitlines()[-1]
-
-
-def test_beside_seeds_that_change_nothing_every_loss_is_beyond_them(runs, compare):
-    for name in ("seed1", "seed2"):
-        shutil.copytree(runs.folder / "whole", runs.folder / name, dirs_exist_ok=True)
-    changed(runs, "half", half_lost)
-    ended = compare("whole", "half", "--floor", "seed1", "--floor", "seed2", "--json")
-    floor = json.loads(ended.stdout)["floor"]
-    assert (floor["word"], floor["seeds"]) == ("beyond", [0.0, 0.0])
-    assert "within" not in [row["word"] for row in floor["by_length"]]
-    shown = compare("whole", "half", "--floor", "seed1", "--floor", "seed2").stdout
-    assert "One other seed" not in shown
-
-
-def test_a_floor_that_was_asked_something_else_is_refused(compare):
-    ended = compare("whole", "short", "--floor", "elsewhere", code=2)
-    assert "--floor: " in ended.stderr

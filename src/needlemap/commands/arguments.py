@@ -452,11 +452,6 @@ class CompareFlags:
     label: list[str] | None = flag(
         None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
     )
-    floor: list[Path] | None = flag(
-        None,
-        "The run of another training seed of A, repeatable: is B's change larger than the seeds'?",
-        metavar="RUN",
-    )
     sequential: bool = _rare(False, "A verdict looked for after each whole haystack.")
     metric: Metric = ""
     json: Json = False

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from needlemap.commands.announce import show_finding
 from needlemap.commands.arguments import CompareFlags, is_address
-from needlemap.errors import SettingsError, naming
+from needlemap.errors import SettingsError
 from needlemap.interop.imported import load_any
 from needlemap.maps.comparison import Comparison
 from needlemap.maps.judging import Scope
 from needlemap.maps.verdicts import NO_WORSE, WORSE, softened, worst_code
 from needlemap.records.families import families_of
 from needlemap.reports.comparison import answers_text, comparison_report
-from needlemap.reports.floor import floor_facts
 from needlemap.reports.judgement import margin_label
 from needlemap.reports.pairing import MARGIN, compare_runs
 from needlemap.reports.report import Claim, Fact
@@ -66,21 +65,9 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
         codes.append(claim.code)
     code = worst_code(codes)
     gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
-    beside = [*floor_facts(comparison, _seeds(first, typed))] if typed.floor else []
-    report = comparison_report(comparison, names, typed.answers, code, gated, more, beside)
+    report = comparison_report(comparison, names, typed.answers, code, gated, more)
     show_finding(report, typed, exit_code=code)
     return code
-
-
-def _seeds(first: Path, typed: CompareFlags) -> dict[str, Comparison]:
-    """The first run against each run of another training seed, by its folder. Raises
-    NeedlemapError where they cannot be compared."""
-    found = dict[str, Comparison]()
-    for seed in typed.floor or ():
-        both = families_of(first), families_of(seed)
-        with naming("--floor"):
-            found[str(seed)], _ = compare_runs(*both, load_any(*both, (), typed.metric))
-    return found
 
 
 def same_answers(comparison: Comparison, most: float) -> Claim:

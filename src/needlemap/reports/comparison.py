@@ -83,12 +83,10 @@ def comparison_report(
     ends: int | None = None,
     gated: str = "",
     more: Sequence[tuple[Fact, Claim]] = (),
-    beside: Sequence[Fact] = (),
 ) -> Report:
     """The report of a comparison. answers: with every answer that differs, not the first ones
     alone. ends: the exit code of the command; 0 if not given, as where no verdict was asked
-    for. gated: as `verdict_of` takes it. more: other verdicts. beside: what the difference is
-    compared with."""
+    for. gated: as `verdict_of` takes it. more: other verdicts."""
     judged, margin = comparison.verdict, margin_label(comparison.verdict.margin)
     if ends is None:
         ends, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
@@ -106,7 +104,6 @@ def comparison_report(
             *(Fact(said=line) for line in (looks_line(judged) if judged.sequential else ())),
             *(Fact(said=line, warns=True) for line in warnings_of(judged)),
             *([Fact(said=chances)] if count > 1 else []),
-            *beside,
             *(fact for fact, _ in more),
         ),
         verdict_of(judged, ends=ends, gated=gated),
