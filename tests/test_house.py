@@ -211,7 +211,6 @@ def test_a_providers_name_would_be_seen() -> None:
 
 
 VAGUE = {"asked", "told", "place", "said"}  # they say neither what is done nor what is returned
-OLDER = {"needlemap.haystacks.source.told"}  # an alias, for sources of two versions ago
 
 
 def vague_names(source: Any) -> set[str]:
@@ -221,7 +220,7 @@ def vague_names(source: Any) -> set[str]:
 
 
 def test_functions_are_verbs_with_an_object_or_the_noun_that_they_return(house: Any) -> None:
-    assert set().union(*map(vague_names, house.sources)) == OLDER
+    assert set().union(*map(vague_names, house.sources)) == set()
 
 
 def test_a_vague_name_would_be_seen(tmp_path: Path, tool: dict[str, Any]) -> None:

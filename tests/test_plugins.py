@@ -25,12 +25,3 @@ def test_the_door_lists_all_its_names_and_no_other():
     named = {name for name in vars(plugins) if name.isidentifier() and name != "annotations"}
     public = {name for name in named if not name.startswith("_")}
     assert public == set(plugins.__all__)
-
-
-def test_older_names_stay_for_two_versions():
-    class Shelf(plugins.Source):
-        def told(self):
-            return ["not read: b.md"]
-
-    assert plugins.Whole is plugins.ReadyPrompt
-    assert Shelf().notes() == ["not read: b.md"]

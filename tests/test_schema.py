@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ import jsonschema
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.records.folder import RunFolder, parsed
+from needlemap.records.folder import parsed
 
 ROOT = Path(__file__).parent.parent
-FIXTURES = sorted((ROOT / "tests" / "fixtures").glob("schema-*"))
 
 
 def tool() -> Any:
@@ -63,27 +60,6 @@ def test_a_real_run_keeps_to_the_schemas(needlemap, wire):
     for line in needlemap.records():
         record.validate(line)
     run.validate(json.loads((needlemap.folder / "r" / "run.json").read_text("utf-8")))
-
-
-@pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.name)
-def test_runs_of_earlier_versions_are_read_reported_and_valid(needlemap, folder):
-    assert FIXTURES
-    record, run = validators()
-    run.validate(json.loads((folder / "run.json").read_text("utf-8")))
-    lines = [
-        line
-        for file in sorted(folder.glob("records-*.jsonl"))
-        for line in file.read_bytes().splitlines()
-    ]
-    for line in lines:
-        record.validate(json.loads(line))
-    assert len(list(RunFolder(folder).records())) == len(lines)
-    shutil.copytree(folder, needlemap.folder / "old")
-    shown = needlemap("report", "old").stdout
-    assert "(n=5, 1 missing)" in shown
-    assert re.search(
-        r"outcomes: (4 scored · 1 answer budget spent|5 scored) · 1 server error", shown
-    )
 
 
 def test_a_newer_record_is_refused_in_words_and_a_torn_one_is_dropped(needlemap, wire):

@@ -700,14 +700,6 @@ def test_a_missing_file_or_preset_is_an_error():
 # Presets
 
 
-def test_a_preset_that_has_another_name_now_says_which():
-    """It asked a question of its own under OpenCompass's name."""
-    with pytest.raises(
-        SettingsError, match="is now 'multi-2-zh-8k': its question is not OpenCompass's"
-    ):
-        configure("cdme-multi-2-8k")
-
-
 @pytest.mark.parametrize("name", PRESETS.texts)
 def test_every_preset_is_valid_and_says_what_it_is(name):
     configure(name)

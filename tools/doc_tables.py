@@ -120,10 +120,8 @@ MEANINGS = {
     "latency_s": "seconds of the attempt that was answered",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
     "unread.attempts": "how many of these were sent and not refused, and brought no answer that could be "  # noqa: E501
-    "read: a provider may bill them, so limits count them (earlier versions: `timed_out`, the late "
-    "ones)",
-    "unread.prompt_tokens": "their prompts' tokens, by the provider's count where there is one; null in "  # noqa: E501
-    "records of earlier versions",
+    "read: a provider may bill them, so limits count them",
+    "unread.prompt_tokens": "their prompts' tokens, by the provider's count where there is one",
     "unread.answer_tokens": "tokens of their answers, as the provider counted them",
     "unread.usd": "their price in US dollars; null if no price is known",
     "rescored": "whether the answer is an earlier record's, scored anew: nothing was asked",

@@ -27,11 +27,11 @@ with atheris.instrument_imports(include=["needlemap", "yaml", "json", "csv"]):
     from needlemap.settings.reading import configure
 
 ABOUT = (
-    b'{"schema":1,"settings":{"model":"a/b","task":"single","mode":"exact"},"tokenizer":{"name":"t",'
+    b'{"schema":2,"settings":{"model":"a/b","task":"single","mode":"exact"},"tokenizer":{"name":"t",'
     b'"fingerprint":"f"},"scorer":{"name":"substring","options":{}},"haystacks":[],"cells":[[1000,0.5,[0]]]}'
 )
 RECORD = (
-    b'{"schema":1,"key":"k","task":"single","model":"a/b","length_tokens":1000,"depth":0.5,"repeat":0,"seed":0,'
+    b'{"schema":2,"key":"k","task":"single","model":"a/b","length_tokens":1000,"depth":0.5,"repeat":0,"seed":0,'
     b'"score":1.0,"needles":[{"meant":0.5,"realised":0.5,"byte":7}],"scorer":{"name":"substring"}}\n'
 )
 SEEDS = {

@@ -15,8 +15,6 @@ from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Background, Draw, Item, Needle, ReadyPrompt, Reference, Task
 from needlemap.text.tokens import Tokenizer, TokenText
 
-Whole = ReadyPrompt  # its older name, for two versions
-
 __all__ = [
     "Answer",
     "AtSize",
@@ -47,5 +45,4 @@ __all__ = [
     "Traits",
     "Unmeasured",
     "VocabularyMissing",
-    "Whole",
 ]

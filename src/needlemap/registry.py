@@ -33,7 +33,6 @@ _KINDS = {  # what is allowed, by how the name of a validation error begins
     "string": "text",
 }
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
-_FORMER = {("scorers", "sole"): "only"}  # names of before, which runs and settings may hold
 
 
 @cache
@@ -50,20 +49,11 @@ def _all() -> Any:
     return entry_points()
 
 
-def current_name(kind: str, name: str) -> str:
-    """What an extension of ours is called today.
-
-    >>> current_name("scorers", "sole"), current_name("scorers", "exact")
-    ('only', 'exact')
-    """
-    return _FORMER.get((kind, name), name)
-
-
 @cache
 def find(kind: str, name: str) -> Any:
     """The class that an extension registers. Raises SettingsError with the nearest known
     name."""
-    known, name = installed(kind), current_name(kind, name)
+    known = installed(kind)
     if name not in known:
         noun = kind.removesuffix("s")
         raise SettingsError(f"Unknown {noun} '{name}'. {did_you_mean(name, known)}")

@@ -351,12 +351,3 @@ def test_requests_that_were_refused_cost_nothing(needlemap, wire, fault):
     needlemap.run(wire, *grid, code=None)
     (failed,) = [row for row in needlemap.records() if row["failure"]]
     assert failed["unread"] == {"attempts": 0, "prompt_tokens": 0, "answer_tokens": 0, "usd": 0.0}
-
-
-def test_records_of_earlier_versions_count_what_was_too_late():
-    budget = Budget(OWN)
-    earlier = record(prompt=PromptRecord(sha256="", tokens=99, haystack_tokens=50), prompt_tokens=1)
-    line = json.loads(earlier.line())
-    del line["unread"]
-    budget.add(Record.model_validate_json(json.dumps(line | {"timed_out": 2})))
-    assert budget.tokens == 2 * 99 + 1

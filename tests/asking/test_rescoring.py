@@ -4,7 +4,6 @@ answer."""
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -190,22 +189,6 @@ def test_answers_to_a_haystack_that_changed_are_not_scored(needlemap, wire):
     text.write_text("The sea is blue today. The land is green. " * 100, encoding="utf-8")
     ended = needlemap("score", "r", "--scorer", "exact", code=2)
     assert "cannot be rebuilt as it was asked" in ended.stderr
-
-
-@pytest.mark.parametrize("scorer", ["exact", "substring"])
-def test_a_run_of_an_earlier_version_can_be_scored_anew(needlemap, scorer):
-    old = FIXTURES / "schema-1-folder"  # its records tell no answer's part of their keys
-    shutil.copytree(old, needlemap.folder / "old")
-    shutil.copytree(old / "text", needlemap.folder / "text")
-    ended = needlemap("score", "old", "--scorer", scorer, "-o", "new", "--trust-run", code=1)
-    assert "overall 100.0 (n=5, 1 missing)" in ended.stdout
-
-
-def test_a_run_whose_prose_another_version_wrote_is_read_and_not_scored_anew(needlemap):
-    shutil.copytree(FIXTURES / "schema-1", needlemap.folder / "old")
-    assert "overall " in needlemap("report", "old").stdout
-    refused = needlemap("score", "old", "--scorer", "exact", "--trust-run", code=2)
-    assert "cannot be rebuilt as it was asked" in refused.stderr
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(
     newer, partial, torn = (needlemap.folder / name for name in ("newer", "partial", "torn"))
     for folder, text in (
         (newer, json.dumps(about | {"schema": 99})),
-        (partial, json.dumps({"schema": 1})),
+        (partial, json.dumps({"schema": 2})),
         (torn, json.dumps(about)[:100]),
     ):
         shutil.copytree(needlemap.folder / "r", folder)
@@ -183,34 +183,8 @@ def test_a_run_of_a_newer_version_or_a_broken_run_file_is_refused_with_words(
     assert "No run at 'nowhere'" in typed("report", "nowhere", code=2).stderr
 
 
-def test_a_folder_of_earlier_keys_is_not_gone_on_with_and_says_what_can_be_done(needlemap, wire):
-    shutil.copytree(FIXTURES / "schema-1-folder", needlemap.folder / "r")
-    before = sorted((needlemap.folder / "r").rglob("*"))
-    ended = needlemap.run(
-        wire, "--lengths", "200,300", "--depths", "0,50,100", "--trust-run", code=2
-    )
-    assert (
-        "'r' was begun by needlemap 0.1.0, whose trials have other keys (schema 1, now 2)"
-        in ended.stderr
-    )
-    assert "Give another folder with -o, which asks all anew." in ended.stderr
-    assert "needlemap report r, needlemap score r --scorer NAME" in ended.stderr
-    assert wire.log() == []
-    assert sorted((needlemap.folder / "r").rglob("*")) == before
-
-
 def test_records_without_their_run_json_are_not_mixed_with_a_new_run(needlemap, wire):
     needlemap.run(wire, "--lengths", "300", "--depths", "0,50")
     (needlemap.folder / "r" / "run.json").unlink()
     ended = needlemap.run(wire, "--lengths", "300", "--depths", "0,50", code=2)
     assert "holds records but no run.json" in ended.stderr
-
-
-def test_a_run_of_the_mode_that_is_gone_is_reported_and_compared_and_not_resumed(typed):
-    """Mode `lattice` chose depths of its own for each length: 22 prompts of three lengths."""
-    for name in ("old", "copy"):
-        shutil.copytree(FIXTURES / "lattice", typed.folder / name)
-    assert "overall 72.7 (n=22, 0 missing)" in typed("report", "old", "--map").stdout
-    assert "22 pairs" in typed("compare", "old", "copy").stdout
-    again = typed("run", "bm25", "--mode", "lattice", "-o", "old", "--trust-run", code=2).stderr
-    assert "lattice is gone. Its runs are read, reported and compared" in again

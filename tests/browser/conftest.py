@@ -217,13 +217,6 @@ def faulty(bench: Bench) -> Path:
 
 
 @pytest.fixture(scope="session")
-def lattice(bench: Bench) -> Path:
-    """Every length has depths of its own."""
-    shutil.copytree(FIXTURES / "lattice", bench.folder / "lattice")
-    return bench.report("lattice")
-
-
-@pytest.fixture(scope="session")
 def crowded(bench: Bench) -> Path:
     """So many lengths that a narrow screen has no room for their names."""
     bench.run("crowded", lengths="300:1900:24", depths="0,100", repeats=1)

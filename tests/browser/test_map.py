@@ -262,7 +262,7 @@ def test_on_paper_nothing_stays_folded(visit, plain):
     "report",
     [
         "plain",
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("three", "lattice", "faulty")),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("three", "faulty")),
     ],
 )
 def test_a_narrow_page_has_nothing_beside_the_screen(visit, report, request):
@@ -377,29 +377,6 @@ def test_the_reasons_are_listed_by_kind_with_the_servers_words(visit, faulty):
     assert notes.get_attribute("open") is not None
     assert "out of memory" in notes.inner_text()
     assert "CUDA out of memory" in notes.inner_text()
-
-
-@pytest.mark.long
-def test_a_lattice_is_drawn_where_its_needles_are(visit, lattice):
-    page = visit(lattice)
-    cells = page.locator("#grid [role=gridcell]")
-    heights = {round(each.bounding_box()["height"]) for each in cells.all()}
-    assert len(heights) > 1
-    map = page.locator("#grid").bounding_box()
-    covered = sum(
-        box["width"] * box["height"] for box in (each.bounding_box() for each in cells.all())
-    )
-    assert covered == pytest.approx(map["width"] * map["height"], rel=0.03)
-
-
-@pytest.mark.long
-def test_keys_move_in_a_lattice_to_the_nearest_depth(visit, lattice):
-    page = visit(lattice)
-    page.locator("#grid [role=gridcell]").last.focus()
-    page.keyboard.press("Home")
-    assert label(page, focused(page)).startswith("300 tokens")
-    page.keyboard.press("End")
-    assert label(page, focused(page)).startswith("900 tokens")
 
 
 def test_effective_length_stands_in_a_table_and_on_the_curve(visit, plain):

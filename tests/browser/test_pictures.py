@@ -24,7 +24,6 @@ STATES = {
     "two-dark": ("two", {"color_scheme": "dark"}),
     "three": ("three", {}),
     "suite": ("suite", {}),
-    "lattice": ("lattice", {}),
     "faulty": ("faulty", {}),
     "check": ("check", {}),
     "check-phone": ("check", {"viewport": {"width": 400, "height": 800}}),

@@ -460,7 +460,6 @@ def test_ones_own_and_trusted_runs_are_followed(own_run: Path, typed: Any) -> No
     file.write_text(json.dumps({**about, "signed": ""}))
     typed("replay", "r", *AT, code=2)
     typed("replay", "r", *AT, "--trust-run")
-    typed("replay", "r", "--verify", "--trust-run")
     typed("score", "r", "--scorer", "keyword", "--trust-run", "-o", "t")
     typed("report", "r")
     asker = configure(None, {"model": "baseline/bm25"})

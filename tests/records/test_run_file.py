@@ -1,10 +1,9 @@
-"""run.json is read and written through `RunFile` alone; runs of earlier versions stay of use."""
+"""run.json is read and written through `RunFile` alone."""
 
 from __future__ import annotations
 
 import ast
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from needlemap.records import RUN
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "needlemap"
-FIXTURES = ROOT / "tests" / "fixtures"
-LAST = FIXTURES / "last-version"  # made by the code of the day before `kind`
-EARLIER = sorted(file.parent for file in FIXTURES.rglob("run.json"))
 READERS = {"read_json", "read_regular", "loads", "load", "read_text", "read_bytes", "open"}
 
 
@@ -84,69 +80,7 @@ def test_the_test_before_sees_each_way_of_doing_so(code):
     assert list(strings_read(ast.parse(code)))
 
 
-@pytest.mark.parametrize("folder", EARLIER, ids=lambda folder: str(folder.relative_to(FIXTURES)))
-def test_a_run_json_of_an_earlier_version_is_written_as_it_was_read(folder):
-    assert RUN.read(folder).document() == json.loads((folder / "run.json").read_text("utf-8"))
-
-
-@pytest.fixture
-def last(typed):
-    """Run folders of the last version, in the folder where commands are typed."""
-    shutil.copytree(LAST, typed.folder, dirs_exist_ok=True)
-    return typed
-
-
-GRID = ("--lengths", "400,600", "--depths", "0,60", "--trust-run")
-RUN_BM25 = ("run", "bm25", *GRID)
-WINDOW = ("--repeats", "2", "--model-options", "window=200")
 ARMS = ("--arm", "a=baseline/bm25", "--arm", "b=baseline/bm25")
-
-
-@pytest.mark.parametrize(
-    ("folder", "shown"),
-    [
-        ("run", "overall 100.0"),
-        ("worse", "overall 75.0"),
-        ("suite", "far"),
-        ("ab", "undecided at a margin of 2 points"),
-        ("check", "192 of 192"),
-    ],
-)
-def test_folders_of_the_last_version_are_reported(last, folder, shown):
-    assert shown in last("report", folder).stdout
-    last("report", folder, "-o", f"{folder}.html")
-
-
-def test_runs_of_the_last_version_are_compared(last):
-    found = json.loads(last("compare", "run", "worse", "--json").stdout)
-    assert found["overall"]["lost"] == 2
-    assert last("compare", "suite", "suite/near", code=2).stderr.count("suite") > 1
-
-
-@pytest.mark.parametrize(
-    ("command", "records"),
-    [
-        ((*RUN_BM25, "--repeats", "2", "-o", "run"), "run"),
-        ((*RUN_BM25, *WINDOW, "-o", "worse"), "worse"),
-    ],
-    ids=["run", "another window"],
-)
-def test_a_run_of_the_last_version_goes_on(last, command, records):
-    """Nothing is asked again: its answers are those of today."""
-    before = sorted((last.folder / records).glob("records-*.jsonl"))
-    assert last(*command).stdout
-    assert sorted((last.folder / records).glob("records-*.jsonl")) == before
-
-
-def test_an_ab_of_the_last_version_goes_on(last):
-    command = ("ab", "passkey", *ARMS, *GRID, "--until", "12", "-o", "ab")
-    assert "asked 12 of at most 12 pairs" in last(*command, code=4).stdout
-
-
-def test_runs_of_schema_1_are_compared(typed):
-    for name in ("one", "other"):
-        shutil.copytree(FIXTURES / "schema-1", typed.folder / name)
-    assert "length 300: 0 of 3 lost" in typed("compare", "one", "other").stdout
 
 
 def test_a_run_json_says_what_asked_it(typed):
@@ -170,14 +104,9 @@ def test_a_run_json_says_what_asked_it(typed):
     }
 
 
-def test_a_family_of_the_last_version_says_what_asked_it_once_it_goes_on(last):
-    assert RUN.read(last.folder / "run").kind is None
-    last(*RUN_BM25, "--repeats", "3", "-o", "run")
-    assert RUN.read(last.folder / "run").kind == "run"
-
-
-def test_a_kind_of_a_later_version_is_refused_in_words(last):
-    file = last.folder / "run" / "run.json"
+def test_a_kind_of_a_later_version_is_refused_in_words(typed):
+    typed("run", "bm25", "--lengths", "400", "--depths", "0", "-o", "run")
+    file = typed.folder / "run" / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "kind": "tomorrow"}))
-    shown = last("report", "run", code=2).stderr
+    shown = typed("report", "run", code=2).stderr
     assert "this version reads run, suite, check, ab, storm, not 'tomorrow'" in shown

@@ -60,7 +60,7 @@ VALUES = st.recursive(
     PLAIN, lambda each: st.lists(each, max_size=3) | st.dictionaries(TEXTS, each, max_size=3)
 )
 RECORD = Record(
-    schema=1,
+    schema=2,
     key="k",
     asked="a",
     task="single",
@@ -78,7 +78,7 @@ RECORD = Record(
     usage={"prompt_tokens": 900},
 )
 ABOUT = {
-    "schema": 1,
+    "schema": 2,
     "settings": {"model": "openai/m", "task": "single", "mode": "exact", "order": "shuffled"},
     "tokenizer": {"name": "cl100k_base", "fingerprint": "f"},
     "scorer": {"name": "substring", "options": {}},

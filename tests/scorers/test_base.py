@@ -16,7 +16,6 @@ import pytest
 
 from needlemap.asking.retry import Scoring, bounded
 from needlemap.errors import SettingsError
-from needlemap.models import Answer, Forced
 from needlemap.registry import find_kind, installed
 from needlemap.scorers import FIRST_RULE, Score, Scorer, rule_of
 from needlemap.scorers.words import Exact
@@ -147,25 +146,3 @@ def test_a_number_that_is_none_is_said():
 
 def test_a_scorer_that_numbers_nothing_has_the_first_rule():
     assert rule_of(type("Plain", (), {})) == FIRST_RULE
-
-
-class WeighsAsBefore(Scorer):
-    """A plug-in's scorer, written before scorers named their passes."""
-
-    name = "older"
-    weighs = True
-
-    def weigh(self, forced):
-        return Score(0.5, sum(forced.logprobs))
-
-
-class WeighsAsItsParent(WeighsAsBefore):
-    """One built on another plug-in's."""
-
-
-@pytest.mark.parametrize("scorer", [WeighsAsBefore, WeighsAsItsParent])
-def test_a_scorer_of_given_answers_written_for_an_older_version_still_works(scorer):
-    made = scorer()
-    assert made.passes == ("whole",)
-    answer = Answer("", forced=Forced((-1.0, -2.0), greedy=False))
-    assert made.weigh(answer, Reference("right")).native == -3.0

@@ -13,7 +13,6 @@ are read, once; what builds prompts is kept in the new run's own settings, which
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -23,7 +22,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
 from needlemap.maps import Place, place_of, places_of
-from needlemap.records import RuledScorer, RunFile, how_to_score
+from needlemap.records import RuledScorer, how_to_score
 from needlemap.records.folder import (
     CLOSED_BOOK,
     RunFolder,
@@ -37,7 +36,6 @@ from needlemap.settings import PromptSource, Settings, marked, settings_of, with
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.trials import provider_host
-from needlemap.version import SCHEMA
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial
@@ -138,8 +136,6 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     """Raises AnotherRun when a folder's run asks something else: two mixed would make a false
     map."""
     theirs, ours = folder.about(), wanted.settings.model_dump(mode="json")
-    if theirs.schema_version < SCHEMA and not theirs.imported:
-        raise _of_before(folder, theirs)
     fixed = ours["mode"] in GRID_MODES or wanted.ready  # the first start chose the places
     free = with_role("scored", "free") if fixed else with_role("scored", "free", "grid")
     differing = [
@@ -156,7 +152,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     ]
     if (theirs.named.seek is None) != (ours["seek"] is None):
         differing.append("seek")
-    scorers = [theirs.scorer.current, scorer_about(wanted.scorer)]
+    scorers = [theirs.scorer, scorer_about(wanted.scorer)]
     if scorers[0] != scorers[1] and not scorers[0].is_by_another_rule(scorers[1]):
         differing.append("scorer")
     if not differing and theirs.tokenizer.fingerprint != wanted.tokenizer.fingerprint:
@@ -172,17 +168,6 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
             f"{was!r}, "
             f"is {now!r}). Give another folder with -o, or the settings of that run.{advice}"
         )
-
-
-def _of_before(folder: RunFolder, about: RunFile) -> AnotherRun:
-    """What to do with a folder whose trials have keys of an earlier kind."""
-    path = shlex.quote(folder.given)
-    return AnotherRun(
-        f"'{folder.path}' was begun by needlemap {about.needlemap}, whose trials have other "
-        f"keys (schema {about.schema_version}, now {SCHEMA}), so it cannot be gone on with. Give "
-        f"another folder with -o, which asks all anew. What it holds can still be read and scored "
-        f"anew: needlemap report {path}, needlemap score {path} --scorer NAME"
-    )
 
 
 def _meant(name: str, value: Any, settings: Mapping[str, Any]) -> Any:

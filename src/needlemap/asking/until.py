@@ -118,7 +118,7 @@ class UntilDecided(FullGrid):
     def check(self, experiment: Experiment) -> None:
         """Raises SettingsError where the reference asked something else, or scored it
         otherwise."""
-        path, theirs = self.goal.path, RunFolder(self.goal.path).about().scorer.current
+        path, theirs = self.goal.path, RunFolder(self.goal.path).about().scorer
         ours, advice = (
             scorer_about(experiment.scorer),
             f"Ask exactly its prompts: --prompts-of {path}",

@@ -12,15 +12,12 @@ from needlemap.check.judge import Verdict, judge
 from needlemap.check.probe import Paired, Probe, probes
 from needlemap.check.schedule import Schedule
 
-Known = KnownIssue  # its older name, for one version
-
 __all__ = [
     "Answers",
     "Ask",
     "AtSize",
     "Batch",
     "Finding",
-    "Known",
     "KnownIssue",
     "Options",
     "Paired",

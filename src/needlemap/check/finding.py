@@ -130,7 +130,7 @@ class CheckFile(BaseModel):
         return list(self.looks), failed
 
 
-CHECK = DocumentKind(CHECK_FILE, "check", CheckFile, SCHEMA, earliest=SCHEMA)
+CHECK = DocumentKind(CHECK_FILE, "check", CheckFile, SCHEMA)
 
 
 def read_check(path: Path) -> CheckFile:

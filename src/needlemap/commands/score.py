@@ -223,8 +223,7 @@ def latest_asked(
     records: Iterable[Record], trials: Iterable[Trial], keys: Keys
 ) -> list[tuple[Trial, Record]]:
     """Each trial that was asked, with its last record that holds an answer, else its last.
-    Trials are identified by their place and their prompt's hash: records of earlier versions
-    have no `asked`."""
+    Trials are identified by their place and their prompt's hash."""
     by_place = {
         (cell.length_tokens, cell.depth, repeat, trial.second): trial
         for trial in trials
@@ -241,7 +240,7 @@ def latest_asked(
                 f"needlemap "
                 f"changed since."
             )
-        asked = record.asked or record.key
+        asked = record.asked
         if record.answer is not None or asked not in found or found[asked][1].answer is None:
             key = keys.key(asked, trial.item.reference)
             found[asked] = replace(trial, asked=asked, key=key), record
@@ -285,7 +284,7 @@ def _about(run: CheckedRun, target: RunFolder, experiment: Experiment) -> RunFil
     chosen = {"scorer": settings.scorer, "scorer_options": settings.scorer_options}
     earlier = []
     if target.path.resolve() == run.folder.path.resolve():
-        known = (each.current for each in (*before.earlier_scorers, before.scorer))
+        known = (*before.earlier_scorers, before.scorer)
         earlier = [each for each in known if each != now]
     changed = before.model_copy(update={"scorer": now, "earlier_scorers": earlier})
     return signed(changed.with_settings(chosen))

@@ -43,10 +43,6 @@ class Source:
 
     def notes(self) -> list[str]:
         """What was read so far and what was not, with the reasons, in a line each."""
-        return self.told()
-
-    def told(self) -> list[str]:
-        """The older name of `notes`, which sources of two versions ago override."""
         return []
 
 

@@ -26,7 +26,7 @@ def contrast(first: RunFile, second: RunFile) -> dict[str, tuple[Any, Any]]:
     found = {name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT)) for name in names}
     found["tokenizer"] = _brief(first.tokenizer), _brief(second.tokenizer)
     found["haystacks"] = _first(first.haystacks), _first(second.haystacks)
-    scorers = first.scorer.current, second.scorer.current
+    scorers = first.scorer, second.scorer
     if scorers[0] != scorers[1]:
         one, other = map(_scorer, scorers)
         rules = [f", rule {scorer.rule}" if one == other else "" for scorer in scorers]

@@ -24,14 +24,13 @@ _SHOWN = 3  # folders that an error lists
 @dataclass(frozen=True, slots=True)
 class DocumentKind(Generic[M]):
     """One kind of document. name: what a folder that has it holds, as "run". model: its shape.
-    schema: the version that is written; earliest: the first that is still read. version_field:
-    where a document names its version."""
+    schema: the version that is written and read. version_field: where a document names its
+    version."""
 
     file: str
     name: str
     model: type[M]
     schema: int
-    earliest: int = 1
     version_field: str = "schema_version"
 
     def is_in(self, folder: Path) -> bool:
@@ -71,10 +70,10 @@ class DocumentKind(Generic[M]):
                 f"{self.name.title()} '{folder}' was written by a newer needlemap (schema "
                 f"{version}, this one reads up to {self.schema}). {NEWER}"
             )
-        if version < self.earliest:
+        if version < self.schema:
             raise NeedlemapError(
                 f"{self.name.title()} '{folder}' was written by an earlier needlemap (schema "
-                f"{version}, this one reads {self.earliest} and later). Give another folder."
+                f"{version}, this one reads {self.schema}). Give another folder."
             )
 
     def _no_document(self, folder: Path, why: str) -> NeedlemapError:

@@ -38,7 +38,6 @@ from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
 CLOSED_BOOK = "closed-book.jsonl"
-_TIES = ("seed", "model", "task")
 
 
 @dataclass(slots=True)
@@ -144,7 +143,7 @@ class RunFolder:
         if about is None:
             yield from (record for record in self.every_record() if not record.is_skipped)
             return
-        now, earlier = about.scorer.current, [each.current for each in about.earlier_scorers]
+        now, earlier = about.scorer, about.earlier_scorers
         for record in self.every_record():
             scorer = scorer_of(record)
             if record.is_skipped:
@@ -187,13 +186,8 @@ def records_files(folder: Path) -> list[Path]:
 
 def is_of(record: Record, about: RunFile | None) -> bool:
     """Whether a record belongs to the run of that run.json: by the hash of its settings;
-    records of earlier versions by seed, model and task, imported ones by nothing."""
-    if about is None or about.imported:
-        return True
-    if record.run and about.identity:
-        return record.run == about.identity
-    settings = about.settings
-    return not any(name in settings and settings[name] != getattr(record, name) for name in _TIES)
+    imported ones by nothing."""
+    return about is None or about.imported is not None or record.run == about.identity
 
 
 class Writer:
@@ -303,4 +297,4 @@ def scorer_of(record: Record) -> RuledScorer | None:
     scorer = record.scorer
     if scorer is None:
         return None
-    return RuledScorer(name=scorer.name, options=scorer.options, rule=scorer.rule).current
+    return RuledScorer(name=scorer.name, options=scorer.options, rule=scorer.rule)

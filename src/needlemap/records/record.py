@@ -13,13 +13,11 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     computed_field,
-    model_validator,
 )
 
 from needlemap.errors import Failure
@@ -161,8 +159,7 @@ class PassRecord(BaseModel):
 
 class UnreadRecord(BaseModel):
     """Attempts that were sent and not refused, and brought no answer that could be read (too late,
-    cut short, unreadable): a provider may bill them. Earlier versions counted those that were too
-    late, and no tokens.
+    cut short, unreadable): a provider may bill them.
 
     Tokens by the server's count, else the prompt's by ours; prompt_tokens None: so many prompts.
     usd: None when no price is known.
@@ -173,11 +170,6 @@ class UnreadRecord(BaseModel):
     prompt_tokens: Count = None
     answer_tokens: Whole = 0
     usd: Amount = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _number(cls, value: Any) -> Any:
-        return {"attempts": value} if isinstance(value, int) else value
 
     def __add__(self, other: UnreadRecord) -> UnreadRecord:
         """Both together; tokens of both are known."""
@@ -241,9 +233,7 @@ class Record(BaseModel):
     usd: Amount = None
     latency_s: Amount = None
     attempts: Whole = 0
-    unread: UnreadRecord = Field(
-        default_factory=UnreadRecord, validation_alias=AliasChoices("unread", "timed_out")
-    )
+    unread: UnreadRecord = Field(default_factory=UnreadRecord)
     rescored: bool = False
     failure: str | None = None
     error: str | None = None

@@ -35,7 +35,7 @@ def how_to_score(path: str, scorer: RuledScorer) -> str:
 def outdated(path: str, about: RunFile) -> list[str]:
     """A line, where a run's scores are by another rule of its scorer than a run of today would
     have."""
-    scorer = about.scorer.current
+    scorer = about.scorer
     rule = scorer.rule
     with suppress(Exception):  # not installed, or a plug-in that cannot be imported
         rule = rule_of(find("scorers", scorer.name))

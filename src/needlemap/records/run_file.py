@@ -14,7 +14,6 @@ from needlemap.extras import NEWER
 from needlemap.files import RUN_FILE
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.records.document import DocumentKind
-from needlemap.registry import current_name
 from needlemap.scorers import FIRST_RULE
 from needlemap.text import printable
 from needlemap.version import SCHEMA
@@ -69,12 +68,6 @@ class RuledScorer(BaseModel):
     name: str
     options: dict[str, Any]
     rule: int = FIRST_RULE
-
-    @property
-    def current(self) -> RuledScorer:
-        """The same by its name of today, with its rule written out."""
-        name = current_name("scorers", self.name)
-        return RuledScorer(name=name, options=self.options, rule=self.rule)
 
     def is_by_another_rule(self, other: RuledScorer) -> bool:
         """Whether another is this scorer by another rule. An option that one of them does not
@@ -161,7 +154,7 @@ class RunFile(BaseModel):
     )
     kind: Annotated[str | None, AfterValidator(_known)] = Field(
         default=None,
-        description="what asked it: run, suite, check, ab or storm; an earlier version wrote none",
+        description="what asked it: run, suite, check, ab or storm",
     )
     needlemap: str = Field(default="", description="version that wrote it last")
     created: str = Field(default="", description="UTC time")

@@ -284,8 +284,6 @@ class Compared:
         """The verdict in a sentence: for what it holds, and why."""
         return verdict_sentence(self.comparison.verdict)
 
-    said = sentence  # its older name, for one version
-
     @property
     def warning(self) -> str:
         """Why the comparison proves little; empty when it does."""

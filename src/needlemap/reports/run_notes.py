@@ -65,7 +65,7 @@ def ended_lines(run: Loaded) -> list[str]:
         *closed_book_lines(
             record
             for record in (kept(run.folder) if run.folder else ())
-            if scorer_of(record) == about.scorer.current
+            if scorer_of(record) == about.scorer
         ),
         *outcome_lines(records, skipped, one=about.one_haystack),
         *first_choice_lines(records, one=about.one_haystack),

@@ -96,7 +96,7 @@ def _by_step(runs: Sequence[Loaded]) -> dict[int, Loaded]:
                 f"{step:,}. Give the runs of one training."
             )
         found[step] = run
-    if any(run.about.scorer.current != runs[0].about.scorer.current for run in runs):
+    if any(run.about.scorer != runs[0].about.scorer for run in runs):
         raise SettingsError(
             "The steps are scored by different scorers or rules. Score them alike: needlemap "
             "score RUN --scorer NAME."

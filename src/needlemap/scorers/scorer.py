@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,14 +67,6 @@ class Scorer(metaclass=Checked):
     attempts: int = 1
     passes: tuple[Pass, ...] = ()
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """A scorer written for an older version says `weighs = True`, and its `weigh` takes the
-        answer's log-probabilities alone."""
-        super().__init_subclass__(**more)
-        if vars(cls).get("weighs") and not cls.passes:
-            cls.passes = ("whole",)
-            cls.weigh = _weigh_of_older(cls.weigh)  # type: ignore[method-assign, assignment]
-
     async def score(self, answer: str, reference: Reference) -> Score:
         """Raises Unmeasured if no verdict can be had (a judge's unreadable answer)."""
         raise NotImplementedError
@@ -95,15 +87,6 @@ class Scorer(metaclass=Checked):
 
     async def close(self) -> None:
         """Release connections, at the end."""
-
-
-def _weigh_of_older(weigh: Callable[..., Score]) -> Callable[[Scorer, Answer, Reference], Score]:
-    """`Scorer.weigh` by one that takes the answer's log-probabilities alone."""
-
-    def weigh_answer(self: Scorer, answer: Answer, _: Reference) -> Score:
-        return weigh(self, answer.forced)
-
-    return weigh_answer
 
 
 def rule_of(scorer: Any) -> int:

@@ -127,15 +127,6 @@ def _sentences(value: int | list[str]) -> int | list[str]:
     return value
 
 
-def refuse_lattice(mode: object) -> object:
-    """The mode as it is. Raises ValueError for the one that is gone."""
-    if mode == "lattice":
-        raise ValueError(
-            "lattice is gone. Its runs are read, reported and compared; a new run takes bins"
-        )
-    return mode
-
-
 class PromptSource(BaseModel):
     """The run whose prompts are asked: where it was, and what of its model builds prompts."""
 
@@ -317,7 +308,6 @@ class Settings(BaseModel):
     # run
     mode: Annotated[
         Literal["exact", "bins", "single", "cold"],
-        BeforeValidator(refuse_lattice),
         _RUN("asked", "shared", "from_other_run", "ab", "rare"),
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""

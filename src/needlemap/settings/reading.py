@@ -49,12 +49,6 @@ DEFAULT_ITEMS: dict[str, dict[str, Any]] = {
     },
 }
 COMMAND = "the command line"
-RENAMED = {  # presets, by the name that they had, and why they have another
-    "cdme-multi-2-8k": (
-        "multi-2-zh-8k",
-        "its question is not OpenCompass's (how to give theirs: docs/coming-from.md)",
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +313,6 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
         raise SettingsError(
             f"'{name}' is several runs: needlemap run, plan, prompts and list suites take it."
         )
-    if name in RENAMED:
-        now, why = RENAMED[name]
-        raise SettingsError(f"Preset '{name}' is now '{now}': {why}. Type {now} instead.")
     data = PRESETS.read(name) or {}
     if not isinstance(data, dict):
         raise SettingsError(
