@@ -138,7 +138,6 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "scorer": ({}, {"scorer": "levenshtein"}),
     "scorer_options": ({"scorer": "levenshtein"}, {"scorer_options": {"trim": True}}),
     "mode": ({}, {"mode": "single"}),
-    "bin_tolerance": ({"mode": "bins", "depths": "0:100:5"}, {"bin_tolerance": 1.0}),
     "seed": ({}, {"seed": 1}),
     "haystack": ({}, TEXTS),
     "haystack_path": (TEXTS, {"haystack_path": "other"}),

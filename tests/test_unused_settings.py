@@ -199,11 +199,6 @@ ROWS: dict[str, Row] = {
         {"until": "no-worse-than reference:2"},
         [({}, "No verdict is asked for: leave --scope out, or give --until")],
     ),
-    "bin_tolerance": Row(
-        3,
-        {"mode": "bins"},
-        [({}, "asks every cell at its own depth: leave --bin-tolerance out, or give --mode bins")],
-    ),
 }
 # Settings that stand everywhere, and why nothing is ignored by it.
 ALWAYS = {
@@ -363,12 +358,10 @@ def test_what_one_family_of_a_suite_reads_is_no_fault_of_the_others(tmp_path):
     assert [each.joined for each in settled.values()] == ["paragraphs", "text"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "flags"), [("bin_tolerance: 3", {}), ("", {"bin_tolerance": 3})]
-)
+@pytest.mark.parametrize(("settings", "flags"), [("within: 10", {}), ("", {"within": 10})])
 def test_what_no_family_of_a_suite_reads_is_refused(tmp_path, settings, flags):
     with pytest.raises(
-        SettingsError, match=r"No family of suite 'mine' reads 'bin_tolerance'\. Mode 'exact'"
+        SettingsError, match=r"No family of suite 'mine' reads 'within'\. Nothing is sought"
     ):
         suite(tmp_path, settings).settle(flags)
 

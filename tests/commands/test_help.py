@@ -86,7 +86,7 @@ def test_help_names_a_command_and_help_all_shows_its_rare_flags_too(typed, comma
 
 def test_clusters_prices_and_rare_cases_wait_for_help_all(typed):
     short, every = (typed("run", flag).stdout for flag in ("--help", "--help-all"))
-    for flag in ("--slurm", "--cluster", "--prices", "--bin-tolerance", "--trust-run"):
+    for flag in ("--slurm", "--cluster", "--prices", "--trust-run"):
         assert flag not in short
         assert flag in every
     for name in set(Settings.model_fields) - set(marked("rare", "older")):

@@ -224,7 +224,6 @@ def test_a_cache_with_room_is_not_warned_of(plan, needlemap):
         (("--model-config", "none.json"), "'none.json' is no model configuration"),
         (("--lengths", "50"), "leaves no room"),
         (("--mode", "bin"), "bin"),
-        (("--bin-tolerance", "60"), "bin_tolerance"),
         (("--model", "opena/x"), "opena"),
     ],
 )

@@ -23,24 +23,19 @@ from needlemap.plan.bins import (
 DEPTHS = st.lists(st.integers(0, 1000), min_size=1, max_size=8, unique=True).map(
     lambda found: [depth / 1000 for depth in sorted(found)]
 )
-TOLERANCES = st.one_of(st.none(), st.floats(0.001, 0.5))
 
 
 def sizes(largest: int, most: int = 5) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(1, largest), min_size=1, max_size=most, unique=True).map(sorted)
 
 
-@given(DEPTHS, TOLERANCES)
-def test_bins_hold_their_depth_and_never_overlap(depths, tolerance):
-    edges = bin_edges(depths, tolerance)
+@given(DEPTHS)
+def test_bins_hold_their_depth_and_never_overlap(depths):
+    edges = bin_edges(depths)
     assert all(
         0 <= low <= depth <= high <= 1 for (low, high), depth in zip(edges, depths, strict=True)
     )
     assert all(one[1] <= other[0] + 1e-12 for one, other in pairwise(edges))
-    if tolerance is not None:
-        for (low, high), depth in zip(edges, depths, strict=True):
-            assert depth - low <= tolerance + 1e-12
-            assert high - depth <= tolerance + 1e-12
 
 
 def test_bins_of_a_whole_grid_leave_no_gap():
@@ -59,9 +54,9 @@ def test_a_depth_alone_has_a_twentieth_on_either_side():
     assert bin_edges([0.0]) == [(0.0, 0.05)]
 
 
-@given(sizes(2000), DEPTHS, TOLERANCES)
-def test_accepted_positions_realise_a_depth_inside_the_bin(lengths, depths, tolerance):
-    edges = bin_edges(depths, tolerance)
+@given(sizes(2000), DEPTHS)
+def test_accepted_positions_realise_a_depth_inside_the_bin(lengths, depths):
+    edges = bin_edges(depths)
     bins = make_bins(lengths, edges)
     assert (bins.low <= bins.high).all()
     for row, column in product(range(len(lengths)), range(len(depths))):
@@ -89,9 +84,9 @@ def test_chain_tokens_are_the_nodes_of_the_haystacks_tree(lengths, data):
     assert chain_tokens(np.array(chosen), np.array(lengths)) == len(trunk) + len(behind)
 
 
-@given(sizes(14, 3), DEPTHS, TOLERANCES)
-def test_no_choice_of_positions_on_a_tiny_grid_is_below_the_lower_bound(lengths, depths, tolerance):
-    bins = make_bins(lengths, bin_edges(depths, tolerance))
+@given(sizes(14, 3), DEPTHS)
+def test_no_choice_of_positions_on_a_tiny_grid_is_below_the_lower_bound(lengths, depths):
+    bins = make_bins(lengths, bin_edges(depths))
     ranges = [
         range(low, high + 1) for low, high in zip(bins.low.ravel(), bins.high.ravel(), strict=True)
     ]

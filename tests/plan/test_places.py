@@ -21,19 +21,12 @@ from needlemap.settings.reading import configure
 from needlemap.trials.build import Experiment, prepare
 
 
-def tolerance(experiment: Experiment) -> float | None:
-    percent = experiment.settings.bin_tolerance
-    return None if percent is None else percent / 100
-
-
 def outside(experiment: Experiment) -> list[Cell]:
     """Cells whose first needle is not in its bin."""
     return [
         cell
         for cell, prompt in by_cell(experiment).items()
-        if not in_bin(
-            experiment.grid, cell.depth, prompt.needles[0].realised, tolerance(experiment)
-        )
+        if not in_bin(experiment.grid, cell.depth, prompt.needles[0].realised)
     ]
 
 
@@ -76,7 +69,6 @@ def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
                     lambda depths: ",".join(map(str, depths))
                 ),
             ),
-            "bin_tolerance": st.sampled_from([None, 2.0, 5.0, 50.0]),
             "language": st.sampled_from(["english", "chinese"]),
             "placement": st.just("sentence"),
         }
@@ -92,7 +84,7 @@ def test_needles_leave_their_bin_only_where_no_sentence_ends_in_it_and_then_stan
     edges = dict(
         zip(
             experiment.grid.depths,
-            bin_edges(experiment.grid.depths, tolerance(experiment)),
+            bin_edges(experiment.grid.depths),
             strict=True,
         )
     )

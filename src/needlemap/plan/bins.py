@@ -35,28 +35,16 @@ class Bins:
     sizes: Ints
 
 
-def bin_edges(depths: Sequence[float], tolerance: float | None = None) -> list[tuple[float, float]]:
-    """Each depth's bin as shares: half way to its neighbours, or `tolerance` either side;
-    within [0, 1].
-
-    A tolerance never reaches beyond half way: two depths of one length would else be asked the
-    same prompt.
+def bin_edges(depths: Sequence[float]) -> list[tuple[float, float]]:
+    """Each depth's bin as shares: half way to its neighbours, within [0, 1].
 
     >>> bin_edges([0.0, 0.5, 1.0])
     [(0.0, 0.25), (0.25, 0.75), (0.75, 1.0)]
-    >>> bin_edges([0.0, 0.5, 1.0], tolerance=0.125)
-    [(0.0, 0.125), (0.375, 0.625), (0.875, 1.0)]
     """
     edges = []
     for place, depth in enumerate(depths):
-        below = (depth - depths[place - 1]) / 2 if place else _reach(depths, 0, tolerance)
-        above = (
-            (depths[place + 1] - depth) / 2
-            if place + 1 < len(depths)
-            else _reach(depths, -1, tolerance)
-        )
-        if tolerance is not None:
-            below, above = min(below, tolerance), min(above, tolerance)
+        below = (depth - depths[place - 1]) / 2 if place else _reach(depths, 0)
+        above = (depths[place + 1] - depth) / 2 if place + 1 < len(depths) else _reach(depths, -1)
         edges.append((max(0.0, depth - below), min(1.0, depth + above)))
     return edges
 
@@ -111,10 +99,8 @@ def _apart(bins: Bins, row: int) -> list[int]:
     return ends
 
 
-def _reach(depths: Sequence[float], end: int, tolerance: float | None) -> float:
+def _reach(depths: Sequence[float], end: int) -> float:
     """How far the bin at an end of the depths reaches outwards: as far as inwards."""
-    if tolerance is not None:
-        return tolerance
     if len(depths) < 2:
         return _LONE
     first, second = (depths[0], depths[1]) if end == 0 else (depths[-2], depths[-1])

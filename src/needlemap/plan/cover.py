@@ -270,17 +270,16 @@ def _swept(bins: Bins, cuts: Cuts, legal: Ints, random: Random) -> Ints:
 
 
 def places(
-    mode: str, grid: Grid, sizes: Sequence[int], cuts: Cuts, tolerance: float | None = None
+    mode: str, grid: Grid, sizes: Sequence[int], cuts: Cuts
 ) -> list[tuple[Cell, int | None]]:
     """Cells with the haystack position of their first needle, None where the depth alone
     decides.
 
-    sizes: haystack tokens of each of the grid's lengths. tolerance: half a bin as a share;
-    None: half a step.
+    sizes: haystack tokens of each of the grid's lengths.
     """
     if mode != "bins":
         return [(cell, None) for cell in grid.cells]
-    chosen = positions(_bins(grid, sizes, tolerance), cuts).tolist()
+    chosen = positions(_bins(grid, sizes), cuts).tolist()
     return [
         (Cell(length, depth), chosen[row][column])
         for row, length in enumerate(grid.lengths)
@@ -288,15 +287,15 @@ def places(
     ]
 
 
-def in_bin(grid: Grid, depth: float, realised: float, tolerance: float | None = None) -> bool:
+def in_bin(grid: Grid, depth: float, realised: float) -> bool:
     """Whether a realised depth lies in the bin of a meant one."""
-    low, high = bin_edges(grid.depths, tolerance)[grid.depths.index(depth)]
+    low, high = bin_edges(grid.depths)[grid.depths.index(depth)]
     return low <= realised <= high
 
 
-def _bins(grid: Grid, sizes: Sequence[int], tolerance: float | None) -> Bins:
+def _bins(grid: Grid, sizes: Sequence[int]) -> Bins:
     """Bins that hold for haystacks a few tokens shorter or longer than guessed."""
-    edges = bin_edges(grid.depths, tolerance)
+    edges = bin_edges(grid.depths)
     shorter = make_bins([max(1, size - _SLACK) for size in sizes], edges)
     longer = make_bins([size + _SLACK for size in sizes], edges)
     bins = make_bins(sizes, edges)

@@ -147,7 +147,7 @@ def _bound(experiment: Experiment) -> int:
     """Haystack tokens that no choice of positions inside the depth bins can go below, over all
     repeats."""
     grid, total = experiment.grid, 0
-    edges = bin_edges(grid.depths, experiment.tolerance)
+    edges = bin_edges(grid.depths)
     sized: dict[int, dict[int, int]] = defaultdict(dict)
     for trial in experiment.trials:
         for repeat, cell in trial.places:

@@ -311,10 +311,6 @@ class Settings(BaseModel):
         _RUN("asked", "shared", "from_other_run", "ab", "rare"),
     ] = "exact"
     """How prompts share their beginnings; see docs/plan.md."""
-    bin_tolerance: Annotated[
-        float | None, _RUN("built", "from_other_run", "rare", read="bins"), Field(gt=0, le=50)
-    ] = None
-    """Mode bins: percent of depth either side of a cell's; half a step if not given."""
     seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
     concurrency: Annotated[

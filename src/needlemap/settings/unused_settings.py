@@ -355,12 +355,6 @@ RULES: dict[str, UnreadRule] = {
         ("depths",),
         "built",
     ),
-    "bins": UnreadRule(
-        lambda c: c.s.mode != "bins",
-        "Mode '{s.mode}' asks every cell at its own depth",
-        ", or give --mode bins",
-        ("mode",),
-    ),
     "framing": UnreadRule(
         lambda c: c.s.counts != "prompt",
         "With --counts context a length leaves the chat template out",

@@ -158,7 +158,7 @@ class Repeat:
         grid, needles = self.resolved.grid, prompt.needles
         if not needles or needles[0].meant not in grid.depths:
             return True
-        return in_bin(grid, needles[0].meant, needles[0].realised, self.resolved.tolerance)
+        return in_bin(grid, needles[0].meant, needles[0].realised)
 
     def _places(self) -> list[tuple[Cell, int | None]]:
         """The cells to ask, with the first needle's position where the mode chooses it."""
@@ -172,7 +172,7 @@ class Repeat:
             sizes.append(
                 self.builder.haystack_tokens(self._frame(item, cell), item.needles, length)
             )
-        return places(mode, grid, sizes, self.builder.haystack.cuts, resolved.tolerance)
+        return places(mode, grid, sizes, self.builder.haystack.cuts)
 
     def _frame(self, item: Item, cell: Cell) -> Frame:
         """The frame of an item's texts, made once; in mode 'cold' one of its own for each

@@ -86,11 +86,6 @@ class Resolved:
         """How many prompts are asked at a time."""
         return 1 if self.traits.serial else self.settings.concurrency
 
-    @property
-    def tolerance(self) -> float | None:
-        """Half a depth bin as a share, None for half a step."""
-        return None if self.settings.bin_tolerance is None else self.settings.bin_tolerance / 100
-
 
 def resolve(settings: Settings, *, asked: bool = True) -> Resolved:
     """Everything that the settings name. Raises NeedlemapError for whatever the user can mend.
