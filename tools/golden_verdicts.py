@@ -333,7 +333,7 @@ WEATHER: Mapping[str, Weather] = {
     "empty": Weather({"again": ("empty", 0.4)}),
     "refused": Weather(all_of("refused", 0.1)),
     "margins moved": Weather({"turn": ("moved", 0.3)}, replayed=(5, 0), moved=0.001),
-    "margins moved, coarse": Weather({"turn": ("moved", 0.3)}, moved=0.001, cache="fp8"),
+    "margins moved, coarse": Weather({"turn": ("moved", 0.3)}, moved=0.001, cache="coarser"),
     "margins not known": Weather({}, moved=-1.0),
 }
 
