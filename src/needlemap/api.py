@@ -265,8 +265,9 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {
         name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
     }
-    if "model" in plain:
-        plain["model"] = _model(plain["model"])
+    for name in ("model", "model_name"):
+        if name in plain:
+            plain[name] = _model(plain[name])
     if "scorer" in plain:
         plain["scorer"] = _called(plain["scorer"])
     return plain

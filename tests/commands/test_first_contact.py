@@ -284,3 +284,120 @@ def test_both_arms_that_refuse_a_model_say_once_which_one_there_is(typed, wire):
     line = last(typed(*asked, "-o", "ab", code=2))
     assert line.startswith("needlemap: No arm answers. a and b: ")
     assert line.count("Type: --model openai/wire") == 1
+
+
+NAMED = "gpt-4-1106-preview"
+OLDER = ("--lengths", "300", "--depths", "50", "--no-canary", "--tokenizer", "gpt-4")
+
+
+def asked_for(wire: Any) -> set[str]:
+    """The models that a server's requests named."""
+    return {request["model"] for request in wire.log()}
+
+
+@pytest.mark.parametrize("where", ["flag", "environment"])
+def test_a_model_by_the_older_tools_name_is_the_one_that_an_address_is_asked_for(
+    typed, wire, where
+):
+    """The server's own was taken too, and 'model' was then said to be given twice."""
+    known = dict(os.environ)
+    address = () if where == "environment" else ("--base-url", wire.base_url)
+    if where == "environment":
+        known["OPENAI_BASE_URL"] = wire.base_url
+    for flags in (("--model_name", NAMED), ("--model-name", NAMED)):
+        typed("run", "passkey", *flags, *address, *OLDER, environment=known)
+    assert asked_for(wire) == {NAMED}
+    plan = typed("plan", "passkey", "--model_name", NAMED, *address, environment=known)
+    assert f"openai/{NAMED}" in plan.stdout
+
+
+@pytest.mark.parametrize("suite", [False, True])
+def test_a_file_that_names_its_model_by_the_older_name_is_asked_of_that_model(
+    typed, wire, tmp_path, suite
+):
+    """The model that the server lists was asked, without a word."""
+    own = f"model_name: {NAMED}\nlengths: '300'\ndepths: '50'\n"
+    if suite:
+        file = "families: {one: {preset: passkey}}\nsettings: " + json.dumps(
+            {"model_name": NAMED, "print_ongoing_status": False}
+        )
+    else:
+        file = f"{own}base_url: {wire.base_url}\n"
+    (tmp_path / "own.yaml").write_text(file)
+    named = "suite:own.yaml" if suite else "own.yaml"
+    known = {**os.environ, "OPENAI_BASE_URL": wire.base_url}
+    typed("run", named, "--no-canary", *SIDE, *SMALL, "-o", "r", environment=known)
+    assert asked_for(wire) == {NAMED}
+
+
+def test_python_takes_the_older_name_beside_an_address(wire, tmp_path):
+    settings = {"lengths": "300", "depths": "50", "quiet": True, "canary": False}
+    address = {"base_url": wire.base_url, "out": tmp_path / "r", "tokenizer": "gpt-4"}
+    run("passkey", model_name=NAMED, **address, **settings)
+    assert asked_for(wire) == {NAMED}
+
+
+def test_a_harness_takes_the_older_names_in_the_place_of_its_own(wire):
+    from needlemap.interop.hosted import hosted
+
+    grid = {"lengths": "500", "depths": "50"}
+    for address in ({}, {"base_url": wire.base_url}):
+        made = hosted("single", {"model_name": "gpt-4", **address, **grid})
+        assert made.settings.model == "openai/gpt-4"
+    assert hosted("single", {"tokenizer_model": "qwen3", **grid}).settings.tokenizer == "qwen3"
+
+
+def test_an_older_name_that_is_typed_stands_above_the_several_models_of_a_file(
+    typed, wire, tmp_path
+):
+    (tmp_path / "own.yaml").write_text("model: [openai/a, openai/b]\n")
+    typed(
+        "run", "own.yaml", "--model_name", "c", "--base-url", wire.base_url, *SIDE, *SMALL,
+        "--no-canary",
+    )  # fmt: skip
+    assert asked_for(wire) == {"c"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "--max-length", "400", "--minutes", "0.05"),
+        ("storm", "--max-length", "1k", "--minutes", "0.1"),
+    ],
+)
+def test_the_commands_that_judge_servers_take_older_names_too(typed, wire, command):
+    older = ("--model_name", NAMED, "--max_out_len", "40", "--print_ongoing_status", "False")
+    typed(*command, *older, "--base-url", wire.base_url, *SIDE, code=None)
+    assert asked_for(wire) == {NAMED}
+
+
+def test_an_arm_that_is_an_address_is_asked_for_the_model_by_its_older_name(typed, wire):
+    arms = ("--arm", f"a={wire.base_url}", "--arm", f"b={wire.root}")
+    shown = typed("ab", *arms, "--model_name", NAMED, *SIDE, "--context_lengths", "1000", "--plan")
+    assert "serves" not in shown.stderr
+
+
+def test_a_model_by_both_names_is_refused(typed, wire):
+    both = ("--model", "openai/a", "--model_name", "b", "--base-url", wire.base_url)
+    for command in ("run", "check", "storm", "plan"):
+        ended = typed(command, *both, code=2)
+        assert last(ended).endswith(
+            "'model_name' and 'model' mean the same setting. Give one of them."
+        )
+    assert wire.log() == []
+
+
+def test_a_suite_whose_families_have_their_own_depths_refuses_those_of_an_older_name(
+    typed, tmp_path
+):
+    (tmp_path / "own.yaml").write_text(
+        "families: {a: {preset: passkey, document_depth_percents: [50]}}\n"
+    )
+    flags = ("--model", "baseline/bm25", "--document_depth_percents", "10")
+    ended = typed("plan", "suite:own.yaml", *flags, code=2)
+    assert "has its own depths" in last(ended)
+
+
+def test_one_model_by_the_older_name_is_one(typed):
+    ended = typed("plan", "passkey", "--model_name", "[a, b]", code=2)
+    assert "model_name is one model's name" in last(ended)

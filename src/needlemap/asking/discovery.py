@@ -17,6 +17,7 @@ from needlemap.grid import duration_s
 from needlemap.http import Sent
 from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served
 from needlemap.http.served import context_of, list_models, wait_for
+from needlemap.settings.older_names import value_of
 from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
 
@@ -32,7 +33,7 @@ def listed_model(
     which model is taken. Raises NeedlemapError where no server is there, and where it lists
     none or several.
     """
-    if flags.get("model") or (is_demo(named, flags) and not command):
+    if value_of(flags, "model") or (is_demo(named, flags) and not command):
         return {}
     if named is not None and given_in(named, "model"):
         return {}
@@ -65,7 +66,7 @@ def find_model(address: str, flags: Mapping[str, Any]) -> tuple[str, str]:
         say=lambda words: tell(f"note: {words}"),
     )
     name = listed.only()
-    if not flags.get("quiet"):
+    if not value_of(flags, "quiet"):
         tell(f"note: {listed.base_url} serves {name}: --model {served(name)}")
     return name, listed.base_url
 

@@ -17,7 +17,9 @@ from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
+from needlemap.settings import Settings
 from needlemap.settings.flags import RARE, flags_of, reader_of, taken
+from needlemap.settings.older_names import translate
 
 # What a setting is in one command, where that is not what it is elsewhere.
 _SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
@@ -90,6 +92,9 @@ def with_flags(
         given = {name: value for name, value in flags.items() if value not in (None, [])}
         for name in (name for name in readers if name in given):
             given[name] = readers[name](given[name])
+        if len(settings) < len(Settings.model_fields):
+            # Of all settings a preset is among them, which decides what an older name means.
+            given = translate(given, {})
         for name, kind in typed.items():
             values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
         raise typer.Exit(command(**values, **given) or 0)

@@ -230,13 +230,14 @@ class NeedleServer:
         """Model and address as settings; a command is started. Fails the test if neither is
         given."""
         from needlemap.asking.discovery import listed_model
+        from needlemap.settings.older_names import translate
 
         model, base_url, command = (self._asked[name] for name in ("model", "base_url", "command"))
         if command is not None:
             base_url = self._running.url(command, base_url)
         asked = {"model": model, "base_url": base_url}
         typed = {name: value for name, value in asked.items() if value}
-        flags = {**typed, "quiet": True, **self._settings}
+        flags = translate({**typed, "quiet": True, **self._settings}, {})
         flags |= listed_model(None, flags)
         if "model" not in flags:
             _fail(_NOBODY)

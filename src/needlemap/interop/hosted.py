@@ -30,6 +30,7 @@ from needlemap.http.compatible import served
 from needlemap.registry import installed
 from needlemap.scorers import Score
 from needlemap.settings import Settings
+from needlemap.settings.older_names import value_of
 from needlemap.settings.suites import choose
 from needlemap.text import show
 from needlemap.trials import Trial
@@ -111,7 +112,9 @@ def _hosted(family: str, given: str, chat: bool) -> Hosted:
     if "base_url" in flags:
         asked = flags | listed_model(None, flags)  # lengths are the tokens of the served model
     else:
-        asked = {"model": served("hosted"), "tokenizer": TOKENIZER, **flags}
+        usual = {"model": served("hosted"), "tokenizer": TOKENIZER}
+        asked = {name: value for name, value in usual.items() if value_of(flags, name) is None}
+        asked |= flags
     chosen = choose(preset, {**options, **named, **asked})
     experiment = prepare(chosen.first, asked=False)
     if experiment.scorer.asks or experiment.scorer.passes:

@@ -23,7 +23,7 @@ from typer.core import TyperCommand
 from needlemap.errors import SettingsError, validator_words
 from needlemap.files import PRESETS, is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
-from needlemap.settings.older_names import TABLE
+from needlemap.settings.older_names import REFUSED, TABLE
 
 HELP_ALL = "--help-all"
 RARE = "rare cases"  # ends the name of a group that only --help-all shows
@@ -94,14 +94,15 @@ def flags_of(
     completion_of: Callable[[str], Completion | None],
     texts: Mapping[str, str],
 ) -> list[inspect.Parameter]:
-    """The flags of some settings; of all of them those of the older tools' names, too.
+    """The flags of some settings, those of the older tools' names too.
 
     completion_of: what a shell offers for a setting. texts: a command's own help of a setting.
     """
     made = [_parameter(name, completion_of(name), texts.get(name, "")) for name in names]
-    every = len(made) == len(Settings.model_fields)
     return made + [
-        _hidden(row.name) for row in TABLE if every and row.name not in Settings.model_fields
+        _hidden(row.name)
+        for row in TABLE
+        if names and row.setting in {*names, REFUSED} and row.name not in Settings.model_fields
     ]
 
 

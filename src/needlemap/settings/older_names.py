@@ -5,6 +5,7 @@ A name is translated before settings are checked, in YAML and on the command lin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.registry import installed
 
 Raw = dict[str, Any]
+REFUSED = "environment"  # where the table sends what no setting may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class SeedName:
     carry: Callable[[Raw, Any], Raw] | None = None
     partial: bool = False
     words: bool = False
+
+    @property
+    def setting(self) -> str:
+        """The first of our settings that it gives; REFUSED for a key, which is none."""
+        return re.split(r"\W", self.ours)[0]
 
     def carried(self, raw: Raw, value: Any) -> Raw:
         """Our settings of a value. Raises SettingsError."""
@@ -75,6 +82,8 @@ def _source(kind: str) -> Callable[[Raw, Any], Raw]:
 
 
 def _model(_raw: Raw, value: Any) -> Raw:
+    if isinstance(value, list | tuple | dict):
+        raise SettingsError(f"model_name is one model's name, got {value!r}. Several: 'model'.")
     name = str(value)
     if name.partition("/")[0] in installed("models"):  # it names its back end, as ours do
         return {"model": name}
@@ -245,6 +254,25 @@ def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:
                 )
             carried[setting], givers[setting] = found, row
     return {**ours, **carried}
+
+
+def value_of(raw: Mapping[str, Any], setting: str) -> Any:
+    """What settings say of one under any of its names; None where they say nothing. Raises
+    SettingsError.
+
+    >>> value_of({"model_name": "gpt-4"}, "model"), value_of({"model": "demo/reader"}, "model")
+    ('openai/gpt-4', 'demo/reader')
+    """
+    return raw.get(setting) if BY_NAME.keys().isdisjoint(raw) else translate(raw, {}).get(setting)
+
+
+def settings_in(raw: Mapping[str, Any]) -> set[str]:
+    """Our names of what is given. Raises SettingsError.
+
+    >>> sorted(settings_in({"num_concurrent_requests": 2, "seed": 1}))
+    ['concurrency', 'seed']
+    """
+    return {*translate(raw, {})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from needlemap.http.compatible import KEY, served
 from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, parts_of, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
-from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate
+from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate, value_of
 from needlemap.settings.sentences import FROM_FILES, with_sentences
 from needlemap.settings.series import is_several
 
@@ -120,7 +120,7 @@ def read_settings(
         *(SettingsLayer(*each) for each in (between or {}).items()),
     ]
     layers.append(SettingsLayer(COMMAND, given))
-    models = [each.data["model"] for each in layers if each.data.get("model") is not None]
+    models = [model for each in layers if (model := value_of(each.data, "model")) is not None]
     if subject is None and models and is_several(models[-1]):
         listed = ", ".join(map(str, models[-1])) if isinstance(models[-1], list) else models[-1]
         raise SettingsError(f"'model' names several ({listed}), and this takes one: give --model.")
@@ -140,8 +140,8 @@ def read_settings(
 
 def setting_in(named: str, setting: str) -> Any:
     """What a preset or a file says of a setting; None where it says nothing."""
-    found = [layer.data[setting] for layer in _named(named) if layer.data.get(setting) is not None]
-    return found[-1] if found else None
+    found = (value_of(layer.data, setting) for layer in reversed(_named(named)))
+    return next((value for value in found if value is not None), None)
 
 
 def _of_one(layer: SettingsLayer, subject: Mapping[str, Any] | None) -> SettingsLayer:

@@ -15,6 +15,7 @@ from needlemap.errors import SettingsError, did_you_mean, naming
 from needlemap.files import SUITES, folder_name, is_yaml, plain_name
 from needlemap.http.compatible import served
 from needlemap.settings import Settings, marked, settings_of, with_role
+from needlemap.settings.older_names import settings_in, value_of
 from needlemap.settings.reading import (
     COMMAND,
     Unheeded,
@@ -109,7 +110,8 @@ def _for_plan(chosen: Chosen, flags: Mapping[str, Any]) -> Chosen:
 
 
 def is_demo(named: str | None, flags: Mapping[str, Any]) -> bool:
-    """Whether the demo is meant: nothing is named, and no flag that matters is given."""
+    """Whether the demo is meant: nothing is named, and no flag that matters is given; an
+    older tool's name does matter."""
     return named is None and set(flags) <= {*with_role("grid", "free")}
 
 
@@ -119,7 +121,7 @@ def given_in(named: str, setting: str) -> Any:
     if not named.startswith(MARK):
         return setting_in(named, setting)
     suite = load_suite(named.removeprefix(MARK))
-    if (own := suite.settings.get(setting)) is not None:
+    if (own := value_of(suite.settings, setting)) is not None:
         return own
     found = [_given_by(family, setting) for family in suite.families.values()]
     return found[0] if None not in found else None
@@ -127,13 +129,13 @@ def given_in(named: str, setting: str) -> Any:
 
 def _given_by(family: Mapping[str, Any], setting: str) -> Any:
     """What a family of a suite says of a setting, itself or by its preset."""
-    own = family.get(setting)
+    own = value_of({name: value for name, value in family.items() if name != "preset"}, setting)
     return setting_in(str(family["preset"]), setting) if own is None and "preset" in family else own
 
 
 def _models(named: str | None, flags: Mapping[str, Any]) -> list[Any]:
     """The models that are named last; empty where one is that is no series."""
-    model = flags.get("model") or (given_in(named, "model") if named else None)
+    model = value_of(flags, "model") or (given_in(named, "model") if named else None)
     if not is_several(model):
         return []
     return model if isinstance(model, list) else [model]
@@ -217,10 +219,10 @@ class Suite:
         stay = [
             name
             for name in marked("per_family")
-            if all(name in own for own in self.families.values())
+            if all(name in settings_in(own) for own in self.families.values())
         ]
         for name in (*marked("family"), *stay):
-            if name in flags:
+            if name in settings_in(flags):
                 raise SettingsError(
                     f"Each family of suite '{self.name}' has its own {name}: leave --{name} out."
                 )
@@ -245,8 +247,10 @@ class Suite:
         own = dict(self.families[family])
         preset, mine = own.pop("preset", None), f"family '{family}' of suite '{self.name}'"
         between = {self._label: self.settings, mine: own}
-        stay = own.keys() & marked("per_family")
-        given = {name: value for name, value in flags.items() if name not in stay}
+        stay = settings_in(own) & {*marked("per_family")}
+        given = {
+            name: value for name, value in flags.items() if not settings_in({name: value}) & stay
+        }
         with naming(f"Family '{family}'"):
             reading = read_settings(preset, given, between, subject)
         shared = [each for each in reading.unheeded if each.where in (self._label, COMMAND)]
