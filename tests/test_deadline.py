@@ -6,7 +6,14 @@ from threading import Event
 
 import pytest
 
-from needlemap.deadline import TimeUp, call_within, clock, limited_to, seconds_left
+from needlemap.deadline import (
+    TimeUp,
+    call_within,
+    clock,
+    limited_to,
+    seconds_left,
+    without_limit,
+)
 
 
 def test_a_call_returns_and_raises_as_it_does():
@@ -53,3 +60,12 @@ def test_an_outer_limit_stays():
         Event().wait(0.01)
         with pytest.raises(TimeUp):
             seconds_left(600)
+
+
+def test_what_is_judged_is_not_ended_by_the_time_for_sending_which_goes_on() -> None:
+    with limited_to(10):
+        clock().began_s -= 20
+        with without_limit():
+            assert seconds_left(5) == 5
+        with pytest.raises(TimeUp):
+            seconds_left()

@@ -69,6 +69,17 @@ def limited_to(limit_s: float | None, flag: str = FLAG) -> Iterator[None]:
         _CLOCK.reset(token)
 
 
+@contextmanager
+def without_limit() -> Iterator[None]:
+    """Within it nothing ends by the command's time, which goes on: that is for sending, and
+    what was answered is judged whenever it ends. Also a decorator."""
+    token = _CLOCK.set(None)
+    try:
+        yield
+    finally:
+        _CLOCK.reset(token)
+
+
 def clock() -> Clock:
     """The command's; one without an end that begins now where it has none."""
     return _CLOCK.get() or Clock()

@@ -19,7 +19,7 @@ from needlemap.check.ask import BESIDE, Ask, Reply
 from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
 from needlemap.check.beside import counted_apart
 from needlemap.check.coarse import ALIKE, explained
-from needlemap.check.finding import AtSize
+from needlemap.check.finding import CHECK, AtSize
 from needlemap.check.gauge import (
     MOVES,
     ab_settings,
@@ -33,6 +33,7 @@ from needlemap.check.judge import Verdict, judge
 from needlemap.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
 from needlemap.check.probe import LEAST, LOSS, Paired
 from needlemap.check.repeats import sampled
+from needlemap.deadline import clock, limited_to
 from needlemap.errors import SettingsError
 from needlemap.http import Sent
 from needlemap.models import Answer, Decoding
@@ -222,6 +223,49 @@ def test_each_cache_keeps_the_numbers_that_its_format_has() -> None:
     assert four_bits(values)[0, :6].tolist() == [0, 0, 1, -1, 8, 0]
     assert eight_bits(values)[0, :6] == pytest.approx([0, 0.315, 1.197, -1.197, 8, 0], abs=1e-3)
     assert not four_bits(np.zeros((1, 32), np.float32)).any()
+
+
+class TimeGone(GaugeModel):
+    """The gauge with another engine, whose command has no time left after so many answers."""
+
+    def __init__(self, engine: Engine, answers: int) -> None:
+        super().__init__(NAME, engine)
+        self.left = answers
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        self.left -= 1
+        if self.left == 0:
+            clock().began_s -= 2 * HOUR_S
+        return await super().answer(prompt, decoding)
+
+
+HOUR_S = 3600
+
+
+@pytest.mark.parametrize("answers", [30, 10_000])
+@pytest.mark.usefixtures("one_seed")
+def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
+    tmp_path: Path, answers: int
+) -> None:
+    """Prompts are built again to compare their margins with those of coarse caches. There was no
+    time left for that: exit code 3, and no verdict."""
+    options = Options(256, probes=("reference",), require=("reference",))
+    asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
+    with limited_to(HOUR_S, "--minutes"):
+        check = Check.of(asked, tmp_path)
+        probes = ProbesOnSchedule(
+            check, make=lambda _: TimeGone(CoarseEngine(turned(four_bits)), answers)
+        )
+        verdict = asyncio.run(probes.run())
+    with limited_to(HOUR_S, "--minutes"):
+        again = Check.of(asked, tmp_path)
+        clock().began_s -= 2 * HOUR_S
+        same = asyncio.run(ProbesOnSchedule(again).run())
+    (found,) = verdict.findings
+    assert "cache coarser than the weights by " in found.said
+    assert verdict.code == 5
+    assert same.findings == verdict.findings
+    assert CHECK.read(tmp_path).code == 5
 
 
 def test_margins_that_all_move_alike_are_no_coarse_cache() -> None:

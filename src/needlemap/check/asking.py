@@ -27,7 +27,7 @@ from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.check.haystack import AskBatch, Options
 from needlemap.check.judge import Verdict, accepted_of, judge, required_of
 from needlemap.check.probe import short_size
-from needlemap.deadline import LimitReached
+from needlemap.deadline import LimitReached, without_limit
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
 from needlemap.maps.verdicts import SUSPECT
@@ -124,6 +124,7 @@ class Check:
                 found.add(self.asker.reply(reply.ask, record))
         return found
 
+    @without_limit()
     def verdict(self) -> Verdict:
         """What is known, at the alpha that is left for this look."""
         size = len(self.answers)
@@ -286,7 +287,12 @@ class ProbesOnSchedule(Strategy[Verdict]):
         if not left:
             return
         self.progress(left, len(answers))
-        trials = self._prompts.of(left)
+        try:
+            trials = self._prompts.of(left)
+        except LimitReached as error:  # what is on disk behind it is judged all the same
+            self.stopped, self._limited = str(error), True
+            answers.tried.update(ask.key for ask in left)
+            return
         self._build_behind(batch)
         for group in [left] if batch.together else [[ask] for ask in left]:
             yield from self._ask_at_once(group, trials)
@@ -391,6 +397,7 @@ class ProbesOnSchedule(Strategy[Verdict]):
                 continue
             yield from self._ask_at_once([ask], self._counted_there([ask]))
 
+    @without_limit()
     def _look_at_first(self) -> None:
         """Stop where the first prompts were all missed: what to try is said in one line. A model
         that is known to find them is not at fault, so its server's misses are findings."""

@@ -17,6 +17,7 @@ from needlemap.check.ask import BESIDE, TOSS, Ask, Key, Reply, did_end, is_parro
 from needlemap.check.haystack import BEHIND, LAST, Options
 from needlemap.check.margins import margins_of
 from needlemap.check.schedule import Schedule
+from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell, make_grid
 from needlemap.models import backend_or_default
@@ -214,6 +215,7 @@ class Asker:
         words = ([fill(word, values, "keywords") for word in settings.keywords] for values in draws)
         return tuple(max(row, key=len) for row in words)
 
+    @without_limit()
     def reply(self, ask: Ask, record: Record) -> Reply:
         """What came of an ask, by its record."""
         secrets = self.secrets(ask)

@@ -15,6 +15,7 @@ from needlemap.check.families import keeping_logprobs
 from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
 from needlemap.commands.arguments import StormFlags, is_address
+from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
 from needlemap.finishes import list_unknown
 from needlemap.grid import tokens
@@ -204,7 +205,9 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         f"{shrunk.failed} of {shrunk.of} replays, and in {shrunk.cold} of {shrunk.cold_of} cold"
     )
     STORM.write(folder, file.model_copy(update={"shrunk": requests_of(shrunk)}))
-    for path in write_repro(storm, shrunk, folder):
+    with without_limit():
+        written = write_repro(storm, shrunk, folder)
+    for path in written:
         tell(str(path))
     return NO_WORSE
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from needlemap.asking.single import Step
 from needlemap.check.margins import Margins, margins_of
+from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
 from needlemap.prompts import Prompt
 from needlemap.records.folder import RunFolder
@@ -26,6 +27,7 @@ class SetBeside:
     record: Record
 
     @classmethod
+    @without_limit()
     def of(
         cls,
         storm: Storm,

@@ -22,7 +22,7 @@ from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.check.asking import FIRST
 from needlemap.check.owners import Owners
-from needlemap.deadline import LimitReached
+from needlemap.deadline import LimitReached, without_limit
 from needlemap.errors import Failure, NeedlemapError
 from needlemap.maps.rare import Block, log_blocks
 from needlemap.records.families import begin_families
@@ -97,9 +97,12 @@ class StormInRounds(Strategy[StormVerdict]):
         return await Campaign({"": self.make, THERE: self.elsewhere}).run(self)
 
     @property
+    @without_limit()
     def verdict(self) -> StormVerdict:
         """What is known now."""
         options = self.storm.options
+        if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
+            self.seens.moves.look_at_cache()
         return judge_storm(self.seens, options.wanted, gauge=options.gauge)
 
     def batches(self) -> Batches[StormVerdict]:
@@ -224,8 +227,6 @@ class StormInRounds(Strategy[StormVerdict]):
                 return
             if seen.outcome.is_lost or _wealth(self.seens.moved) < GOAL:
                 yield from self._suspect(made, seen, answered)
-        if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
-            self.seens.moves.look_at_cache()
 
     def _take(self, made: Round, rows: Iterable[tuple[Act, Record | None]]) -> list[Seen]:
         """What came of a wave, in the order in which it was sent."""
@@ -438,10 +439,10 @@ class StormInRounds(Strategy[StormVerdict]):
             elif not (family == STORMED and self._was_cancelled(made, act)):
                 left.append(act)
             hider = Hider(key(act), self._order)
-            self.owners.add(self.storm.texts.hidden(made.number, act), hider)
+            with without_limit():
+                self.owners.add(self.storm.texts.hidden(made.number, act), hider)
         self._sent[family] += len(acts)
-        if left and not self.stopped:
-            steps = [self._step(made, act, family, answered, key(act)) for act in left]
+        if steps := self._steps(made, left, family, answered, key):
             batch = Steps(steps, self.storm.limits.load, len(self.seens.storm))
             outcome = yield batch
             for act, record in zip(left, batch.records, strict=True):
@@ -457,6 +458,24 @@ class StormInRounds(Strategy[StormVerdict]):
                 self._heard = True
                 answered.by_path[act.family, act.path] = record.answer
         return rows
+
+    def _steps(
+        self,
+        made: Round,
+        acts: Sequence[Act],
+        family: str,
+        answered: Answered,
+        key: Callable[[Act], int],
+    ) -> list[Step]:
+        """The prompts of some requests; none where nothing more is sent. A limit that ends their
+        building leaves what is on disk of the wave to be judged."""
+        if self.stopped:
+            return []
+        try:
+            return [self._step(made, act, family, answered, key(act)) for act in acts]
+        except LimitReached as error:
+            self.stopped, self._limited = str(error), True
+            return []
 
     def _was_cancelled(self, made: Round, act: Act) -> bool:
         """Whether an earlier start cancelled an act: a later wave of its round is on disk."""
@@ -476,6 +495,7 @@ class StormInRounds(Strategy[StormVerdict]):
             cancel_s=None if act.cancel is None else max(0.001, act.cancel * pace_s),
         )
 
+    @without_limit()
     def _outcome(self, made: Round, act: Act, record: Record, at: int) -> RequestOutcome:
         """What came of one request."""
         texts = self.storm.texts
