@@ -480,6 +480,8 @@ def config_of(shape: Shape) -> dict[str, Any]:
         "num_key_value_heads": shape.shared,
         "rms_norm_eps": 1e-6,
         "rope_parameters": {"rope_theta": shape.theta, "rope_type": "default"},
+        # Where engines look that do not read transformers 5's: mlx-lm takes 10,000 without it.
+        "rope_theta": shape.theta,
         "tie_word_embeddings": False,
         "use_cache": True,
         "vocab_size": shape.vocabulary,
@@ -505,8 +507,11 @@ def write(folder: Path, shape: Shape, tokenizer: Tokenizer, tensors: dict[str, A
         "generation_config.json": generation,
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
+            # CTranslate2's converter wants a name for each. Bytes are never unknown.
+            "bos_token": "<s>",
             "eos_token": END,
             "pad_token": "<pad>",
+            "unk_token": "<pad>",
             "model_max_length": LONGEST,
             "clean_up_tokenization_spaces": False,
             "add_bos_token": False,

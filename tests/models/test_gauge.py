@@ -253,3 +253,28 @@ def test_it_has_one_name_and_refuses_what_it_does_not_heed(needlemap) -> None:  
     asked = ("--lengths", "128", "--depths", "0")
     other = needlemap("run", "--model", "gauge/other", *asked, code=2)
     assert "Unknown gauge 'other'. Type: gauge/numpy" in other.stderr
+
+
+def test_its_folder_says_twice_what_engines_look_for_in_two_places(tmp_path: Path) -> None:
+    """An mlx-lm that looks for rope_theta alone took 10,000, and answered every question with a
+    full stop; CTranslate2 wants names for the tokens that begin a text and stand for unknown ones.
+    """
+    folder = gauge.write_checkpoint(tmp_path / "gauge")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 1e12
+    told = json.loads((folder / "tokenizer_config.json").read_text())
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert tokenizer.token_to_id(told["bos_token"]) == config["bos_token_id"]
+    assert tokenizer.token_to_id(told["unk_token"]) is not None
+    assert told["add_bos_token"] is False
+    assert tokenizer.get_vocab_size() == config["vocab_size"]
+
+
+def test_transformers_puts_no_token_before_a_text_of_its_folder(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    folder = gauge.write_checkpoint(tmp_path / "gauge")
+    text = "The locker code for Oslo is 223583737680."
+    plain = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    assert tokenizer.encode(text) == plain
+    assert len(tokenizer) == 1024
