@@ -178,11 +178,13 @@ _THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no prox
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What a server said, as it is. text: of a refusal, no more than its beginning."""
+    """What a server said, as it is. text: of a refusal, no more than its beginning. listened_s:
+    how long its connection was listened to behind it."""
 
     status: int
     headers: Mapping[str, str]
     text: str
+    listened_s: float = 0.0
 
 
 @cache
@@ -224,8 +226,12 @@ class _JsonClient:
     def _opened(self, client: type[_Client], **options: Any) -> _Client:
         options |= {"mounts": dict.fromkeys(_THIS_MACHINE), "follow_redirects": False}
         try:
+            from needlemap.http.framing import watch
+
             verify = _certificates(*map(os.environ.get, _CERTIFICATES))
-            return client(headers=self._headers, verify=verify, **options)  # type: ignore[call-arg]
+            made = client(headers=self._headers, verify=verify, **options)  # type: ignore[call-arg]
+            watch(made)  # type: ignore[arg-type]
+            return made
         except Exception as error:  # the environment's proxies and certificates
             said = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
@@ -336,7 +342,7 @@ class JsonClient(_JsonClient):
         )  # what a server says of its limits, it saw when asked
         try:
             reply = await self._send(base_url + path, body, timeout_s, base_url)
-            took_s = perf_counter() - start
+            took_s = perf_counter() - start - reply.listened_s
             answer = read(self.object_in(reply, base_url), took_s)
         except Unmeasured as failure:
             self.hide(failure)
@@ -444,9 +450,16 @@ class _Body:
         return True
 
     def reply(self) -> HttpReply:
-        """All of it as text: JSON is UTF-8, whatever a header says."""
+        """All of it as text: JSON is UTF-8, whatever a header says. Raises Unmeasured where it
+        may not be the answer to what was asked."""
+        from needlemap.http.framing import framing_of
+
+        framing, response = framing_of(self._response), self._response
         text = self._data.decode("utf-8-sig", "replace")
-        return HttpReply(self._response.status_code, self._response.headers, text)
+        if framing.doubt:
+            doubt = f"The connection is closed: of its reply, {framing.doubt}"
+            raise faults.unreadable(doubt, faults.message_of(text), transient=True)
+        return HttpReply(response.status_code, response.headers, text, framing.listened_s)
 
 
 @contextmanager

@@ -1,0 +1,238 @@
+"""Where replies end in what a connection receives, and whether anything stands behind an end.
+
+Bytes behind a reply are what the next request on that connection would be answered with. So the
+reply is in doubt, and its connection is used no more. The HTTP library keeps such bytes for the
+next reply; it is handed streams that look at them first.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import h11
+import httpcore
+from httpcore import AsyncNetworkBackend, AsyncNetworkStream, NetworkBackend, NetworkStream
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient, Client, Response
+
+# A new server is listened to once, as a second reply may come late. After that a moment is enough
+# for what was sent in one go, and costs no answer anything.
+FIRST_LISTEN_S = 0.25
+LISTEN_S = 0.002
+_READ_BYTES = 65_536
+_NO_BODY = (204, 304)  # what a server sends as their body is taken for the next reply
+
+
+class Manners:
+    """What is known of a server by all its connections. proved: one was silent behind a reply for
+    long enough; trusted: none sent bytes behind a reply, so that connections are used again."""
+
+    def __init__(self) -> None:
+        self.proved, self.trusted = False, True
+
+    @property
+    def listen_s(self) -> float:
+        """How long a connection is listened to behind a reply."""
+        return LISTEN_S if self.proved else FIRST_LISTEN_S
+
+
+class Framing:
+    """The replies of one connection. doubt: why the last one may not be the answer to what was
+    asked; '' where nothing says so. reusable: whether the connection may be used again."""
+
+    def __init__(self, manners: Manners) -> None:
+        self._manners = manners
+        self._reply: h11.Connection | None = None  # the one that is being received
+        self.doubt, self.reusable, self.listened_s = "", True, 0.0
+
+    def sent(self, data: bytes) -> None:
+        """Bytes go out; the first ones behind a reply's end begin a request."""
+        method = data[:16].partition(b" ")[0]
+        if self._reply is not None or not data or method == b"CONNECT":
+            return
+        self.doubt, self.listened_s = "", 0.0
+        self._reply = h11.Connection(h11.CLIENT)
+        self._reply.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
+        self._reply.send(h11.EndOfMessage())
+
+    def received(self, data: bytes) -> bool:
+        """Whether a reply ended with these bytes in a way that leaves the connection open."""
+        if (reply := self._reply) is None:
+            return False
+        try:
+            reply.receive_data(data)
+            while True:
+                event = reply.next_event()
+                if isinstance(event, h11.Response):
+                    self._look_at(event)
+                elif isinstance(event, h11.EndOfMessage):
+                    self._reply = None
+                    self.found(reply.trailing_data[0])
+                    return bool(data) and reply.their_state is h11.DONE
+                elif event in (h11.NEED_DATA, h11.PAUSED) or isinstance(
+                    event, h11.ConnectionClosed
+                ):
+                    return False
+        except h11.RemoteProtocolError:  # the library's own reading says so
+            self._reply, self.reusable = None, False
+            return False
+
+    def found(self, behind: bytes) -> None:
+        """Bytes stand behind a reply's end. Empty lines there are no reply, and harm none: the
+        connection alone is given up."""
+        self.reusable &= not behind
+        if behind.strip(b"\r\n"):
+            self._distrust("bytes stand behind its end")
+
+    def _look_at(self, head: h11.Response) -> None:
+        names = {name for name, _ in head.headers}
+        self.reusable &= head.status_code not in _NO_BODY
+        if {b"content-length", b"transfer-encoding"} <= names:
+            self._distrust("its length is said in two ways")
+
+    def _distrust(self, why: str) -> None:
+        self.doubt, self.reusable, self._manners.trusted = why, False, False
+
+    def heard(self, data: bytes | None, since_s: float) -> None:
+        """What came while the connection was listened to behind a reply: None is silence, and
+        b'' its end."""
+        self.listened_s = perf_counter() - since_s
+        if data is None:
+            self._manners.proved = True
+        elif data:
+            self.found(data)
+        else:
+            self.reusable = False
+
+    @property
+    def listen_s(self) -> float:
+        """How long to listen behind the reply that has ended."""
+        return 0.0 if not self.reusable else self._manners.listen_s
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the connection is not used again."""
+        return not (self.reusable and self._manners.trusted)
+
+
+class WatchedStream(AsyncNetworkStream):
+    """A connection of code that waits for nothing, with its framing."""
+
+    def __init__(self, stream: AsyncNetworkStream, manners: Manners) -> None:
+        self._stream, self._manners = stream, manners
+        self.framing = Framing(manners)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Bytes as they come in; the last ones of a reply once its connection was listened to."""
+        data = await self._stream.read(max_bytes, timeout)
+        framing = self.framing
+        if framing.received(data) and framing.listen_s:
+            since_s = perf_counter()
+            try:
+                behind = await self._stream.read(_READ_BYTES, framing.listen_s)
+            except httpcore.ReadTimeout:
+                framing.heard(None, since_s)
+            except httpcore.ReadError:
+                framing.heard(b"", since_s)
+            else:
+                framing.heard(behind, since_s)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send bytes."""
+        self.framing.sent(buffer)
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+    async def start_tls(self, *args: Any, **named: Any) -> AsyncNetworkStream:
+        """The same under TLS."""
+        return WatchedStream(await self._stream.start_tls(*args, **named), self._manners)
+
+    def get_extra_info(self, info: str) -> Any:
+        """The library asks an idle connection whether it is readable, and closes one that is."""
+        if info == "is_readable" and self.framing.is_spent:
+            return True
+        return self._stream.get_extra_info(info)
+
+
+class SyncWatchedStream(NetworkStream):
+    """The same of code that waits. It asks for counts, one after the other: what comes late is
+    seen before the next, and nothing is listened for."""
+
+    def __init__(self, stream: NetworkStream, manners: Manners) -> None:
+        self._stream, self._manners = stream, manners
+        self.framing = Framing(manners)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Bytes as they come in."""
+        data = self._stream.read(max_bytes, timeout)
+        self.framing.received(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send bytes."""
+        self.framing.sent(buffer)
+        self._stream.write(buffer, timeout)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def start_tls(self, *args: Any, **named: Any) -> NetworkStream:
+        """The same under TLS."""
+        return SyncWatchedStream(self._stream.start_tls(*args, **named), self._manners)
+
+    def get_extra_info(self, info: str) -> Any:
+        """As of the other."""
+        if info == "is_readable" and self.framing.is_spent:
+            return True
+        return self._stream.get_extra_info(info)
+
+
+class WatchedBackend(AsyncNetworkBackend):
+    """Makes connections of code that waits for nothing."""
+
+    def __init__(self, backend: AsyncNetworkBackend, manners: Manners) -> None:
+        self._backend, self._manners = backend, manners
+
+    async def connect_tcp(self, *args: Any, **named: Any) -> AsyncNetworkStream:
+        """A connection."""
+        return WatchedStream(await self._backend.connect_tcp(*args, **named), self._manners)
+
+    async def sleep(self, seconds: float) -> None:
+        """Between two tries."""
+        await self._backend.sleep(seconds)
+
+
+class SyncWatchedBackend(NetworkBackend):
+    """Makes connections of code that waits."""
+
+    def __init__(self, backend: NetworkBackend, manners: Manners) -> None:
+        self._backend, self._manners = backend, manners
+
+    def connect_tcp(self, *args: Any, **named: Any) -> NetworkStream:
+        """A connection."""
+        return SyncWatchedStream(self._backend.connect_tcp(*args, **named), self._manners)
+
+
+def watch(client: AsyncClient | Client) -> None:
+    """Have a client make connections that are watched, through proxies too. httpx has no door
+    for this, so its pools are given another way to connect before they make a connection."""
+    manners = Manners()
+    for transport in (client._transport, *client._mounts.values()):
+        if transport is not None:
+            pool = transport._pool
+            waits = isinstance(pool._network_backend, NetworkBackend)
+            made = SyncWatchedBackend if waits else WatchedBackend
+            pool._network_backend = made(pool._network_backend, manners)
+
+
+def framing_of(response: Response) -> Framing:
+    """That of the connection that a reply came by."""
+    framing: Framing = response.extensions["network_stream"].framing
+    return framing
