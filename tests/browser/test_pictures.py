@@ -1,97 +1,136 @@
-"""Pictures of the page as it looked when somebody last looked: a change of look is seen in review.
-
-Small ones, so that letters of another machine's fonts do not matter. After a wanted change, look at
-the page, then: NEEDLEMAP_PICTURES=write pytest tests/browser/test_pictures.py
-"""
+"""The page as a reader sees it: which parts are shown, where they stand beside each other, and in
+which colours. Letters, whose fonts differ from machine to machine, are not compared."""
 
 from __future__ import annotations
 
-import base64
-import os
-from pathlib import Path
+import re
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.long
-KEPT = Path(__file__).parent / "pictures"
-SMALL = 120  # pixels across
-TOLERANCE = 0.035  # of the distance from black to white, on the whole; an unlike map is above 0.06
+PHONE = {"viewport": {"width": 400, "height": 800}}
+DARK = {"color_scheme": "dark"}
+PARTS = (
+    *("title", "subtitle", "tabs", "answer", "sheet", "readings", "by-length", "grid", "by-depth"),
+    *("legend", "pane", "verdict", "effective", "lines", "notes", "footer"),
+)
+EACH = {"title", "subtitle", "notes", "footer"}
+MAP = EACH | {"readings", "by-length", "grid", "legend", "pane"}
+RUN = MAP | {"by-depth", "effective", "lines"}
+CHANGE = MAP | {"tabs", "answer", "verdict"}
 STATES = {
-    "one": ("plain", {}),
-    "one-dark": ("plain", {"color_scheme": "dark"}),
-    "one-phone": ("plain", {"viewport": {"width": 400, "height": 800}}),
-    "two": ("two", {}),
-    "two-dark": ("two", {"color_scheme": "dark"}),
-    "three": ("three", {}),
-    "suite": ("suite", {}),
-    "faulty": ("faulty", {}),
-    "check": ("check", {}),
-    "check-phone": ("check", {"viewport": {"width": 400, "height": 800}}),
-    "ab": ("ab", {}),
-    "storm": ("storm", {}),
+    "one": ("plain", {}, RUN),
+    "one-dark": ("plain", DARK, RUN),
+    "one-phone": ("plain", PHONE, RUN),
+    "two": ("two", {}, CHANGE),
+    "two-dark": ("two", DARK, CHANGE),
+    "three": ("three", {}, EACH | {"tabs", "sheet"}),
+    "suite": ("suite", {}, EACH | {"answer", "sheet"}),
+    "faulty": ("faulty", {}, RUN),
+    "check": ("check", {}, EACH | {"answer", "sheet"}),
+    "check-phone": ("check", PHONE, EACH | {"answer", "sheet"}),
+    "ab": ("ab", {}, EACH | {"tabs", "answer", "sheet"}),
+    "storm": ("storm", {}, EACH | {"tabs", "answer", "sheet"}),
 }
-SHRINK = """async ([picture, width]) => {
-    const image = await createImageBitmap(await (await fetch(picture)).blob());
-    const canvas = new OffscreenCanvas(width, Math.round(width * image.height / image.width));
-    const context = canvas.getContext("2d");
-    context.imageSmoothingQuality = "high";
-    context.drawImage(image, 0, 0, canvas.width, canvas.height);
-    const bytes = new Uint8Array(await (await canvas.convertToBlob({type: "image/png"})).arrayBuffer());
-    return btoa(String.fromCharCode(...bytes));
-}"""  # noqa: E501
-APART = """async (pictures) => {
-    const [a, b] = await Promise.all(pictures.map(async (picture) => {
-        const image = await createImageBitmap(await (await fetch(picture)).blob());
-        const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
-        context.drawImage(image, 0, 0);
-        return context.getImageData(0, 0, image.width, image.height);
-    }));
-    if (a.width !== b.width || a.height !== b.height) return 1;
-    const squares = a.data.reduce((sum, value, at) => sum + (value - b.data[at]) ** 2, 0);
-    return Math.sqrt(squares / a.data.length) / 255;
-}"""
+SHOWN = """names => Object.fromEntries(names.flatMap(name => {
+    const part = document.getElementById(name), box = part?.getBoundingClientRect();
+    const seen = part?.checkVisibility() && box.width > 1 && box.height > 1;
+    return seen ? [[name, [box.left, box.top + scrollY, box.right, box.bottom + scrollY]]] : [];
+}))"""
+CELLS = """() => [...document.querySelectorAll("#grid [role=gridcell]")].map(cell => {
+    const box = cell.getBoundingClientRect(), style = getComputedStyle(cell);
+    return [[box.left, box.top, box.right, box.bottom], cell.getAttribute("aria-label"),
+            style.backgroundImage === "none" ? style.backgroundColor : "hatched"];
+})"""
 
 
-@pytest.fixture(scope="module")
-def desk(browser):
-    """A blank page, in which pictures are made small and compared."""
-    context = browser.new_context()
-    yield context.new_page()
-    context.close()
+@dataclass(frozen=True)
+class Box:
+    """Where a part stands on the page, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: Box) -> bool:
+        across = min(self.right, other.right) - max(self.left, other.left)
+        down = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return across > 1 and down > 1
 
 
-def as_address(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def taken(page, desk) -> bytes:
+def parts(page: Any) -> dict[str, Box]:
+    """The parts that are shown."""
     page.emulate_media(reduced_motion="reduce")
-    return base64.b64decode(desk.evaluate(SHRINK, [as_address(page.screenshot()), SMALL]))
-
-
-def apart(desk, one: bytes, other: bytes) -> float:
-    return desk.evaluate(APART, [as_address(one), as_address(other)])
+    return {name: Box(*box) for name, box in page.evaluate(SHOWN, [*PARTS]).items()}
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_it_looks_as_it_did(visit, desk, state, request, tmp_path):
-    report, options = STATES[state]
-    now = taken(visit(request.getfixturevalue(report), **options), desk)
-    kept = KEPT / f"{state}.png"
-    if os.environ.get("NEEDLEMAP_PICTURES") == "write":
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_bytes(now)
-    (tmp_path / kept.name).write_bytes(now)
-    found = apart(desk, now, kept.read_bytes())
-    assert found <= TOLERANCE, f"{found:.3f} apart: look at {tmp_path / kept.name} and {kept}"
+def test_its_parts_are_shown_within_the_page_and_none_lies_on_another(
+    visit: Any, state: str, request: pytest.FixtureRequest
+) -> None:
+    report, options, wanted = STATES[state]
+    page = visit(request.getfixturevalue(report), **options)
+    found = parts(page)
+    assert found.keys() == wanted
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    wide = page.viewport_size["width"]
+    for name, box in found.items():
+        assert 0 <= box.left < box.right <= wide, name
+    for one, other in combinations(found, 2):
+        assert not found[one].overlaps(found[other]), (one, other)
+    rows = [found[name] for name in ("title", "subtitle", "notes", "footer")]
+    assert all(above.bottom <= below.top + 1 for above, below in pairwise(rows))
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", ground)[:3])) / 3
+    assert brightness < 40 if "dark" in state else brightness > 230
 
 
-def test_another_look_is_seen(visit, desk, plain):
-    page = visit(plain)
-    kept = (KEPT / "one.png").read_bytes()
-    page.select_option("#palette", "amber")
-    assert apart(desk, taken(page, desk), kept) > TOLERANCE
-    page.select_option("#palette", "viridis")
-    page.evaluate("document.querySelector('#by-length').remove()")
-    page.evaluate("document.querySelector('.more-of').remove()")
-    assert apart(desk, taken(page, desk), kept) > TOLERANCE
+@pytest.mark.parametrize("state", ["one", "one-phone", "two", "lattice", "faulty"])
+def test_curves_stand_beside_their_map_and_trials_beside_or_below(
+    visit: Any, state: str, request: pytest.FixtureRequest
+) -> None:
+    report, options, _ = STATES[state]
+    found = parts(visit(request.getfixturevalue(report), **options))
+    grid, above, legend = found["grid"], found["by-length"], found["legend"]
+    assert above.bottom <= grid.top <= above.bottom + 20
+    assert (above.left, above.right) == pytest.approx((grid.left, grid.right), abs=1)
+    assert legend.top >= grid.bottom
+    if (beside := found.get("by-depth")) is not None:
+        assert grid.right <= beside.left <= grid.right + 20
+        assert (beside.top, beside.bottom) == pytest.approx((grid.top, grid.bottom), abs=1)
+    pane = found["pane"]
+    assert pane.top >= legend.bottom if "phone" in state else pane.left >= grid.right
+
+
+@pytest.mark.parametrize("state", ["one", "one-dark", "faulty"])
+def test_cells_fill_the_map_by_length_and_depth_in_the_colours_of_their_scores(
+    visit: Any, state: str, request: pytest.FixtureRequest
+) -> None:
+    report, options, _ = STATES[state]
+    page = visit(request.getfixturevalue(report), **options)
+    grid = parts(page)["grid"]
+    cells = [(Box(*box), said, colour) for box, said, colour in page.evaluate(CELLS)]
+    assert len(cells) == 20
+    assert len({round(box.left) for box, _, _ in cells}) == 4
+    assert len({round(box.top) for box, _, _ in cells}) == 5
+    for one, other in combinations([box for box, _, _ in cells], 2):
+        assert not one.overlaps(other)
+    area = sum((box.right - box.left) * (box.bottom - box.top) for box, _, _ in cells)
+    assert area > 0.9 * (grid.right - grid.left) * (grid.bottom - grid.top)
+    first = min(cells, key=lambda cell: (round(cell[0].top), cell[0].left))
+    assert first[1].startswith("300 tokens at 0 %")
+    colours: dict[str, set[str]] = {}
+    for _, said, colour in cells:
+        score = re.search(r": (score [\d.]+ %|not measured|[^,]+)", said)
+        assert score is not None
+        colours.setdefault(score[1], set()).add(colour)
+    assert all(len(same) == 1 for same in colours.values()), colours
+    assert len(set().union(*colours.values())) == len(colours)
+    if state != "faulty":
+        page.select_option("#palette", "amber")
+        amber = [colour for _, _, colour in page.evaluate(CELLS)]
+        assert all(one != cell[2] for one, cell in zip(amber, cells, strict=True))
