@@ -262,4 +262,5 @@ def _prompt(experiment: Experiment, trial: Trial) -> Prompt:
         prompt = Prompt.plain([("user", question) if experiment.traits.chat else (TEXT, text)])
     else:
         prompt = Prompt((Message(role, (tokens.span(),)),))
-    return replace(prompt, question=question, tokens=len(tokens.ids))
+    stops = trial.prompt.stops
+    return replace(prompt, question=question, tokens=len(tokens.ids), stops=stops)

@@ -27,6 +27,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.grid import percent
 from needlemap.http.compatible import served
+from needlemap.models.decoding import up_to_stop
 from needlemap.registry import installed
 from needlemap.scorers import Score
 from needlemap.settings import Settings
@@ -83,7 +84,7 @@ class Hosted:
     async def score(self, id: str, said: str) -> Score:
         """Our score of what a model said to a sample's prompt."""
         trial = self.trials[id]
-        answer = whole_answer(trial.prompt.answer_prefix, said)
+        answer = whole_answer(trial.prompt.answer_prefix, up_to_stop(said, trial.prompt.stops))
         score: Score = await self.scorer.score(bounded(answer), trial.item.reference)
         return score
 

@@ -140,7 +140,9 @@ class Family(Task):
     def construct_requests(self, doc: Mapping[str, Any], ctx: Any, **more: Any) -> list[Any]:
         """One request; the harness's --gen_kwargs win."""
         room = {"max_gen_toks": self._hosted.settings.most_tokens}
-        asked = (ctx, {**room, **(self.config.generation_kwargs or {})})
+        options = {**room, **(self.config.generation_kwargs or {})}
+        options["until"] = options.get("until") or list(self._hosted.trials[doc["id"]].prompt.stops)
+        asked = (ctx, options)
         known = {"metadata": more.get("metadata")}
         return [Instance(request_type=self.OUTPUT_TYPE, doc=doc, arguments=asked, idx=0, **known)]
 

@@ -85,7 +85,8 @@ class AnthropicModel(ServedModel):
             "max_tokens": decoding.most_tokens,
         }
         cool = {} if decoding.temperature is None else {"temperature": decoding.temperature}
-        given = cool | thinking(decoding) | dict(decoding.request)
+        stops = {"stop_sequences": list(prompt.stops)} if prompt.stops else {}
+        given = cool | stops | thinking(decoding) | dict(decoding.request)
         return fields | ({"system": system} if system else {}) | given
 
 

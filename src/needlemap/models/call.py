@@ -7,11 +7,13 @@ becomes the reason why the trial is not measured. The run goes on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.finishes import check_finish
 from needlemap.models import Answer, Decoding, Model
+from needlemap.models.decoding import up_to_stop
 from needlemap.secrets import raised_by
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ async def call_model(
         raise Unmeasured(Failure.MODEL, f"{type(model).__name__} returned {kind}, not an Answer.")
     if given is None:
         check_ended(answer)
-    return answer
+    # A back end sends them, so that a model need not go on; not every server heeds them.
+    text = up_to_stop(answer.text, prompt.stops)
+    return answer if text == answer.text else replace(answer, text=text, finish="stop")
 
 
 def check_ended(answer: Answer) -> None:

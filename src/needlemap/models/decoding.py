@@ -88,6 +88,15 @@ def spelt_out(
     )
 
 
+def up_to_stop(text: str, stops: Sequence[str]) -> str:
+    """A text up to the first of some stop strings in it.
+
+    >>> up_to_stop(" 51328.\\nQuestion: Who?", ["\\nQuestion:"])
+    ' 51328.'
+    """
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+
 def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:
     """The stop strings among request fields. Raises SettingsError for anything but texts.
 

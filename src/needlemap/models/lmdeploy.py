@@ -134,7 +134,8 @@ class LMDeployModel(Model):
         start, ids = perf_counter(), self._chat.ids(prompt)
         self._check_room(len(ids), decoding.most_tokens)
         loop = self._pipeline.internal_thread.loop
-        stops = Stops(stop_strings(decoding.request), self._chat.vocabulary)
+        strings = (*stop_strings(decoding.request), *prompt.stops)
+        stops = Stops(strings, self._chat.vocabulary)
         asked = asyncio.run_coroutine_threadsafe(self._generated_tokens(ids, decoding, stops), loop)
         try:
             async with asyncio.timeout(decoding.timeout_s):

@@ -46,6 +46,10 @@ MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
 OTHER_FIELD = re.compile(
     r"(?=.*max_(completion_)?tokens)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported))"
 )
+NO_STOP = re.compile(
+    r"(?=.*\bstop\b)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported|not permitted))",
+    re.IGNORECASE | re.DOTALL,
+)
 # What servers say of a name that they do not serve: OpenAI and vLLM, Ollama, `transformers serve`.
 UNKNOWN_NAME = re.compile(
     r"model.{0,250}(does not exist|not found|unknown|no such|invalid|not supported|not available)"
@@ -95,6 +99,7 @@ class OpenAIModel(ServedModel):
         self._listed: ServedModels | None = None  # asked for when a server knows no such name
         self._key_env = key_env
         self._slotted = False  # whether lane N asks llama.cpp's slot N
+        self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         self._read = partial(understood, read)
         self._weighing = Weighing(name, self._server, read)
@@ -115,16 +120,19 @@ class OpenAIModel(ServedModel):
         return self._slotted
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once; a second time if the server wants the other field for the budget. Raises
-        Unmeasured."""
+        """Ask once; again if the server wants the other field for the budget, or takes no stop
+        strings. Raises Unmeasured."""
         check_request(decoding.request)
-        field = self.max_tokens_field
-        try:
-            return await self._asked_once(prompt, decoding)
-        except Unmeasured as refused:
-            if not self._wants_other_field(refused, field, decoding):
-                await self._name_served(refused)
-                raise
+        for _ in range(2):
+            field, stopping = self.max_tokens_field, self._stopping
+            try:
+                return await self._asked_once(prompt, decoding)
+            except Unmeasured as refused:
+                self._stopping &= not _wants_no_stop(refused, prompt, decoding)
+                other = self._wants_other_field(refused, field, decoding)
+                if not other and self._stopping == stopping:
+                    await self._name_served(refused)
+                    raise
         return await self._asked_once(prompt, decoding)
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
@@ -175,7 +183,7 @@ class OpenAIModel(ServedModel):
     def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
         """The request, as JSON. The prompt's text is put in by hand, for speed (see
         `Escaper`)."""
-        fields = to_json(self._fields(decoding))
+        fields = to_json(self._fields(decoding, prompt.stops))
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._prompt_field(prompt), fields[1:])
 
     def headers(self, key: str) -> dict[str, str]:
@@ -196,7 +204,7 @@ class OpenAIModel(ServedModel):
         ]
         return b'"messages":[%b]' % b",".join(said)
 
-    def _fields(self, decoding: Decoding) -> dict[str, Any]:
+    def _fields(self, decoding: Decoding, stops: Sequence[str]) -> dict[str, Any]:
         """The other fields; never none."""
         fields: dict[str, Any] = {}
         if decoding.temperature is not None:
@@ -205,9 +213,18 @@ class OpenAIModel(ServedModel):
             fields[self.max_tokens_field] = decoding.most_tokens
         if decoding.logprobs:
             fields |= WANTED[self.api]
+        if stops and self._stopping:
+            fields["stop"] = list(stops)
         if self._slotted:
             fields["id_slot"] = LANE.get()
         return {**fields, **decoding.request}
+
+
+def _wants_no_stop(refused: Unmeasured, prompt: Prompt, decoding: Decoding) -> bool:
+    """Whether a refusal says that the template's stop strings are not taken; from then on answers
+    are cut here alone."""
+    sent = prompt.stops and "stop" not in decoding.request
+    return bool(sent and refused.failure is Failure.REJECTED and NO_STOP.search(str(refused)))
 
 
 async def _llama_cpp_slots(door: JsonClient) -> int:

@@ -285,7 +285,7 @@ class WalkingModel(Model):
 
     def _answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         start, ids = self._begin(prompt, decoding, decoding.most_tokens)
-        stops = Stops(stop_strings(decoding.request), self._vocabulary)
+        stops = Stops((*stop_strings(decoding.request), *prompt.stops), self._vocabulary)
         heat = decoding.temperature
         walked = self._walk.ask(
             ids,

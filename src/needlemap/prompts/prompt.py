@@ -65,6 +65,8 @@ class Prompt:
     fed the ids of whole texts. ids_sha256: hash of the ids that the model sees, '' where
     unknown.
 
+    stops: texts that end its answer, as its template says.
+
     What rebuilds it: positions (haystack tokens before each needle), haystack_tokens, pad
     (added at the haystack's end for the exact length). off_by: tokens by which the asked
     length was missed.
@@ -84,6 +86,7 @@ class Prompt:
     fed: tuple[Span, ...] = ()
     ids_sha256: str = ""
     partings: tuple[int, ...] = ()
+    stops: tuple[str, ...] = ()
 
     @classmethod
     def plain(cls, messages: Iterable[tuple[str, str]]) -> Prompt:

@@ -28,6 +28,7 @@ _KEYS = (
     "guide",
     "guide_marker",
     "answer_prefix",
+    "stop",
 )
 _ROLES = ("system", "user", "assistant")
 
@@ -60,7 +61,8 @@ class Template:
 
     guide: a sentence that asks to think of the relevant part first; it goes before
     guide_marker in the question, or after the question where the marker does not occur.
-    answer_prefix: the answer's beginning.
+    answer_prefix: the answer's beginning. stop: texts that end it, behind which a base model
+    goes on with a question of its own.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Template:
     guide: str
     guide_marker: str
     answer_prefix: str
+    stop: tuple[str, ...] = ()
 
     @property
     def chat(self) -> bool:
@@ -108,7 +111,17 @@ def parse_template(data: dict[str, Any], name: str) -> Template:
         str(data.get("guide", "")),
         str(data.get("guide_marker", "")),
         str(data.get("answer_prefix", "")),
+        _stop(data.get("stop"), name),
     )
+
+
+def _stop(data: Any, name: str) -> tuple[str, ...]:
+    given = [data] if isinstance(data, str) else data or []
+    if not isinstance(given, list) or not all(isinstance(each, str) and each for each in given):
+        raise SettingsError(
+            f"Template '{name}': 'stop' is a text or a list of texts, got {data!r}."
+        )
+    return tuple(given)
 
 
 def guided(question: str, guide: str, marker: str = "") -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "path": "/completions" if is_text else "/chat/completions",
         "text": is_text,
         "model": settings.model_name,
-        "fields": _fields(settings),
+        "fields": _fields(settings, storm.resolved.stops),
         "key_env": _key_variable(settings),
         "loops": loops_of(storm, shrunk),
         "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
@@ -164,12 +165,14 @@ def loops_of(storm: Storm, shrunk: Shrunk) -> int:
     return min(loops, LOOPS)
 
 
-def _fields(settings: Settings) -> dict[str, Any]:
+def _fields(settings: Settings, stops: Sequence[str]) -> dict[str, Any]:
     """What a request holds beside its model and its prompt."""
     budget = settings.model_options.get("max_tokens_field") or "max_tokens"
     fields: dict[str, Any] = {budget: decoding_of(settings).most_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
+    if stops:
+        fields["stop"] = list(stops)
     return {**fields, **settings.request}
 
 

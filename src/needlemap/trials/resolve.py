@@ -69,7 +69,20 @@ class Resolved:
         vocabularies = f"{counted}+{other.fingerprint}" if other else counted
         shared = settings_hash(self.settings, vocabularies, self.traits.weights)
         drawn = self.settings.temperature != 0  # also where a server's own is left to it
-        return Keys(shared, self.scorer, self.feeds_counted, drawn)
+        return Keys(shared, self.scorer, self.feeds_counted, drawn, self.stops)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer, as the template of the prompts says. None where prompts are
+        as an older tool's, which scores all that a model says, unless a template was named; and
+        none of prompts that exist already."""
+        settings, template = self.settings, self.template
+        if (lender := prompt_source_of(settings)) is not None:
+            template = make_template(lender, traits_unasked(lender))
+        elif self.ready:
+            return ()
+        older = settings.placement != "sentence" and settings.template == "auto"
+        return () if older else template.stop
 
     @property
     def feeds_counted(self) -> bool:

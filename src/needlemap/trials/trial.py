@@ -34,13 +34,14 @@ class Keys:
 
     shared: hash of what all of them share, but the scorer. ids: whether the model is fed ids
     that say more than the prompt's bytes. drawn: whether answers are drawn at random, so that
-    each repeat has its own.
+    each repeat has its own. stops: texts that end an answer, by the prompts' template.
     """
 
     shared: str
     scorer: Scorer
     ids: bool = False
     drawn: bool = False
+    stops: tuple[str, ...] = ()
 
     def asked_hash(
         self, prompt: Prompt, length_tokens: int, repeat: int, second: bool = False
@@ -49,7 +50,12 @@ class Keys:
         second time."""
         said = [prompt.sha256, prompt.answer_prefix, prompt.ids_sha256 if self.ids else ""]
         draw = [length_tokens, repeat if self.drawn else None, second]
-        return _hash([self.shared, *said, *draw])[:32]
+        return _hash([self.shared, *said, *draw, *self._stopping])[:32]
+
+    @property
+    def _stopping(self) -> list[tuple[str, ...]]:
+        """What ends an answer, where the model writes it and something does."""
+        return [self.stops] if self.stops and not self.scorer.passes else []
 
     def beside_hash(self, prompt: Prompt, answer: str) -> str:
         """Hash of a given answer behind another of an item's prompts: items that share it ask
@@ -58,7 +64,7 @@ class Keys:
 
     def asked_alone(self, question: str) -> str:
         """That of a question without a haystack."""
-        return _hash([self.shared, "closed book", question])[:32]
+        return _hash([self.shared, "closed book", question, *self._stopping])[:32]
 
     def key(self, asked: str, reference: Reference, beside: Iterable[str] = ()) -> str:
         """The key of an answer (its `asked`) by what is right, the scorer and its rule.
@@ -105,6 +111,7 @@ class Trial:
         beside: Mapping[Pass, Prompt] | None = None,
     ) -> Trial:
         """A trial with its key. beside: the item's other prompts that the scorer reads."""
+        prompt = replace(prompt, stops=keys.stops) if keys.stops else prompt
         asked, answer = keys.asked_hash(prompt, cell.length_tokens, repeat), item.reference.answer
         others = [
             (keys.beside_hash(each, answer), role, each) for role, each in (beside or {}).items()
