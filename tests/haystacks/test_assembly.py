@@ -201,3 +201,47 @@ def test_a_longer_haystack_begins_with_the_same_shuffled_sentences():
     )
     assert long.startswith(short)
     assert assemble(Generated(seed=4), TOKENIZER, 2000).text.data != short
+
+
+# Long documents
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "x" * (5 << 20),
+        "0" * (5 << 20),
+        "\N{GRINNING FACE}" * (5 << 20),
+    ],
+)
+@pytest.mark.parametrize("joined", ["paragraphs", "text", "tokens"])
+def test_of_a_document_without_words_little_more_is_tokenised_than_is_needed(joined, document):
+    """One word of 120 MB took 3 GB, and more than 150 s."""
+    made = assemble(Listed([document]), TOKENIZER, 1000, joined=joined)
+    assert len(made.text) >= 1000
+    assert len(text(made)) <= 1 << 20
+    assert document.startswith(text(made))
+
+
+def test_a_book_is_tokenised_whole_and_a_library_in_parts():
+    book = "The fox runs. " * (3 << 16)
+    assert text(assemble(Listed([book]), TOKENIZER, 1000)) == f"{book.strip()}\n\n"
+    library = book * 4
+    made = text(assemble(Listed([library]), TOKENIZER, 1000))
+    assert library.startswith(made)
+    assert len(made) == 4 << 20
+
+
+@pytest.mark.parametrize("joined", ["paragraphs", "tokens"])
+@pytest.mark.parametrize("document", ["x" * (5 << 20), "The fox runs. " * (10 << 16)])
+def test_all_of_a_long_document_is_there_where_it_is_needed(joined, document):
+    made = assemble(Listed([document]), TOKENIZER, 10**9, joined=joined, may_end=True)
+    assert text(made).strip() == document.strip()
+    whole = TOKENIZER.index(made.text.data)
+    assert (made.text.ids == whole.ids).all()
+
+
+def test_sentences_are_told_apart_at_once_however_many_blanks_part_them():
+    document = f"One.{' ' * 1_000_000}x{' ' * 1_000_000}y\n\nTwo."
+    made = assemble(Listed([document]), TOKENIZER, 3, may_end=True, shuffle="sentences")
+    assert len(text(made)) == len(document) + 2

@@ -214,6 +214,30 @@ def test_json_lines_in_a_folder_are_documents_and_other_ones_are_named(tmp_path)
     assert found.notes()[1] == "not read: b.jsonl (line 2: no text in field 'text')"
 
 
+def test_what_is_hardly_text_is_left_out_once_and_said(tmp_path, monkeypatch):
+    """A sparse file reads as NULs, of which each is a token."""
+    files = {"disk.txt": b"\0" * 99 + b"a", "wide.txt": "no mark".encode("utf-16-le")}
+    source = Folder(put(tmp_path, {**files, "note.txt": b"A page.\0 Another.\n"}))
+    assert names(source) == ["note.txt"]
+    assert source.notes()[1] == (
+        "not read: disk.txt (99 of its 100 characters are NUL: it is not text), "
+        "wide.txt (7 of its 14 characters are NUL: it is not text)"
+    )
+    opened: list[str] = []
+    monkeypatch.setattr(
+        folder, "read_bytes", lambda file: opened.append(file.name) or read_bytes(file)
+    )
+    assert names(source) == ["note.txt"]
+    assert opened == ["note.txt"]
+
+
+@pytest.mark.parametrize("kind", [TextFiles, JsonLines])
+def test_elsewhere_what_is_hardly_text_is_an_error(tmp_path, kind):
+    path = put(tmp_path, {"a.txt": b"\0" * 100, "a.jsonl": b"\0" * 100})
+    with pytest.raises(HaystackError, match="100 of its 100 characters are NUL: it is not text"):
+        list(kind(path).documents())
+
+
 def test_which_files_are_read_is_told_with_their_bytes(tmp_path):
     found = Folder(
         put(tmp_path, {"a.md": "1234", "b/c.py": "12", "d.md": "123", "e.png": "", "f.zip": ""})

@@ -73,6 +73,8 @@ class Folder(Source):
         """A file's documents: each line's of JSON Lines, else one; none of a file that cannot
         be read."""
         file = self._found.files[number]
+        if file.name in self._found.left_out:
+            return []
         try:
             documents = _documents(file)
         except Unreadable as error:
@@ -207,10 +209,15 @@ class JsonLines(Source):
 
     def _lines(self) -> Iterator[Document]:
         for file in self._files:
-            for number, line in enumerate(read_text(file).split("\n"), 1):
-                if not line.strip():
-                    continue
-                yield Document(f"{file.name}:{number}", line_text(line, file, number, self.field))
+            text, start, number = read_text(file), 0, 0
+            while start <= len(text):  # line by line: a list of all would be a second text
+                stop = text.find("\n", start)
+                stop = len(text) if stop < 0 else stop
+                line, start, number = text[start:stop].strip(), stop + 1, number + 1
+                if line:
+                    yield Document(
+                        f"{file.name}:{number}", line_text(line, file, number, self.field)
+                    )
 
 
 def line_text(line: str, file: Path, number: int, field: str = "text") -> str:

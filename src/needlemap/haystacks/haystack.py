@@ -15,14 +15,22 @@ from needlemap.haystacks.source import Document, Source
 from needlemap.text.tokens import Cuts, Tokenizer, TokenText, join
 
 _STOPPED = re.compile(r"""[.!?]["')\]]?$|[。！？…][”’」』）]?$""")
-_BETWEEN = re.compile(  # white space behind a stop; nothing behind a Chinese one; lines
-    r"""(\s*\n\s*|(?<=[.!?])\s+|(?<=[.!?]["')\]])\s+"""
+# White space behind a stop; nothing behind a Chinese one; lines. A run of spaces is looked at from
+# its start alone: from each of its places it took hours for one of megabytes.
+_BETWEEN = re.compile(
+    r"""((?<!\s)\s*\n\s*|(?<=[.!?])\s+|(?<=[.!?]["')\]])\s+"""
     r"""|(?<=[。！？…])(?![。！？…”’」』）])\s*|(?<=[。！？…][”’」』）])\s*)"""
 )
 _SPARE = 64  # tokens beyond what is asked, so that the last ones are not those of a cut text
 _APART = 1_000_000  # documents between the repeats of an endless source
 _LONGEST_TOKEN = 1000  # bytes of a token, in the mean
 _BYTES_A_TOKEN = 4.5  # a first guess; more is read while it is not enough
+# Characters of a document that are tokenised at once, however few are needed: all of a book, which
+# has words, but little of what has none. One word takes vocabularies 200 times its size in memory,
+# and seconds a megabyte.
+_AT_ONCE, _AT_ONCE_WORDLESS = 4 << 20, 1 << 20
+_PARTING = " \n，。；："  # what parts words, or where tokens may be counted apart
+_LONGEST_WORD = 1000  # characters, in the mean
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,15 +182,15 @@ def _text(
 ) -> TokenText:
     if joined == "tokens":
         return _token_by_token(documents, tokenizer, tokens_needed)
-    wanted, parts, size = (tokens_needed + _SPARE) * guess, [], 0
+    wanted, read, size = (tokens_needed + _SPARE) * guess, list[bytes](), 0
+    parts = (part for document in documents for part in _document_parts(document, joined))
     while True:
-        for document in documents:
-            data = _paragraph(document) if joined == "paragraphs" else document.text.encode()
-            parts.append(data)
-            size += len(data)
+        for part in parts:
+            read.append(part.encode())
+            size += len(read[-1])
             if size >= wanted:
                 break
-        text = tokenizer.index(b"".join(parts))
+        text = tokenizer.index(b"".join(read))
         if len(text) >= tokens_needed + _SPARE or size < wanted:
             return text
         _refuse_losing(tokenizer, size, len(text))
@@ -203,17 +211,50 @@ def _refuse_losing(tokenizer: Tokenizer, size: int, tokens: int) -> None:
 def _token_by_token(
     documents: Iterator[Document], tokenizer: Tokenizer, tokens_needed: int
 ) -> TokenText:
-    parts, tokens, size = [], 0, 0
+    texts, tokens, size = [], 0, 0
     for document in documents:
-        data = document.text.encode()
-        parts.append(tokenizer.index(data))
-        tokens, size = tokens + len(parts[-1]), size + len(data)
-        _refuse_losing(tokenizer, size - len(data), tokens)
+        text, read = _tokenised(document, tokenizer, tokens_needed - tokens)
+        texts.append(text)
+        tokens, size = tokens + len(text), size + read
+        _refuse_losing(tokenizer, size - read, tokens)
         if tokens >= tokens_needed:
             break
-    return join(parts)
+    return join(texts)
 
 
-def _paragraph(document: Document) -> bytes:
-    text = document.text.strip()
-    return f"{text}\n\n".encode() if text else b""
+def _tokenised(document: Document, tokenizer: Tokenizer, needed: int) -> tuple[TokenText, int]:
+    """A document tokenised by itself, and the bytes read; of a long one more and more, until it
+    is enough."""
+    text, read, size, next_size = join(()), list[bytes](), 0, 0
+    for part, is_last in _parts(document.text):
+        read.append(part.encode())
+        size += len(read[-1])
+        if is_last or size >= next_size:
+            text, next_size = tokenizer.index(b"".join(read)), 2 * size
+            if len(text) >= needed + _SPARE:
+                break
+    return text, size
+
+
+def _document_parts(document: Document, joined: str) -> Iterator[str]:
+    """A document as it is joined: a paragraph ends with a blank line, unless it is empty."""
+    paragraph = joined == "paragraphs"
+    for part, is_last in _parts(document.text.strip() if paragraph else document.text):
+        yield f"{part}\n\n" if paragraph and is_last and part else part
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """A text in parts that are long enough for most runs, each with whether it is the last."""
+    stop = 0
+    while not stop or stop < len(text):
+        start, stop = stop, stop + _AT_ONCE_WORDLESS
+        while stop < min(len(text), start + _AT_ONCE) and _has_words(text, stop):
+            stop += _AT_ONCE_WORDLESS
+        yield text[start:stop], stop >= len(text)
+
+
+def _has_words(text: str, start: int) -> bool:
+    """Whether a text has words from a place on: no vocabulary need take that for one."""
+    stop = min(len(text), start + _AT_ONCE_WORDLESS)
+    parted = sum(text.count(sign, start, stop) for sign in _PARTING)
+    return parted * _LONGEST_WORD >= stop - start

@@ -31,6 +31,7 @@ from needlemap.errors import HaystackError
 MOST_BYTES = 256 << 20  # of one file
 SECONDS, MEMORY = 30, 1 << 30
 MOST_TEXT = 64 << 20  # bytes
+_FEW_NULS = 0.1  # of a text's characters: a disk's image has more, and so has UTF-16 without a mark
 WAIT_S = 4 * SECONDS  # for a reader on a busy machine
 READERS = {"html": "inscriptis", "pdf": "pypdf"}  # and their packages
 _ENVIRONMENT = (
@@ -67,7 +68,7 @@ def read_bytes(file: Path) -> bytes:
 
 def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
     """A text of UTF-8, or of UTF-16 with a mark, as text mode reads it. Raises HaystackError
-    for another."""
+    for another, Unreadable for what is hardly text."""
     mark = next((mark for mark in marks if raw.startswith(mark)), b"")
     encoding = marks.get(mark, "utf-8")
     try:
@@ -79,6 +80,9 @@ def decoded(raw: bytes, file: Path, marks: Mapping[bytes, str] = _MARKS) -> str:
             f"{offset}. "
             f"Convert it, for instance: iconv -f latin1 -t utf-8"
         ) from None
+    nuls = text.count("\0")
+    if nuls > _FEW_NULS * len(text):
+        raise Unreadable(f"{nuls:,} of its {len(text):,} characters are NUL: it is not text")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
