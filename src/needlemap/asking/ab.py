@@ -33,7 +33,7 @@ from needlemap.maps.arms import ArmsVerdict, ArmTrial, judge_arms, trios
 from needlemap.maps.judging import Scope
 from needlemap.records.ab import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
-from needlemap.records.folder import RunFolder
+from needlemap.records.folder import Kept, RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.trials.build import Experiment, prepare_haystacks
@@ -221,7 +221,7 @@ class Ab:
     def records(self, arm: str, family: str) -> list[Record]:
         """What one arm was asked of one family so far."""
         name = f"{arm}-{family}"
-        folder = self._read.setdefault(name, RunFolder(self.folder.folder(name)))
+        folder = self._read.setdefault(name, RunFolder(self.folder.folder(name), Kept.RECORDS))
         return latest_records(folder.records()) if folder.exists else []
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf
 
 from needlemap.deadline import Clock, clock
@@ -79,7 +80,9 @@ class Budget:
 
     def read(self, folder: RunFolder) -> None:
         """Count all that earlier starts of a run spent."""
-        for record in (*folder.every_record(), *closed_book_records(folder)):
+        for record in chain(
+            folder.every_record(texts=False), closed_book_records(folder, texts=False)
+        ):
             self.add(record)
 
     def add(self, record: Record) -> None:

@@ -28,7 +28,7 @@ from needlemap.plan import make_lanes
 from needlemap.plan.cover import ALONE
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
-from needlemap.records.loaded import closed_book_records, kept
+from needlemap.records.loaded import closed_book_records
 from needlemap.records.record import ANSWER_SPENT, REFUSED, THINKING_SPENT, Record
 from needlemap.secrets import scrub
 from needlemap.settings import Settings
@@ -72,11 +72,15 @@ async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record]) 
     """
     outcome, settings, asked = runner.outcome, runner.settings, set[str]()
     small = sorted(walk, key=lambda trial: trial.cell.length_tokens)
-    scored = [record for record in before if record.score is not None]
-    if not small or any(record.score for record in scored):
+    zeros = list[Record]()
+    for earlier in before if small else ():
+        if earlier.score:
+            return asked
+        if earlier.scored and earlier.length_tokens <= SMALL_TOKENS:
+            zeros = [*zeros, earlier][-ENOUGH:]
+    if not small:
         return asked
     outcome.canary = first_token_twice(small[0].prompt)
-    zeros = [record for record in scored if record.length_tokens <= SMALL_TOKENS]
     for trial in small:
         if (
             outcome.canary
@@ -209,7 +213,7 @@ def unasked(experiment: Experiment, folder: RunFolder) -> list[Trial]:
     """The questions that a folder has no score of; none where the settings want no such control."""
     if not experiment.settings.closed_book:
         return []
-    done = {record.key for record in kept(folder) if record.scored}
+    done = {record.key for record in closed_book_records(folder, texts=False) if record.scored}
     return [trial for trial in questions(experiment) if trial.key not in done]
 
 
@@ -217,7 +221,9 @@ async def ask(experiment: Experiment, folder: RunFolder, runner: Runner) -> None
     """Ask what is still to be asked, under the limits of the run's own trials. Raises as
     `Runner.run` does."""
     trials = unasked(experiment, folder)
-    answers = to_be_scored(closed_book_records(folder))
+    wanted = {trial.asked for trial in trials}
+    records = closed_book_records(folder)
+    answers = to_be_scored(record for record in records if record.asked in wanted)
     alone = runner.beside(OneFile(folder.path / CLOSED_BOOK), len(trials), answers)
     sizes = [trial.prompt.tokens for trial in trials]
     await alone.run((trials, make_lanes(sizes, [0] * len(sizes), experiment.workers)))

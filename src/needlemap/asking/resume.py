@@ -35,7 +35,7 @@ from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
-from needlemap.trials import provider_host
+from needlemap.trials import provider_host, requests
 
 if TYPE_CHECKING:
     from needlemap.trials import Trial
@@ -87,7 +87,8 @@ def is_unanswered(folder: RunFolder) -> bool:
         return False
     closed = folder.path / CLOSED_BOOK
     for record in chain(
-        folder.every_record(), folder.records_in(closed, about) if closed.exists() else ()
+        folder.every_record(texts=False),
+        folder.records_in(closed, about, texts=False) if closed.exists() else (),
     ):
         if record.answer is not None or record.score is not None:
             return False
@@ -107,7 +108,7 @@ def _left(folder: RunFolder, experiment: Experiment) -> list[Trial]:
         (place, trial.second): trial for trial in experiment.trials for place in places_of(trial)
     }
     now, done = scorer_about(experiment.scorer), set()
-    for record in folder.records():
+    for record in folder.records(texts=False):
         trial = trials.get((place_of(record), record.second))
         scorer = scorer_of(record)
         otherwise = scorer is not None and scorer.is_by_another_rule(now)
@@ -190,6 +191,16 @@ def to_be_scored(records: Iterable[Record]) -> dict[str, Record]:
     return {
         record.asked: record for record in records if record.answer is not None and record.asked
     }
+
+
+def answers_in(folder: RunFolder, trials: Iterable[Trial]) -> dict[str, Record]:
+    """By `asked`, the last record of each answer to some trials that a folder has."""
+    wanted = {trial.asked for trial in requests(trials)}
+    answered = wanted & to_be_scored(folder.every_record(texts=False)).keys()
+    # Nearly always there is none, and no record is read whole for it.
+    if not answered:
+        return {}
+    return to_be_scored(record for record in folder.every_record() if record.asked in answered)
 
 
 def with_prompts_of(settings: Settings, folder: Path, trusted: Trust = False) -> Settings:

@@ -31,7 +31,7 @@ from needlemap.grid import setting
 from needlemap.maps import prompts_of
 from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
-from needlemap.records.folder import RunFolder
+from needlemap.records.folder import Kept, RunFolder
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.trials.build import prepare
@@ -234,7 +234,7 @@ def look_ahead(settings: Settings, path: Path) -> Ahead:
     This finds a source that is missing or too short, a question that does not fit, a word that
     the haystack holds, and a folder of another run. Raises NeedlemapError.
     """
-    resolved, folder = resolve(settings), RunFolder(path)
+    resolved, folder = resolve(settings), RunFolder(path, Kept.OUTLINES)
     if folder.exists and not is_unanswered(folder):
         check_same(folder, resolved)
     sample = prepare(_sampled(resolved))

@@ -25,6 +25,7 @@ from needlemap.asking.budget import Budget, Reserved
 from needlemap.asking.canary import ask, send, unasked
 from needlemap.asking.resume import (
     GRID_MODES,
+    answers_in,
     check_reused,
     is_replaced,
     scorer_about,
@@ -40,7 +41,7 @@ from needlemap.models.replicas.replica import Recipe
 from needlemap.plan import Lanes, by_length, laned, ordered, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import kind_of
-from needlemap.records.folder import RunFolder, Writer
+from needlemap.records.folder import Kept, RunFolder, Writer
 from needlemap.records.loaded import closed_book_records
 from needlemap.records.origin import is_ours, signed
 from needlemap.records.record import Record
@@ -85,7 +86,7 @@ class Session:
         dollars cannot hold."""
         check_judge(experiment)
         check_reused(experiment)
-        folder = RunFolder(path)
+        folder = RunFolder(path, Kept.OUTLINES)
         left = unscored(folder, experiment)
         todo = tuple(ordered(left, experiment.settings.mode, experiment.traits.side))
         done = len(experiment.trials) - len(left)
@@ -103,13 +104,13 @@ class Session:
     def unanswered(self) -> tuple[Trial, ...]:
         """The trials of `todo` that the model must answer. The others have an answer, which is
         scored anew."""
-        answers = to_be_scored(self.folder.every_record())
+        answers = answers_in(self.folder, self.todo)
         return tuple(trial for trial in self.todo if trial.asked not in answers)
 
     @property
     def asks(self) -> bool:
         """Whether any trial that is left needs the model."""
-        closed_book = to_be_scored(closed_book_records(self.folder))
+        closed_book = to_be_scored(closed_book_records(self.folder, texts=False))
         unknown = [
             trial
             for trial in unasked(self.experiment, self.folder)
@@ -155,7 +156,7 @@ class Session:
                     await model.open(len(left), watcher.show_standing, watcher.show_event)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
-            answers = to_be_scored(self.folder.every_record())
+            answers = answers_in(self.folder, self.todo)
             walk = self._walk([trial for trial in self.todo if trial.key in left])
             kept = self.budget, writer, watcher, self.done, answers
             runner = Runner(model, scorer, settings, *kept, self.decides)
@@ -356,7 +357,7 @@ def _shared(
     for trial in experiment.trials:
         places = {(cell.length_tokens, cell.depth, repeat) for repeat, cell in trial.places}
         found.setdefault(trial.asked, set()).update(places)
-    for record in folder.records() if before else ():
+    for record in folder.records(texts=False) if before else ():
         if record.asked in found:
             found[record.asked].add((record.length_tokens, record.depth, record.repeat))
     return {asked: sorted(places) for asked, places in found.items() if len(places) > 1}

@@ -356,7 +356,7 @@ class Terminal(ShowingObserver):
         shown = not name and self._maps
         if self.settings.quiet and not shown:
             return
-        run = load_run(session.folder)
+        run = load_run(session.folder, texts=False)
         if shown:
             show_result(session.experiment.settings, run, anywhere=self._anywhere)
         if not self.settings.quiet:
@@ -381,7 +381,7 @@ def show_usage(session: Session, run: Loaded) -> None:
     experiment = session.experiment
     remote, framing = experiment.traits.remote, experiment.settings.framing_tokens
     own = experiment.tokenizer.name.startswith("server:")
-    records = session.folder.records()
+    records = session.folder.records(texts=False)
     lines = usage_lines(records, remote=remote, framing_tokens=framing, own=own)
-    for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record())):
+    for line in (*ended_lines(run), *lines, *judge_lines(session.folder.every_record(texts=False))):
         tell(line)

@@ -15,7 +15,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.extras import NEWER
@@ -31,7 +33,7 @@ from needlemap.files import (
 )
 from needlemap.records.document import write_json
 from needlemap.records.lock import lock_folder
-from needlemap.records.record import Record
+from needlemap.records.record import Record, outline, share_field_names
 from needlemap.records.run_file import RUN, RuledScorer, RunFile
 from needlemap.text import counted
 from needlemap.version import SCHEMA
@@ -68,59 +70,67 @@ class LeftOut:
         return notes + ([cut] if self.torn else [])
 
 
+class Kept(Enum):
+    """What a `RunFolder` keeps of the records that it has read, for the next time that they are
+    wanted. OUTLINES: a quarter of the memory (`outline`)."""
+
+    NOTHING = auto()
+    OUTLINES = auto()
+    RECORDS = auto()
+
+
 @dataclass(slots=True)
 class _ReadFile:
     """A records file as far as it was read. inode: which file that was. size: bytes of its whole
-    lines.
+    lines. kept: their records, where these are kept.
 
     last: the record of a last line without its end, which may still be written; torn: it is none.
     """
 
     inode: int = 0
     size: int = 0
-    records: list[Record] = field(default_factory=list)
+    kept: list[Record] = field(default_factory=list)
     unreadable: int = 0
     last: tuple[Record, ...] = ()
     torn: bool = False
 
-    def go_on(self, file: Path) -> None:
-        """Read what came since the last time; all, of a file that another took the place of."""
+    def read_on(self, file: Path) -> Iterator[Record]:
+        """The records that came since the last time; all, of a file that another took the place
+        of. Line by line: a file may be larger than memory."""
         with open_regular(file) as opened:
             now = os.fstat(opened.fileno())
             if now.st_ino != self.inode or now.st_size < self.size:
                 self.inode, self.size, self.unreadable = now.st_ino, 0, 0
-                self.records.clear()
+                self.kept.clear()
             self.last, self.torn = (), False
             opened.seek(self.size)
             for line in lines_of(opened):
-                self._add(line)
+                record, whole = parsed(line), line.endswith(b"\n")
+                self.size += len(line) if whole else 0
                 if len(line) > MOST_LINE:  # nothing behind it is read
                     self.size = now.st_size
-
-    def _add(self, line: bytes) -> None:
-        record, whole = parsed(line), line.endswith(b"\n")
-        self.size += len(line) if whole else 0
-        if record is None and line.strip():
-            self.unreadable += whole
-            self.torn = not whole
-        elif record is not None and whole:
-            self.records.append(record)
-        elif record is not None:
-            self.last = (record,)
+                if record is None and line.strip():
+                    self.unreadable += whole
+                    self.torn = not whole
+                elif record is not None and whole:
+                    yield record
+                elif record is not None:
+                    self.last = (record,)
 
 
 class RunFolder:
     """One run on disk. Opening a folder creates nothing; `Writer` does.
 
-    Each line of its records is read once, however often they are asked for: a file is read on from
-    where it ended at the last look. given: the path as it was typed. left_out: what the last
-    reading passed over.
+    given: the path as it was typed. keeps: what is kept of its records. Of those each line is read
+    once, however often they are wanted: a file is read on from where it ended at the last look.
+    left_out: what the last reading passed over.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.given, self.path = str(path), Path(path)
+    def __init__(self, path: str | Path, keeps: Kept = Kept.NOTHING) -> None:
+        self.given, self.path, self._keeps = str(path), Path(path), keeps
         self.left_out = LeftOut()
         self._files: dict[Path, _ReadFile] = {}
+        self._shared: dict[Any, Any] = {}  # parts of outlines
 
     @property
     def exists(self) -> bool:
@@ -136,46 +146,60 @@ class RunFolder:
         """run.json; None where no run is there. Raises NeedlemapError when it cannot be read."""
         return self.about() if self.exists else None
 
-    def records(self) -> Iterator[Record]:
+    def records(self, *, texts: bool = True) -> Iterator[Record]:
         """The readable records, but those by scorers that it was scored with before `needlemap
-        score`, by other rules of its scorer, and of what a limit cut off, which was not asked."""
-        about = self.run_file
+        score`, by other rules of its scorer, and of what a limit cut off, which was not asked.
+        texts: False where outlines do."""
+        about, every = self.run_file, self.every_record(texts=texts)
         if about is None:
-            yield from (record for record in self.every_record() if not record.is_skipped)
+            yield from (record for record in every if not record.is_skipped)
             return
         now, earlier = about.scorer, about.earlier_scorers
-        for record in self.every_record():
+        for record in every:
             scorer = scorer_of(record)
             if record.is_skipped:
                 continue
             if scorer is None or not (scorer in earlier or scorer.is_by_another_rule(now)):
                 yield record
 
-    def every_record(self) -> Iterator[Record]:
+    def every_record(self, *, texts: bool = True) -> Iterator[Record]:
         """All readable records of this run, file by file as they were begun: their names start with
-        the time.
+        the time. texts: False where outlines do.
 
         Raises NeedlemapError for one of a newer needlemap.
         """
         self.left_out = LeftOut()
         about = self.run_file
         for file in records_files(self.path):
-            yield from self.records_in(file, about)
+            yield from self.records_in(file, about, texts=texts)
         odd = [file.name for file in self.path.glob(RECORDS) if not is_regular(file)]
         self.left_out.odd = tuple(sorted(odd))
 
-    def records_in(self, file: Path, about: RunFile | None) -> Iterator[Record]:
+    def records_in(
+        self, file: Path, about: RunFile | None, *, texts: bool = True
+    ) -> Iterator[Record]:
         """A file's readable records, if they are of the run of that run.json; others are
-        counted."""
-        read = self._files.setdefault(file, _ReadFile())
-        read.go_on(file)
-        self.left_out.torn += read.torn
-        self.left_out.unreadable += read.unreadable
-        for record in (*read.records, *read.last):
+        counted. texts: False where outlines do."""
+        for record in self._every_in(file, texts):
             if is_of(record, about):
                 yield record
             else:
                 self.left_out.foreign += 1
+
+    def _every_in(self, file: Path, texts: bool) -> Iterator[Record]:
+        """A file's readable records, whatever run they are of; lines that are none are counted."""
+        if self._keeps is Kept.NOTHING or (texts and self._keeps is Kept.OUTLINES):
+            read = _ReadFile()
+            yield from read.read_on(file)
+        else:
+            read = self._files.setdefault(file, _ReadFile())
+            whole = self._keeps is Kept.RECORDS
+            for record in read.read_on(file):
+                read.kept.append(record if whole else outline(record, self._shared))
+            yield from read.kept
+        yield from read.last
+        self.left_out.torn += read.torn
+        self.left_out.unreadable += read.unreadable
 
 
 def records_files(folder: Path) -> list[Path]:
@@ -270,7 +294,7 @@ def parsed(line: bytes) -> Record | None:
     """A line's record; None for a torn one. Raises NeedlemapError for one of a newer needlemap."""
     try:
         check_parts(line)
-        record = Record.model_validate_json(line)
+        record = share_field_names(Record.model_validate_json(line))
         schema = record.schema_version
     except ValueError:
         record, schema = None, _schema(line)

@@ -98,10 +98,11 @@ class Loaded:
         return with_skipped(map) if about.stopped else map
 
 
-def load_run(folder: RunFolder | str | Path) -> Loaded:
-    """Read a run. Raises NeedlemapError when there is no run, or it cannot be read."""
+def load_run(folder: RunFolder | str | Path, *, texts: bool = True) -> Loaded:
+    """Read a run. texts: False where outlines of its records do, as for its map. Raises
+    NeedlemapError when there is no run, or it cannot be read."""
     folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
-    records = tuple(latest_records(folder.records()))
+    records = tuple(latest_records(folder.records(texts=texts)))
     notes = (*folder.left_out.notes(), *_shorter(records))
     return Loaded(folder.given, folder.about(), records, notes, folder)
 
@@ -120,11 +121,11 @@ def _shorter(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def closed_book_records(folder: RunFolder) -> Iterator[Record]:
+def closed_book_records(folder: RunFolder, *, texts: bool = True) -> Iterator[Record]:
     """Every record of questions without a haystack, as written: for limits, since each was paid
-    for."""
+    for. texts: False where outlines do."""
     if is_regular(file := folder.path / CLOSED_BOOK):
-        yield from folder.records_in(file, folder.run_file)
+        yield from folder.records_in(file, folder.run_file, texts=texts)
 
 
 def kept(folder: RunFolder) -> list[Record]:

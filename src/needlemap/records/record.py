@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -290,6 +291,116 @@ class Record(BaseModel):
     def line(self) -> bytes:
         """Its JSON line."""
         return self.model_dump_json(by_alias=True).encode() + b"\n"
+
+
+_FIELD_NAMES: dict[frozenset[str], set[str]] = {}
+_MOST_SHAPES = 1_000  # of records and their parts; a stranger's may each have one of their own
+
+
+def share_field_names(record: Record) -> Record:
+    """The same record in half the memory: the names of the fields that its line has, which
+    pydantic keeps in a set for each record and each part of one, in one set for all."""
+    for part in (record, record.prompt, record.scorer, record.unread, *record.needles):
+        if part is not None:
+            names = part.model_fields_set
+            if len(_FIELD_NAMES) < _MOST_SHAPES:
+                names = _FIELD_NAMES.setdefault(frozenset(names), names)
+            object.__setattr__(part, "__pydantic_fields_set__", names)
+    return record
+
+
+def outline(record: Record, shared: dict[Any, Any]) -> Record:
+    """A record as its run needs it to resume and to draw its map, in a quarter of the memory: what
+    was asked and where, what became of it and what it cost, and no long text. answer, thinking:
+    `TEXT` where there is more than white space, else ''. shared: parts of other outlines, used
+    again where they are alike."""
+    scorer, prompt, unread, few = record.scorer, record.prompt, record.unread, record.needles
+    if scorer is not None:
+        why = {name: value for name, value in scorer.why.items() if name != "found"}
+        by = (scorer.name, scorer.options, scorer.rule, scorer.scale, why, scorer.unreadable)
+        key = ("scorer", str((*by, scorer.mean, scorer.ratio, scorer.usd)))
+        if key not in shared:
+            shared[key] = scorer.model_copy(update={"why": why, "native": None})
+        scorer = shared[key]
+    if prompt is not None:
+        unused = {"positions": (), "pad": "", "ids_sha256": None}
+        prompt = _PromptOutline.of({**prompt.__dict__, **unused})
+    sent = ("unread", unread.attempts, unread.prompt_tokens, unread.answer_tokens, unread.usd)
+    fields = {
+        **record.__dict__,
+        **_WITHOUT_TEXTS,
+        "question": record.question if prompt is None else "",
+        "reference": record.reference if prompt is None else "",
+        "keywords": record.keywords if len(few) > 1 else (),
+        "needles": tuple(_NeedleOutline.of({**each.__dict__, **_NO_TEXTS}) for each in few),
+        "answer": _shortened(record.answer),
+        "thinking": _shortened(record.thinking),
+        "beside": tuple(each.model_copy(update={"nats": ()}) for each in record.beside),
+        "scorer": scorer,
+        "prompt": prompt,
+        "unread": shared.setdefault(sent, unread),
+    }
+    common = {name: fields.pop(name) for name in _COMMON}
+    common = shared.setdefault(("common", *common.values()), common)
+    return _RecordOutline.of(fields, common)
+
+
+class _Outline(BaseModel):
+    """A part of an outline. Only what is unusual in it is kept with it: a dictionary of all fields
+    takes as much as the rest."""
+
+    @classmethod
+    def of(cls, fields: dict[str, Any], common: dict[str, Any] | None = None) -> Self:
+        """One with these fields, which are not checked again. common: others, which it shares."""
+        usual, made = _usual(cls), cls.__new__(cls)
+        own = {name: value for name, value in fields.items() if value != usual[name]}
+        own |= {} if common is None else {"common": common}
+        object.__setattr__(made, "__dict__", own)
+        object.__setattr__(made, "__pydantic_fields_set__", _NO_NAMES)
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """What it does not hold itself."""
+        common = self.__dict__.get("common") or {}
+        usual = _usual(type(self))
+        if name not in usual:
+            raise AttributeError(name)
+        return common[name] if name in common else usual[name]
+
+
+class _RecordOutline(_Outline, Record):
+    pass
+
+
+class _PromptOutline(_Outline, PromptRecord):
+    pass
+
+
+class _NeedleOutline(_Outline, NeedleRecord):
+    pass
+
+
+@cache
+def _usual(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """What each field of a model is by default; of one that has no default, nothing is equal."""
+    fields = kind.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
+
+
+_NO_NAMES: set[str] = set()
+_COMMON = (
+    *("schema_version", "run", "task", "model", "seed"),
+    *("finish", "failure", "answered_by", "attempts"),
+)
+TEXT = "..."
+_WITHOUT_TEXTS: dict[str, Any] = {"finished_at": "", "logprobs": None, "error": None, "usage": {}}
+_NO_TEXTS = {"text": "", "before": "", "after": ""}
+
+
+def _shortened(text: str | None) -> str | None:
+    return TEXT if text and not text.isspace() else text and ""
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
