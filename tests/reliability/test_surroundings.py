@@ -164,6 +164,21 @@ def test_markdown_makes_no_link_of_an_answers_address(text):
     assert shown.replace("\u2060", "").replace("\\", "") == text
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("@octocat", "@\u2060octocat"),
+        ("by @octocat.", "by @\u2060octocat."),
+        ("Fixes #1", "Fixes \\#\u20601"),
+        ("closes GH-1 and o/r#2", "closes GH\u2060\\-1 and o/r\\#\u20602"),
+        ("of !3", "of \\!\u20603"),
+    ],
+)
+def test_markdown_mentions_nobody_and_closes_no_issue(text, shown):
+    """A tracker looks for these in the text that is shown, where no escape is left."""
+    assert plain_markdown(text) == shown
+
+
 def test_the_key_of_workers_is_gone_after_a_kill(needlemap):
     """RUN/replicas/connect-PID.json stayed, with the private key in it."""
     slow = "import time\ndef slow(messages):\n    time.sleep(0.1)\n    return '?'\n"

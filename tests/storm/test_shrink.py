@@ -8,6 +8,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -47,7 +48,19 @@ FLAGS = {
     "tokenizer": "cl100k_base",
     "max_answer_tokens": 60,
 }
+COMPLETIONS = {**FLAGS, "model_options": {"api": "completions", "key_env": "BOX_KEY"}}
 ENGINE = Path(__file__).parent / "boxed_engine.py"
+
+
+def one_request(folder: Path, flags: dict[str, object] = COMPLETIONS) -> tuple[Storm, Shrunk]:
+    """A storm that is shrunk to one request of a conversation."""
+    storm = Storm.of(StormOptions(flags, max_length=2_000, load=4), folder, 1)
+    made = storm.round(1)
+    turn = next(act for act in made.acts if len(act.path) > 1)
+    shrunk = Shrunk(
+        made.of([turn]), turn.number, failed=3, of=20, cold=0, cold_of=10, got="", was=9
+    )
+    return storm, shrunk
 
 
 def script_code(folder: Path, fault: str) -> int:
@@ -115,13 +128,7 @@ def test_the_script_asks_completions_with_a_key_of_the_environment_which_no_file
     tmp_path, monkeypatch
 ):
     monkeypatch.setenv("BOX_KEY", "sk-not-for-files")
-    flags = {**FLAGS, "model_options": {"api": "completions", "key_env": "BOX_KEY"}}
-    storm = Storm.of(StormOptions(flags, max_length=2_000, load=4), tmp_path / "storm", 1)
-    made = storm.round(1)
-    turn = next(act for act in made.acts if len(act.path) > 1)
-    shrunk = Shrunk(
-        made.of([turn]), turn.number, failed=3, of=20, cold=0, cold_of=10, got="", was=9
-    )
+    storm, shrunk = one_request(tmp_path / "storm")
     files = write_repro(storm, shrunk, tmp_path)
     held = b"".join(each.read_bytes() for each in files)
     assert b"sk-not-for-files" not in held + gzip.decompress(files[1].read_bytes())
@@ -148,8 +155,71 @@ def test_the_script_asks_completions_with_a_key_of_the_environment_which_no_file
     assert "missed alone" in ended.stdout
     path, key, body = seen[0]
     assert (path, key) == ("/v1/completions", "Bearer sk-not-for-files")
-    assert storm.texts.question(made.number, turn.path[-1]) in body["prompt"]
+    question = storm.texts.question(shrunk.sequence.number, shrunk.act.path[-1])
+    assert question in body["prompt"]
     assert "messages" not in body
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_the_script_follows_no_redirect_so_that_the_key_stays_at_its_address(
+    status, tmp_path, monkeypatch
+):
+    """urllib follows most of them, with all headers."""
+    monkeypatch.setenv("BOX_KEY", "sk-not-for-others")
+    write_repro(*one_request(tmp_path / "storm"), tmp_path)
+    elsewhere: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            elsewhere.append(self.path)
+            self.send_error(404)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Door(Other):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            self.send_header("location", f"http://127.0.0.1:{other.server_port}/v1/completions")
+            self.end_headers()
+
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Other) as other,
+        ThreadingHTTPServer(("127.0.0.1", 0), Door) as server,
+    ):
+        for each in (other, server):
+            Thread(target=each.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        script = [sys.executable, tmp_path / SCRIPT, url]
+        ended = subprocess.run(script, capture_output=True, text=True)
+        for each in (other, server):
+            each.shutdown()
+    assert elsewhere == []
+    assert f"HTTP Error {status}" in ended.stdout
+    assert ended.returncode == 2
+
+
+HOSTILE = (
+    "![i](http://evil/x.png) [l](http://evil) <img src=x> @octocat Fixes #1 ``` ```` ` \u2028# Head"
+)
+
+
+def test_the_text_for_an_issue_holds_a_servers_words_as_code_alone(tmp_path):
+    """It is pasted into somebody's tracker, where words may link, mention and close."""
+    flags = {**FLAGS, "model": f"openai/{HOSTILE}"}
+    storm, shrunk = one_request(tmp_path / "storm", flags=flags)
+    shrunk = replace(shrunk, got=f"{HOSTILE}\n````\n\ud800\x1b[31m{HOSTILE}")
+    *_, issue = write_repro(storm, shrunk, tmp_path)
+    lines = issue.read_text("utf-8").splitlines()
+    start, end = (at for at, line in enumerate(lines) if line.startswith("`````"))
+    assert lines[start : start + 2] == ["`````text", lines[start + 1]]
+    assert [line.partition(":")[0] for line in lines[start + 1 : end]] == ["Model", "Wanted", "Got"]
+    assert lines[end] == "`````"
+    outside = "\n".join(lines[:start] + lines[end + 1 :])
+    assert not any(word in outside for word in ("octocat", "evil", "Fixes", "Head", "img"))
 
 
 def test_the_script_loops_as_the_lower_end_of_the_measured_rate_needs():

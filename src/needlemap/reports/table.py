@@ -22,7 +22,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -60,7 +60,9 @@ _DEPTHS = ("depth_percent", "realised_depth_percent")
 SUFFIXES, MARKDOWN = (".csv", ".parquet"), ".md"
 OPENCOMPASS = "opencompass"
 SECTION = "csv format"  # of the TXT, whose table is the CSV's
-_LINKED = re.compile(r"(?<=www)(?=\.)|(?<=\S)(?=@)", re.IGNORECASE)  # what viewers make links of
+# What viewers make links of, escaped or not: addresses, people, issues as #1, !1 and GH-1.
+_LINKED = re.compile(r"(?<=www)(?=\.)|(?<=\S)(?=@)|(?<=[@#!])(?=\w)|(?<=\bGH)(?=-)", re.IGNORECASE)
+_TICKS = re.compile("`+")
 _WORD_JOINER = "\u2060"  # shows nothing
 # What a spreadsheet passes over before a formula: spaces, controls and what shows nothing.
 _BLANK = (
@@ -416,8 +418,24 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], rule: str
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, [rule] * len(head), *rows))
 
 
+def fenced(lines: Iterable[str]) -> str:
+    """Lines, which may be a stranger's, as a block of code: in it nothing links or mentions.
+
+    The fence is longer than any run of its sign inside.
+
+    >>> print(fenced(["plain ```"]))
+    ````text
+    plain ```
+    ````
+    """
+    shown = [printable(line, line=True) for line in lines]
+    longest = max((len(run) for line in shown for run in _TICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *shown, fence])
+
+
 def plain_markdown(text: str) -> str:
     """A text, which may be a stranger's, as one line of Markdown that means nothing else: no
-    link, no picture, no HTML."""
+    link, no picture, no HTML, nobody mentioned."""
     plain = printable(" ".join(text.split()), line=True)
     return _LINKED.sub(_WORD_JOINER, plain).translate(_MARKS)

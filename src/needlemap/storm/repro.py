@@ -18,6 +18,7 @@ from needlemap.asking import decoding_of
 from needlemap.files import write_whole
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
+from needlemap.reports.table import fenced, plain_markdown
 from needlemap.settings import Settings
 from needlemap.storm.act import Act, Turn
 from needlemap.storm.act import Path as Conversation
@@ -28,13 +29,13 @@ SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as 
 SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
 MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
 FILLED = 3  # times what a server caches is asked
+_SHOWN = 300  # characters of an answer in the text for an issue
 
 _SCRIPT = """#!/usr/bin/env python3
 '''{title}
 
 python repro.py http://127.0.0.1:8000/v1 [MODEL]   exit code 1: it shows the fault; 0: it does not;
-2: the model misses the same prompt alone. At the storm's pace it takes {minutes} at most{key}.
-'''
+2: the model misses the same prompt alone. At the storm's pace it takes {minutes} at most{key}.'''
 import gzip, json, os, pathlib, secrets, sys, threading, time, urllib.request
 
 told = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "repro.json.gz").read_bytes()))
@@ -43,6 +44,7 @@ model = sys.argv[2] if len(sys.argv) > 2 else told["model"]
 headers = {{"content-type": "application/json"}}
 if key := os.environ.get(told["key_env"], ""):
     headers["authorization"] = f"Bearer {{key}}"
+urllib.request.HTTPRedirectHandler.redirect_request = lambda *_: None  # the key stays here
 
 
 def ask(request, answers, salts, pace, share):
@@ -82,13 +84,13 @@ alone = [play([[{{**told["alone"], "after_s": 0, "cancel_s": 0}}]]) for _ in ran
 if not any(right for _, right, _ in alone):
     sys.exit(print("missed alone, by the model or a spoilt server: got", repr(alone[-1][0])) or 2)
 pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
-seconds = pace * told["loops"] * told["seconds"]
-print(f"{{told['loops']}} loops at most, about {{seconds:.0f}} s", flush=True)
-for loop in range(1, told["loops"] + 1):
+loops, lasts_s = told["loops"], pace * told["loops"] * told["seconds"]
+print(f"{{loops}} loops at most, about {{lasts_s:.0f}} s", flush=True)
+for loop in range(1, loops + 1):
     got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
     if not right:
         sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
-print(f"{{told['loops']}} loops, all right")
+print(f"{{loops}} loops, all right")
 """
 
 
@@ -99,7 +101,7 @@ def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     minutes = _minutes(held["loops"] * held["seconds"])
     title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
     key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
-    packed = gzip.compress(json.dumps(held, ensure_ascii=False).encode(), mtime=0)
+    packed = gzip.compress(json.dumps(held).encode(), mtime=0)
     script = _SCRIPT.format(title=title, minutes=minutes, key=key)
     issue = issue_text(storm, shrunk, held["loops"], minutes)
     written = [(SCRIPT, script.encode()), (TEXTS, packed)] if shrunk.limit is None else []
@@ -223,9 +225,13 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
         + (" <- this answer is wrong" if act.number == shrunk.target else "")
         for place, act in enumerate(shrunk.sequence.acts, 1)
     ]
-    wanted = ", ".join(storm.texts.secrets(shrunk.sequence.number, shrunk.act))
     title, how = "Wrong answers", "A prompt is answered wrong"
-    got = f"Got: `{' '.join(shrunk.got.split())[:300]}`"
+    told = {
+        "Model": storm.resolved.settings.model,
+        "Wanted": ", ".join(storm.texts.secrets(shrunk.sequence.number, shrunk.act)),
+        "Got": " ".join(shrunk.got.split())[:_SHOWN],
+    }
+    moved = []
     played = [
         f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
         f"{loops} times at most (about {minutes}):",
@@ -236,10 +242,13 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
     if shrunk.limit is not None:
         title, how = "Log-probabilities that move", "The margins of a right answer move"
         played = []
-        got = (
+        told["Got"] = told["Wanted"]
+        moved = [
             "That is said. Its tokens' margins over the likeliest others move by more than "
-            f"{shrunk.limit:.2g} nats a token from those of {storm.options.reference}."
-        )
+            f"{shrunk.limit:.2g} nats a token from those of "
+            f"{plain_markdown(storm.options.reference)}.",
+            "",
+        ]
     return "\n".join(
         [
             f"# {title} after a sequence of {len(acts)} requests",
@@ -250,11 +259,12 @@ def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
             "",
             *acts,
             "",
-            f"Wanted: `{wanted}`. {got}",
+            # A server's words and names: in somebody's tracker they must neither link nor mention.
+            fenced(f"{name}: {said}" for name, said in told.items()),
             "",
+            *moved,
             *played,
-            f"Model: {storm.resolved.settings.model}. Found by needlemap storm, whose sequence had "
-            f"{shrunk.was} requests.",
+            f"Found by needlemap storm, whose sequence had {shrunk.was} requests.",
             "",
         ]
     )

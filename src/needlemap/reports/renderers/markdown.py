@@ -18,7 +18,7 @@ def to_markdown(report: Report) -> str:
     for table in report.tables:
         shown = [column for column in table.heads if not column.wide]
         rows = [[plain_markdown(cell) for cell in row] for row in table.labels(shown)]
-        parts.append(markdown_table([column.head for column in shown], rows))
+        parts.append(markdown_table([plain_markdown(column.head) for column in shown], rows))
     if sentences := list(report.sentences()):
         parts.append("\n".join(f"- {plain_markdown(line)}" for line in sentences))
     return "\n\n".join(parts) + "\n"
