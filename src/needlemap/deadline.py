@@ -3,12 +3,13 @@ that it does, and calls that may never return, which have an end."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import inf
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 FLAG = "--limit-time"
+_GRACE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -138,6 +140,29 @@ def call_within(
         if not done.done() and left_s < seconds:  # a command's own limit has words of its own
             raise _time_up(what, do) from None
         raise
+
+
+@contextmanager
+def cut_off(what: str) -> Iterator[None]:
+    """Within it the command's end cuts off what never waits, as a pattern that tries for hours.
+    Raises TimeUp then, in the main thread of a system that has such a signal."""
+    left_s = waits_s()
+    able = hasattr(signal, "setitimer") and current_thread() is main_thread()
+    if left_s is None or not able:
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise _time_up(what, "")
+
+    before = signal.signal(signal.SIGALRM, end)
+    # What waits ends by itself at the limit, and says more.
+    timer = signal.setitimer(signal.ITIMER_REAL, left_s + _GRACE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _settle(done: Future[_Result], call: Callable[[], _Result]) -> None:

@@ -108,6 +108,10 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
             '{"answer": "a", "reference": "b", "keywords": [5]}',
             "line 1: field 'keywords' must be a list of texts.",
         ),
+        (
+            '{"answer": "a", "reference": "b", "decoys": 5}',
+            "line 1: field 'decoys' must be a list of texts.",
+        ),
     ],
 )
 def test_a_broken_line_is_named(typed, text, said):
@@ -116,6 +120,50 @@ def test_a_broken_line_is_named(typed, text, said):
     assert ended.stderr.startswith("needlemap: answers.jsonl, line ")
     assert said in ended.stderr
     assert not (typed.folder / "out.jsonl").exists()
+
+
+EVIL = {
+    "answer": "a" * 40 + "!",
+    "reference": "aaaa",
+    "keywords": ["b"],
+    "question": "x?",
+    "like": "(a|a)*$|(a+)+$",
+}
+
+
+@pytest.mark.parametrize("scorer", ["first", "f1"])
+def test_no_pattern_is_taken_from_a_file(typed, scorer):
+    """A stranger's tried for ever, deaf to --limit-time."""
+    (typed.folder / "answers.jsonl").write_text(json.dumps(EVIL))
+    ended = typed("score", "answers.jsonl", "--scorer", scorer)
+    assert json.loads(ended.stdout)["score"] == 0
+
+
+def test_the_time_limit_cuts_off_a_scorer_that_never_waits(needlemap):
+    """One's own pattern may try for ever too."""
+    easy = {"answer": "aaaa", "reference": "aaaa", "question": "x?"}
+    lines = "".join(json.dumps(row) + "\n" for row in (easy, EVIL, easy))
+    (needlemap.folder / "answers.jsonl").write_text(lines)
+    flags = ("--scorer", "first", "--scorer-options", "pattern=(a|a)*$", "--limit-time", "2s")
+    ended = needlemap("score", "answers.jsonl", *flags, code=3)
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [row["score"] for row in rows] == [100, None, None]
+    assert [row.get("failure") for row in rows] == [None, "skipped by budget", "skipped by budget"]
+
+
+@pytest.mark.parametrize("field", ["keywords", "decoys", "choices", "owners"])
+def test_more_texts_than_a_scorer_looks_for_are_refused(typed, field):
+    line = {"answer": "a", "reference": "b", field: ["c"] * 10_001}
+    (typed.folder / "answers.jsonl").write_text(json.dumps(line))
+    ended = typed("score", "answers.jsonl", "--scorer", "f1", code=2)
+    assert f"line 1: field '{field}' holds 10,001 texts, and at most 10,000" in ended.stderr
+
+
+def test_half_a_character_is_written_as_the_sign_for_one(typed):
+    """JSON's escapes allow what UTF-8 has no bytes for."""
+    (typed.folder / "answers.jsonl").write_text('{"answer": "\\ud800 a", "reference": "a"}')
+    typed("score", "answers.jsonl", "--scorer", "exact", "-o", "out.jsonl")
+    assert json.loads((typed.folder / "out.jsonl").read_text("utf-8"))["answer"] == "\ufffd a"
 
 
 def test_an_unknown_scorer_is_named_with_the_nearest(scored):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from needlemap.errors import SettingsError
@@ -20,6 +22,14 @@ def test_folders_are_made_and_lines_end_alike_everywhere(loaded, tmp_path):
     lines = path.read_bytes().split(b"\n")
     assert len(lines) == 1 + 24 + 1
     assert b"\r" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("format", ["cells", "trials"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_folder_whose_name_is_no_text_is_named_as_far_as_it_is_one(loaded, suffix, format):
+    pytest.importorskip("pyarrow")
+    odd = replace(loaded, path="r\udcff")
+    assert "r\ufffd".encode() in table_bytes([odd], suffix, format)
 
 
 def test_opencompass_has_a_column_a_run_and_is_a_csv(loaded):

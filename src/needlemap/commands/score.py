@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from needlemap.asking.retry import Scoring
 from needlemap.asking.session import make_ready
 from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
-from needlemap.deadline import TimeUp, waits_s
+from needlemap.deadline import TimeUp, cut_off, waits_s
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
@@ -38,14 +38,17 @@ from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
 from needlemap.sync import together
 from needlemap.tasks import Reference
-from needlemap.text import counted, show_data, tell
+from needlemap.text import counted, show_data, tell, whole_characters
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
-_TEXTS, _LISTS = ("needle", "question", "none", "like"), ("decoys", "choices", "owners")
+# Not `like`: it is a pattern, and a stranger's may try for ever.
+_TEXTS, _LISTS = ("needle", "question", "none"), ("decoys", "choices", "owners")
+_MOST_TEXTS = 10_000  # of a list: scorers look for each in the answer
 _MOST = 1 << 30  # bytes of a file of answers
+_SCORING = "while answers were scored"
 _RETRIES = 6  # of a judge's connection
 
 
@@ -66,7 +69,8 @@ def _run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None
     """Score a run's answers anew, in its own folder or into a new one, and draw its map."""
     path, before = run.folder.path, run.about.scorer
     experiment = with_scorer(run, scorer, options)
-    records = asyncio.run(rescore(run, experiment, out or path))
+    with cut_off(_SCORING):
+        records = asyncio.run(rescore(run, experiment, out or path))
     scored = sum(record.scored for record in records)
     say = f"{counted(scored, 'answer')} scored anew" if records else "nothing is left to score"
     tell("\n".join([f"{say}, scorer {scorer}; nothing was asked", *judge_lines(records)]))
@@ -83,8 +87,11 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     rows = _read(file)
     if not rows:
         raise SettingsError(f"'{file}' holds no line to score.")
-    scored = asyncio.run(_all(made, rows))
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored)
+    scored = list[dict[str, Any]]()
+    with suppress(TimeUp), cut_off(_SCORING):
+        asyncio.run(_score_all(made, rows, scored))
+    scored += [_late(made, row) for row in rows[len(scored) :]]
+    lines = whole_characters("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in scored))
     if out is None:
         show_data(lines)
     else:
@@ -102,17 +109,30 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     return 0 if len(shares) == len(scored) else 1
 
 
-async def _all(scorer: Scorer, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _score_all(
+    scorer: Scorer, rows: list[dict[str, Any]], scored: list[dict[str, Any]]
+) -> None:
+    """Append each line with its score. Raises TimeUp in the middle of one that never waits."""
     try:
         scorer.open()
-        return [await _scored(scorer, row) for row in rows]
+        for row in rows:
+            scored.append(await _scored(scorer, row))
     finally:
         await scorer.close()
+
+
+def _late(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
+    """A line that was not scored when the time was up."""
+    words = "Not scored when the time was up."
+    by = {"scorer": scorer.name, "rule": rule_of(scorer)}
+    return {**row, "score": None, **by, "failure": Failure.SKIPPED, "error": words}
 
 
 async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
     """A line with score (0 to 100), native score and what decided it. Thinking is no part of
     its answer."""
+    if waits_s() == 0:
+        return _late(scorer, row)
     fields: dict[str, Any] = {name: str(row.get(name) or "") for name in _TEXTS}
     fields |= {name: tuple(map(str, row.get(name) or ())) for name in _LISTS}
     reference = Reference(_text(row, _REFERENCES), _keywords(row), **fields)
@@ -122,8 +142,7 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         async with asyncio.timeout(waits_s()):
             score = await Scoring(scorer, answer, reference).score(_RETRIES)
     except TimeoutError:
-        late = "Not scored when the time was up."
-        return {**row, "score": None, **by, "failure": Failure.SKIPPED, "error": late}
+        return _late(scorer, row)
     except Unmeasured as failure:
         return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
     said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
@@ -158,6 +177,15 @@ def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
             raise NeedlemapError(f"{file}, line {number}: {said}")
     if not all(isinstance(word, str) for word in _keywords(row)):
         raise NeedlemapError(f"{file}, line {number}: field 'keywords' must be a list of texts.")
+    for name in ("keywords", *_LISTS):
+        values = row.get(name) or ()
+        if name != "keywords" and not isinstance(values, list | tuple):
+            raise NeedlemapError(f"{file}, line {number}: field '{name}' must be a list of texts.")
+        if isinstance(values, list | tuple) and len(values) > _MOST_TEXTS:
+            raise NeedlemapError(
+                f"{file}, line {number}: field '{name}' holds {len(values):,} texts, and at most "
+                f"{_MOST_TEXTS:,} are looked for."
+            )
     return dict(row)
 
 
@@ -255,6 +283,8 @@ async def _one(
     settings, scorer = experiment.settings, experiment.scorer
     maker = RecordMaker(settings, scorer, Prices.of(settings))
     score: Score | Unmeasured = Unmeasured(Failure.MODEL, record.error or "")
+    if waits_s() == 0:
+        return None
     if record.answer is not None:
         said = whole_answer(trial.prompt.answer_prefix, record.answer)
         try:
@@ -265,6 +295,8 @@ async def _one(
             if time.expired():
                 return None
             score = raised(error, Failure.SCORER)
+        except TimeUp:
+            return None
         except Unmeasured as failure:
             score = failure
         except Exception as error:

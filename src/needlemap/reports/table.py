@@ -21,6 +21,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -47,7 +48,7 @@ from needlemap.reports.labels import (
     score_label,
     unique_names,
 )
-from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable
+from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable, whole_characters
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
@@ -116,7 +117,13 @@ def _row_values(
         None if column.name in placeless else column.table_value(row)
         for column in columns[len(RUN) :]
     )
-    return run.path, model, task, *values
+    return tuple(map(_encodable, (run.path, model, task, *values)))
+
+
+def _encodable(value: Value) -> Value:
+    """A value that a file can hold: the names of folders and a stranger's words may have half
+    characters."""
+    return value if not isinstance(value, str) or value.isascii() else whole_characters(value)
 
 
 def csv_text(table: DataTable) -> str:
@@ -384,7 +391,7 @@ def write_markdown(figure: Figure, drawing: Drawing, out: Path) -> Path:
 
 def markdown(figure: Figure, picture: str) -> str:
     """All of it. picture: the file that the figure is in."""
-    parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(picture)})"]
+    parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(os.fsencode(picture))})"]
     if figure.comparison is not None:
         changes = {
             (cell.length_tokens, cell.depth): points(cell.change)
