@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from needlemap.check.ask import Reply
 from needlemap.check.exact import Effect
@@ -64,7 +64,7 @@ class AtSize:
     asked again, noise: pairs that were not, left: lost pairs that were not asked again.
     """
 
-    size: int
+    size: Annotated[int, Field(ge=1)]
     state: NetState
     points: bool = False
     n: int = 0

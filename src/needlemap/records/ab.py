@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import AB_FILE
@@ -76,7 +76,7 @@ class AbFile(BaseModel):
 
     schema_version: int = 1
     seed: int
-    margin: float
+    margin: Annotated[float, Field(ge=0, le=100)]
     arms: list[Arm]
     families: list[str]
     grids: list[

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -19,19 +20,21 @@ from needlemap.files import is_regular, read_json, read_regular, write_whole
 
 M = TypeVar("M", bound=BaseModel)
 _SHOWN = 3  # folders that an error lists
+_BEYOND, _LARGEST = 2**63, 10**300
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind(Generic[M]):
     """One kind of document. name: what a folder that has it holds, as "run". model: its shape.
     schema: the version that is written and read. version_field: where a document names its
-    version."""
+    version. any_numbers: whether it holds numbers that a user chose, which may be of any size."""
 
     file: str
     name: str
     model: type[M]
     schema: int
     version_field: str = "schema_version"
+    any_numbers: bool = False
 
     def is_in(self, folder: Path) -> bool:
         """Whether a folder holds such a document."""
@@ -46,7 +49,7 @@ class DocumentKind(Generic[M]):
             inside = f" {self.name.title()}s in it: {', '.join(found[:_SHOWN])}." if found else ""
             raise NeedlemapError(f"No {self.name} at '{folder}': it holds no {self.file}.{inside}")
         text = read_regular(file)
-        self._check_version(text, folder)
+        self._check_content(text, folder)
         try:
             return self.model.model_validate_json(text, strict=True)
         except ValidationError as error:
@@ -56,10 +59,12 @@ class DocumentKind(Generic[M]):
         """Write a folder's document, whole or not at all."""
         write_json(folder / self.file, document.model_dump(mode="json"))
 
-    def _check_version(self, text: bytes, folder: Path) -> None:
-        """Raises NeedlemapError for a text without a version, and for one that is not read."""
+    def _check_content(self, text: bytes, folder: Path) -> None:
+        """Raises NeedlemapError for a text without a version, for one that is not read, and for
+        numbers that no document holds."""
         try:
-            version = int(dict(read_json(text))[self.version_field])
+            content = dict(read_json(text))
+            version = int(content[self.version_field])
         except json.JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"
             raise self._no_document(folder, f"it is no JSON ({where}: {error.msg})") from None
@@ -75,10 +80,33 @@ class DocumentKind(Generic[M]):
                 f"{self.name.title()} '{folder}' was written by an earlier needlemap (schema "
                 f"{version}, this one reads {self.schema}). Give another folder."
             )
+        # Whatever divides by, formats or draws a number may raise on one that is not finite.
+        odd = None if self.any_numbers else first_odd_number(content)
+        if odd is not None:
+            raise self._no_document(folder, f"it holds the number {odd:.6g}, which nothing counts")
 
     def _no_document(self, folder: Path, why: str) -> NeedlemapError:
         article = "an" if self.name[0] in "aeiou" else "a"
         return NeedlemapError(f"'{folder / self.file}' is not {article} {self.name}'s: {why}.")
+
+
+def first_odd_number(value: Any) -> float | None:
+    """Return the first number in JSON's values that is not finite or is beyond 64 bits, as a
+    float; None where there is none.
+
+    >>> first_odd_number({"a": [1, 2.5, {"b": 10**30}]}), first_odd_number({"a": True})
+    (1e+30, None)
+    """
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, int | float) and not -_BEYOND < value < _BEYOND:
+            return float(value) if isinstance(value, float) or abs(value) < _LARGEST else inf
+    return None
 
 
 def what_is_wrong(error: ValidationError) -> str:

@@ -30,14 +30,14 @@ class RunSettings(BaseModel):
     task: str
     mode: str
     label: str = ""
-    step: int | None = None
+    step: Annotated[int, Field(ge=0, le=MOST)] | None = None
     order: str = ""
     seed: Any = 0
     haystack_path: Any = None
     lengths: Any = None
     depths: Any = None
-    seek: float | None = None
-    within: float = 0.0
+    seek: Annotated[float, Field(ge=0, le=100)] | None = None
+    within: Annotated[float, Field(ge=0, le=100)] = 0.0
     until: str = ""
     scope: Literal["these", "new"] = "these"
 
@@ -225,4 +225,4 @@ class RunFile(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-RUN = DocumentKind(RUN_FILE, "run", RunFile, SCHEMA, version_field="schema")
+RUN = DocumentKind(RUN_FILE, "run", RunFile, SCHEMA, version_field="schema", any_numbers=True)

@@ -7,7 +7,7 @@ request. The sequence that `--shrink` left stands below it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from needlemap.maps.rare import rounded_up
@@ -135,16 +135,17 @@ def _time_line(found: StormFile, first: StormRequest) -> Table:
     """The round of the first fault, session by session: a square for each request, in the
     column of its wave. The faulty session is marked, and those of its family."""
     rows = [each for each in found.sequence if each.round == first.round]
-    waves = max(each.wave for each in rows) + 1
+    columns = _columns(rows)
     sessions: dict[tuple[int, int], list[StormRequest]] = {}
     for each in rows:
         sessions.setdefault((each.family, each.session), []).append(each)
     made = []
     for (family, session), requests in sorted(sessions.items()):
-        line = [" "] * waves
+        line = [" "] * len(columns)
         for each in requests:
-            worse = line[each.wave] not in (" ", SQUARES["right"])
-            line[each.wave] = line[each.wave] if worse else SQUARES.get(each.outcome, "?")
+            at = columns[each.wave]
+            worse = line[at] not in (" ", SQUARES["right"])
+            line[at] = line[at] if worse else SQUARES.get(each.outcome, "?")
         mark = "of the same family" if family == first.family else ""
         if (family, session) == (first.family, first.session):
             mark = f"the first fault: request {first.key}, {first.operation}, {first.outcome}"
@@ -173,17 +174,22 @@ def _by_session(
 ) -> tuple[tuple[str, tuple[Square, ...]], ...]:
     """A row a session; the later of two in one place is the worse."""
     rows: dict[tuple[int, int], list[Square]] = {}
-    waves = {wave: at for at, wave in enumerate(sorted({each.wave for each in requests}))}
+    columns = _columns(requests)
     for each in sorted(requests, key=lambda each: _kind(each.outcome) == "fault"):
         letter = "" if each.outcome in ("right", "") else SQUARES.get(each.outcome, "!")
         says = f"request {each.key}, {each.operation}, {each.tokens:,} tokens, {each.outcome}"
         marked = first is not None and each.family == first.family
-        square = Square(waves[each.wave], _kind(each.outcome), letter, says.rstrip(", "), marked)
+        square = Square(columns[each.wave], _kind(each.outcome), letter, says.rstrip(", "), marked)
         rows.setdefault((each.family, each.session), []).append(square)
     return tuple(
         (f"{family}.{session}", tuple(squares))
         for (family, session), squares in sorted(rows.items())
     )
+
+
+def _columns(requests: Iterable[StormRequest]) -> dict[int, int]:
+    """The column of each wave: they are numbered as they are there, whatever a file says."""
+    return {wave: at for at, wave in enumerate(sorted({each.wave for each in requests}))}
 
 
 def _kind(outcome: str) -> str:

@@ -3,10 +3,17 @@ times."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from collections import Counter
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
 
 from needlemap.files import STORM_FILE
+from needlemap.grid import MOST_LENGTH
 from needlemap.records.document import DocumentKind
+from needlemap.storm.act import ACTS
+
+MOST_LOAD = 10_000  # requests at a time
 
 
 class StormRequest(BaseModel):
@@ -44,6 +51,17 @@ class Replayed(BaseModel):
     cold_lost: int = 0
 
 
+def _drawable(requests: list[StormRequest]) -> list[StormRequest]:
+    """Requests of rounds that can be drawn, session by wave. Raises ValueError, as pydantic wants
+    it."""
+    if any(count > ACTS for count in Counter(each.round for each in requests).values()):
+        raise ValueError(f"a round has more than {ACTS:,} requests")
+    return requests
+
+
+_Requests = Annotated[list[StormRequest], AfterValidator(_drawable)]
+
+
 class StormFile(BaseModel):
     """storm.json. framing: tokens that the server counts beside ours. pace: seconds of a prompt,
     and of each of its tokens. wanted: the rate that was to be excluded, a share. shrunk: the
@@ -53,8 +71,8 @@ class StormFile(BaseModel):
     schema_version: int = 1
     seed: int
     model: str
-    max_length: int
-    load: int
+    max_length: Annotated[int, Field(ge=0, le=MOST_LENGTH)]
+    load: Annotated[int, Field(ge=0, le=MOST_LOAD)]
     kv_tokens: int | None = None
     cancels: bool = True
     many: bool = True
@@ -73,8 +91,8 @@ class StormFile(BaseModel):
     faulty: float = 0.0
     highest: float = 1.0
     suspects: list[Replayed] = []
-    sequence: list[StormRequest] = []
-    shrunk: list[StormRequest] = []
+    sequence: _Requests = []
+    shrunk: _Requests = []
 
 
 STORM = DocumentKind(STORM_FILE, "storm", StormFile, 1)

@@ -19,6 +19,7 @@ from typing import Any
 from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.deadline import LimitReached
+from needlemap.errors import NeedlemapError
 from needlemap.files import STORM_FILE
 from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream, key_of
@@ -195,7 +196,12 @@ class Shrinking(StormInRounds):
         for replays in (FIRST, SELDOM_FIRST):
             for key in keys:
                 made = self.storm.round(key // ACTS)
-                act = next(each for each in made.acts if each.number == key % ACTS)
+                act = next((each for each in made.acts if each.number == key % ACTS), None)
+                if act is None:
+                    raise NeedlemapError(
+                        f"'{self.storm.folder.path / STORM.file}' names request {key}, which its "
+                        "seed does not have. Give another folder."
+                    )
                 sequence, failed = made.until(act), 0
                 self._limit = file.limit_nats if key in moved else None
                 is_first = key == keys[0] and replays == FIRST
