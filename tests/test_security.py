@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from needlemap.files import folder_name
 from needlemap.http import check_address
 from needlemap.models.replicas import Processes
 from needlemap.records.loaded import load_run
@@ -314,3 +315,21 @@ def test_what_is_left_out_of_a_folder_is_told(typed):
         assert "note: 2 records of another run, left out" in shown
     typed("report", "r", "-o", "x.html")
     assert "2 records of another run, left out" in (typed.folder / "x.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["..", ".", "", "...", "../../x", "a/../b", "/etc", "a\0b", "a\nb", "-x", "\ud800", "中" * 300],
+)
+def test_a_strangers_name_is_one_folder_inside_of_where_it_is_put(text, tmp_path):
+    made = tmp_path / folder_name(text)
+    made.mkdir()
+    assert made.resolve().parent == tmp_path
+    assert not made.name.startswith(("-", "."))
+
+
+def test_long_names_that_differ_at_their_ends_stay_apart():
+    """Checkpoints of one training do."""
+    names = {folder_name(f"hf/{'run/' * 100}step-{step}") for step in range(3)}
+    assert len(names) == 3
+    assert all(len(name.encode()) <= 150 for name in names)

@@ -8,10 +8,11 @@ to a file of one's own. The folder itself may be a link: its owner typed it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _MOST_NODES = (
 )
 _FEW = 20  # names that an error lists where no file is
 _SHOWN = 100  # characters of what is wrong in YAML
+_UNNAMED = "unnamed"
+_LONGEST_NAME, _DIGITS = 150, 8  # bytes of 255, as a task's name and a time are added; of a hash
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
 # Beside suite.json: what its families are for.
@@ -270,13 +273,38 @@ def plain_name(family: str) -> bool:
     return family[:1].isalnum() and all(letter.isalnum() or letter in "-_." for letter in family)
 
 
-def folder_name(text: str) -> str:
-    """A text as the name of a folder.
+def folder_name(text: str, keep: str = "") -> str:
+    """Return a text as the name of one folder, inside of where it is put: never '.', '..', '' or
+    one too long for a file system. keep: signs that stay, too.
 
-    >>> folder_name("openai/org/my model")
-    'openai-org-my-model'
+    >>> folder_name("openai/org/my model"), folder_name(".."), folder_name("a@b", keep="@")
+    ('openai-org-my-model', 'unnamed', 'a@b')
     """
-    return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in text)
+    kept = f"-._{keep}"
+    plain = "".join(letter if letter.isalnum() or letter in kept else "-" for letter in text)
+    name = plain.lstrip(".-") or _UNNAMED
+    data = name.encode()
+    if len(data) <= _LONGEST_NAME:
+        return name
+    # Names of checkpoints differ at their ends.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{data[: _LONGEST_NAME - _DIGITS - 1].decode('utf-8', 'ignore')}-{digest}"
+
+
+def folder_names(texts: Sequence[str], keep: str = "") -> list[str]:
+    """Return texts as the names of folders, of which no two are one in any file system.
+
+    >>> folder_names(["a/b", "A-b", "c"])
+    ['a-b', 'A-b-2', 'c']
+    """
+    names: list[str] = []
+    taken = set[str]()
+    for text in texts:
+        name = folder_name(text, keep)
+        numbered = (name, *(f"{name}-{number}" for number in range(2, len(texts) + 2)))
+        names.append(next(each for each in numbered if each.casefold() not in taken))
+        taken.add(names[-1].casefold())
+    return names
 
 
 @dataclass(frozen=True, slots=True)

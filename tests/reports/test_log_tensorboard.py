@@ -72,6 +72,23 @@ def test_several_runs_get_a_folder_each(told, tmp_path):
     assert read(tmp_path / "other").Scalars("score/n")[0].value == 23
 
 
+@pytest.mark.parametrize("name", ["..", ".", "", "/", "a/../b", "../../x", "a\0b", "x" * 400])
+def test_no_name_leads_out_of_the_typed_folder(name, told, tmp_path):
+    """A run.json's model '..' wrote its events above it."""
+    logs = tmp_path / "up" / "logs"
+    runs = [dataclasses.replace(told, name=each) for each in (name, "other")]
+    log_tensorboard(runs, str(logs), 0)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()][:2] == ["up", "logs"]
+    assert len([path for path in logs.iterdir() if path.is_dir()]) == 2
+    assert all(path.parent.parent == logs for path in tmp_path.rglob("events.*"))
+
+
+def test_two_names_that_are_one_folders_stay_apart(told, tmp_path):
+    runs = [dataclasses.replace(told, name=each) for each in ("a/b", "a-b")]
+    log_tensorboard(runs, str(tmp_path), 0)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["a-b", "a-b-2"]
+
+
 def test_a_name_is_no_markup():
     assert markdown(["a"], [["<b>[x](http://y)|\n![z]"]]).splitlines()[-1] == (
         r"| \<b\>\[x\]\(http\://y\)\| \!\[z\] |"

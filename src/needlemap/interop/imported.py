@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import folder_name, open_inside
+from needlemap.files import folder_names, open_inside
 from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import Families, begin_families
@@ -95,15 +95,12 @@ def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Import
 def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
     """Folder names: the model; where it has several tests, the test too. No two are the
     same."""
-    names: dict[tuple[str, str, str], str] = {}
+    texts = []
     for key in keys:
         several = sum(other[0] == key[0] for other in keys) > 1
         words = dict.fromkeys(word for part in key for word in part.split())
-        name = folder_name(" ".join(words) if several else key[0]).strip(".-")[:100] or UNKNOWN
-        taken = {other.casefold() for other in names.values()}
-        numbered = (name, *(f"{name}-{number}" for number in range(2, len(keys) + 1)))
-        names[key] = next(each for each in numbered if each.casefold() not in taken)
-    return names
+        texts.append((" ".join(words) if several else key[0]).strip(" .-") or UNKNOWN)
+    return dict(zip(keys, folder_names(texts), strict=True))
 
 
 def _run(
@@ -324,11 +321,12 @@ def places_of(runs: Sequence[Imported], out: Path) -> dict[str, Path]:
     """Where each run goes, by its name: into the folder, or where there are several into
     folders of their own; families of a suite into their model's, or where there is one model
     into the folder."""
-    models = {str(run.about.named.model) for run in runs}
+    models = list(dict.fromkeys(str(run.about.named.model) for run in runs))
+    folders = dict(zip(models, folder_names(models), strict=True))
     found = {}
     for run in runs:
         if run.suite:
-            model = folder_name(str(run.about.named.model)) if len(models) > 1 else ""
+            model = folders[str(run.about.named.model)] if len(models) > 1 else ""
             found[run.name] = out / model / run.family
         else:
             found[run.name] = out if len(runs) == 1 else out / run.name

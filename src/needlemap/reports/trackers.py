@@ -20,6 +20,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.extras import install_line
+from needlemap.files import folder_names
 from needlemap.grid import percent
 from needlemap.maps.effective import RULES, effective_length
 from needlemap.records.loaded import Loaded
@@ -30,6 +31,7 @@ from needlemap.reports.labels import percent_of, unique_names
 from needlemap.reports.page.payload import fact_rows, value_text
 from needlemap.reports.summary import held_by
 from needlemap.reports.table import DataTable, cells_table, markdown_table, plain_markdown
+from needlemap.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +172,9 @@ def log_tensorboard(runs: Sequence[Logged], folder: str, step: int) -> list[str]
 
     Raises NeedlemapError when tensorboard is not installed.
     """
-    for run in runs:
-        _write(
-            run, Path(folder, run.name.replace("/", "-")) if len(runs) > 1 else Path(folder), step
-        )
+    names = folder_names([run.name for run in runs], keep="@") if len(runs) > 1 else [""]
+    for run, name in zip(runs, names, strict=True):
+        _write(run, Path(folder, name), step)
     return [f"tensorboard --logdir {shlex.quote(folder)}"]
 
 
@@ -279,5 +280,6 @@ def log_runs(
 ) -> list[str]:
     """Log runs, each by its model's name; where they are, or what to type to see them."""
     names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
+    names = [printable(name, line=True) for name in names]
     told = [logged(run, name, title, palette, rules) for run, name in zip(runs, names, strict=True)]
     return TRACKERS[tracker.kind](told, tracker.place, step)
