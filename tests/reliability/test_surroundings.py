@@ -123,6 +123,57 @@ def test_a_line_break_in_a_path_reaches_no_batch_script(tmp_path, monkeypatch):
         Slurm(tmp_path).script(1, tmp_path / "connect.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("plain-1.2", "plain-1.2"),
+        ("a b", "a b"),
+        ("x --wrap=id", "x --wrap=id"),
+        ("50%j", "50%%j"),
+        ("k=v", "k=v"),
+        ("it's #1", "it's #1"),
+        ("$HOME `id`", "$HOME `id`"),
+    ],
+)
+def test_a_folders_name_is_one_value_of_a_batch_script(name, held, tmp_path, monkeypatch):
+    """sbatch 22.05 took a blank for the end of a value, what is behind '#' for a comment, and %j
+    for the job's number."""
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    lines = Slurm(folder).script(1, folder / "connect.json").splitlines()
+    said = dict(line.removeprefix("#SBATCH --").split("=", 1) for line in lines[1:-1])
+    marks = '"' if name != "plain-1.2" and name not in ("50%j", "k=v") else ""
+    assert said["chdir"] == f"{marks}{folder}{marks}"
+    assert said["output"] == f"{marks}{tmp_path}/{held}/%A_%a.log{marks}"
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb", "a\x1bb", "a\rb", "a\u2028b", "a\udcffb"])
+def test_a_folder_that_no_batch_script_can_name_is_refused(name, tmp_path):
+    with pytest.raises(SettingsError, match="sbatch's option --output"):
+        Slurm(tmp_path / name).script(1, tmp_path / "connect.json")
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("comment=a b", '--comment="a b"'),
+        ("--gpus_per_task=1", "--gpus-per-task=1"),
+        ("exclusive", "--exclusive"),
+        ("mail-user=a@b.c", "--mail-user=a@b.c"),
+    ],
+)
+def test_a_further_option_is_one_option(argument, said, tmp_path):
+    script = Slurm(tmp_path, arguments=[argument]).script(1, tmp_path / "connect.json")
+    assert f"#SBATCH {said}" in script.splitlines()
+
+
+@pytest.mark.parametrize("argument", ["=x", "-", "a b=1", "x --wrap=id", "a\nb=1", 'comment="a"'])
+def test_no_further_option_holds_another(argument, tmp_path):
+    with pytest.raises(SettingsError, match=r"--slurm-arg takes KEY=VALUE|cannot hold"):
+        Slurm(tmp_path, arguments=[argument]).script(1, tmp_path / "connect.json")
+
+
 def test_a_password_in_a_schedulers_address_is_not_shown(needlemap):
     ended = needlemap.process(*RUN, "--cluster", "tls://me:hunter2@127.0.0.1:9", code=2)
     assert "--cluster tls://127.0.0.1:9" in ended.stderr

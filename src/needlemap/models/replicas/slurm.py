@@ -25,7 +25,34 @@ _ENDED = {"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY"}
 _ENDED |= {"CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED"}
 _WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _LIMIT_S = 30
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # of sbatch
+_PLAIN = re.compile(r"[A-Za-z0-9./:=,+@%_-]+")  # a value that needs no quotation marks
 _GONE = JobState(Phase.ENDED, "gone from Slurm's queue")
+
+
+def directive(name: str, value: str | None) -> str:
+    """Return a line of the batch script that sets an option of sbatch; None: one without a value.
+
+    sbatch parts lines at blanks and knows quotation marks, but no escapes inside of them: what
+    would become another option is quoted, and what cannot be is refused. Raises SettingsError.
+
+    >>> directive("chdir", "/a b"), directive("time", "4:00:00")
+    ('#SBATCH --chdir="/a b"', '#SBATCH --time=4:00:00')
+    """
+    if value is None:
+        return f"#SBATCH --{name}"
+    if len(value.splitlines()) > 1 or not value.isprintable():
+        odd = "a line break or another sign that is not printed, and what is behind it would run"
+        raise SettingsError(
+            f"sbatch's option --{name} would hold {odd}: {value!r}. Use a folder or a value "
+            f"without one."
+        )
+    if '"' in value or "\\" in value:
+        raise SettingsError(
+            f"sbatch's option --{name} cannot hold a quotation mark or a backslash: {value!r}. Use "
+            f"a folder or a value without one; blanks need none."
+        )
+    return f"#SBATCH --{name}={value}" if _PLAIN.fullmatch(value) else f'#SBATCH --{name}="{value}"'
 
 
 class Slurm(Jobs):
@@ -63,6 +90,7 @@ class Slurm(Jobs):
             input=self.script(count, file),
             capture_output=True,
             text=True,
+            errors="surrogateescape",
             check=False,
         )
         if done.returncode:
@@ -94,16 +122,7 @@ class Slurm(Jobs):
     def script(self, count: int, file: Path) -> str:
         """The batch script."""
         options = {"array": f"0-{count - 1}", **self._options()}
-        for name, value in options.items():
-            if len(f"{name}{value}".splitlines()) > 1:
-                raise SettingsError(
-                    f"sbatch's option --{name} would hold a line break, and what is behind it "
-                    f"would run: {value!r}. Use a folder or a value without one."
-                )
-        lines = [
-            f"#SBATCH --{name}{'' if value is None else f'={value}'}"
-            for name, value in options.items()
-        ]
+        lines = [directive(name, value) for name, value in options.items()]
         command = shlex.join([*PYTHON, "-m", MODULE, str(file)])
         return "\n".join(["#!/bin/bash", *lines, f"exec {command}", ""])
 
@@ -121,7 +140,8 @@ class Slurm(Jobs):
             "ntasks": "1",
             "chdir": os.getcwd(),
             "open-mode": "append",
-            "output": f"{self._folder}/%A_%a.log",
+            # Slurm replaces %j and its like in the folder's name, too.
+            "output": f"{self._folder}/".replace("%", "%%") + "%A_%a.log",
             **{name: value for name, value in chosen.items() if value is not None},
             **self._added(),
         }
@@ -132,7 +152,7 @@ class Slurm(Jobs):
             added[_QUOTA] = AUTO
         for argument in self._arguments:
             name, equals, value = argument.partition("=")
-            if not name.strip("-"):
+            if not _OPTION.fullmatch(name.strip("-").replace("_", "-")):
                 raise SettingsError(
                     f"--slurm-arg takes KEY=VALUE, an option of sbatch, got '{argument}'."
                 )
