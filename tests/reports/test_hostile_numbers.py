@@ -17,6 +17,7 @@ from needlemap.errors import NeedlemapError
 from needlemap.records.document import DocumentKind
 from needlemap.records.families import SUITE, SuiteFile, families_of
 from needlemap.reports.kept import kept_report
+from needlemap.reports.page.sheets import size_in
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
 from needlemap.reports.renderers.markdown import to_markdown
@@ -147,3 +148,11 @@ def test_a_round_of_more_requests_than_any_has_is_refused(tmp_path):
     content["sequence"] = [{**row, "wave": n, "session": n} for n in range(ACTS + 1)]
     with pytest.raises(NeedlemapError, match="a round has more than 1,000 requests"):
         draw(folder_of(tmp_path, STORM, content))
+
+
+@pytest.mark.parametrize(
+    ("family", "size"),
+    [("cold-4000", "4k tokens"), ("cold", ""), ("cold-x", ""), (f"cold-{10**40}", ""), ("a-²", "")],
+)
+def test_a_family_of_a_check_that_names_no_size_is_shown_without_one(family, size):
+    assert size_in(family) == size

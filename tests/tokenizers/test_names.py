@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import VocabularyMissing
-from needlemap.tokenizers import Bundled, bundled_for, load
+from needlemap.models.gauge import write_checkpoint
+from needlemap.settings.reading import configure
+from needlemap.tokenizers import BUNDLED, Bundled, bundled_for, load, path_of
 from needlemap.tokenizers.huggingface import HuggingFace, SentencePiece
+from needlemap.trials.resolve import resolve
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,38 @@ def test_paths_to_files_and_folders(vocabularies: Path, tmp_path: Path):
     tokenizer = load(str(tmp_path / "sub"))
     assert isinstance(tokenizer, HuggingFace)
     assert tokenizer.name == str(tmp_path / "sub")
+
+
+@pytest.mark.parametrize("name", [*BUNDLED, "gpt-4", "qwen3:8b", "quicktok:llama3"])
+def test_a_bundled_name_means_the_bundled_vocabulary_wherever_it_is_typed(
+    name, vocabularies, tmp_path, monkeypatch
+):
+    """A cloned repository's folder of that name was taken for it, also where a preset names it."""
+    (tmp_path / name).mkdir()
+    shutil.copy(vocabularies / "byte-level.json", tmp_path / name / "tokenizer.json")
+    monkeypatch.chdir(tmp_path)
+    load.cache_clear()
+    assert isinstance(load(name), Bundled)
+    assert path_of(name) is None
+    assert isinstance(load(f"./{name}"), HuggingFace)
+
+
+@pytest.mark.parametrize(("name", "is_read"), [("cl100k_base", False), ("./tokenizer.json", True)])
+def test_a_chat_template_of_the_current_folder_is_read_where_it_is_named(
+    name, is_read, tmp_path, monkeypatch
+):
+    """It was rendered for every server whose vocabulary is bundled."""
+    write_checkpoint(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    load.cache_clear()
+    settings = configure(None, {"model": "openai/m", "tokenizer": name})
+    assert (resolve(settings).reader is not None) == is_read
+
+
+def test_a_path_that_is_not_there_is_no_bundled_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(VocabularyMissing, match=r"Unknown tokenizer './gpt-4'"):
+        load("./gpt-4")
 
 
 def test_a_plug_in_may_be_named_with_its_vocabulary(vocabularies: Path):

@@ -6,7 +6,7 @@ offline.
 """
 
 from needlemap.tokenizers.bundled import BUNDLED, Bundled, Keyed
-from needlemap.tokenizers.finding import bundled_for, load
+from needlemap.tokenizers.finding import bundled_for, load, path_of
 
 __all__ = [
     "BUNDLED",
@@ -14,4 +14,5 @@ __all__ = [
     "Keyed",
     "bundled_for",
     "load",
+    "path_of",
 ]

@@ -44,6 +44,8 @@ _STARTS = {
 }
 _FILES = ("tokenizer.json", "tokenizer.model")
 _SUFFIXES = (".json", ".model")
+_PATHS = (".", "/", "~")  # what a path begins with, and no name
+_SEPARATORS = {os.sep, os.altsep or os.sep}
 
 
 @cache
@@ -52,27 +54,35 @@ def load(name: str, called: str | None = None) -> Tokenizer:
 
     Takes a path (tokenizer.json, SentencePiece .model, or a folder that holds one), a bundled
     vocabulary (cl100k_base, ...), a model's name (gpt-4, Qwen3-8B, ...), 'PLUGIN:NAME', or a
-    hub name (org/model). Raises VocabularyMissing with the places looked at and the
-    vocabularies at hand.
+    hub name (org/model). A bundled name means the bundled vocabulary, whatever lies in the current
+    folder: a folder of that name is ./NAME. Raises VocabularyMissing with the places looked at and
+    the vocabularies at hand.
     """
-    path = Path(name).expanduser()
-    if path.exists():
-        return _from_path(path, called or name)
+    path, bundled = Path(name).expanduser(), bundled_for(name)
+    if found := path_of(name):
+        return _from_path(found, called or name)
     plugin, _, rest = name.partition(":")
     if rest and plugin in installed("tokenizers"):
         return _made(plugin, rest)
-    bundled = bundled_for(name)
-    if bundled:
+    if bundled and not name.startswith(_PATHS):
         return _made("quicktok", bundled)
-    if (
-        name.count("/") == 1
-        and not name.startswith((".", "/", "~"))
-        and path.suffix not in _SUFFIXES
-    ):
+    if name.count("/") == 1 and not name.startswith(_PATHS) and path.suffix not in _SUFFIXES:
         return _from_hub(name)
     raise VocabularyMissing(
         f"Unknown tokenizer '{name}'. {_looked_at(path)} {did_you_mean(name, BUNDLED)}"
     )
+
+
+def path_of(name: str) -> Path | None:
+    """Return the file or folder that a tokenizer's name means; None where it means none."""
+    path = Path(name).expanduser()
+    is_name = not any(sign in name for sign in _SEPARATORS) and (
+        bundled_for(name) or name.partition(":")[0] in installed("tokenizers")
+    )
+    try:
+        return path if not is_name and path.exists() else None
+    except (OSError, ValueError):  # too long for a path, or with a character that none has
+        return None
 
 
 def bundled_for(name: str) -> str | None:

@@ -28,7 +28,7 @@ from needlemap.scorers import Scorer, find_scorer
 from needlemap.settings import Settings, prompt_source_of
 from needlemap.tasks import Background, Task, make_task
 from needlemap.text.tokens import Tokenizer
-from needlemap.tokenizers import BUNDLED, load
+from needlemap.tokenizers import BUNDLED, load, path_of
 from needlemap.trials import Keys, settings_hash
 
 _SUFFIX = {"english": "en", "chinese": "zh"}
@@ -209,13 +209,14 @@ def make_reader(settings: Settings, traits: Traits, tokenizer: Tokenizer) -> Fee
 
     Fields that change what the server makes of a text leave nothing to know.
     """
-    path = Path(settings.tokenizer).expanduser()
-    folder = path if path.is_dir() else path.parent
+    path = path_of(settings.tokenizer)
+    folder = None if path is None else path if path.is_dir() else path.parent
     unlike = settings.model_options.get("system_role") or REWRITING & settings.request.keys()
     if (
         not backend_or_default(settings.backend).renders
         or settings.prompts_of
         or unlike
+        or folder is None
         or not (folder / TOKENIZER).is_file()
     ):
         return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from needlemap.check.probe import short_size
 from needlemap.errors import NeedlemapError
+from needlemap.grid import MOST_TOKENS
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
@@ -60,6 +61,13 @@ class Subject:
         return ", ".join(dict.fromkeys(run.map.model for run in self.runs)) or "no model yet"
 
 
+def size_in(family: str) -> str:
+    """The size that the name of a check's family ends with; '' where a stranger's does not."""
+    size = family.rpartition("-")[2]
+    is_size = size.isascii() and size.isdecimal() and len(size) <= len(str(MOST_TOKENS))
+    return f"{short_size(int(size))} tokens" if is_size else ""
+
+
 @dataclass(frozen=True, slots=True)
 class PageRuns:
     """All subjects of a page with their names. first: where each one's runs begin among all
@@ -96,7 +104,7 @@ class PageRuns:
     def groups(self) -> list[str]:
         """Under which words a list has each of them: a check's ways by their size."""
         return [
-            f"{short_size(int(family.rpartition('-')[2]))} tokens" if checks else ""
+            size_in(family) if checks else ""
             for subject in self.subjects
             for checks in [subject.families.kind == "check"]
             for family, run in subject.read.items()
