@@ -265,3 +265,16 @@ def test_depths_that_look_like_shares_are_told_to_be_percents(needlemap):
         "percents"
         not in needlemap("plan", "bm25", "--lengths", "1k", "--depths", "0,0.5,50").stdout
     )
+
+
+@pytest.mark.parametrize(
+    "lines", [["and so on " * 90_000], [f"Sentence {n} is long. {'x ' * 400}" for n in range(900)]]
+)
+def test_sentences_that_no_length_holds_are_refused_at_once(typed, lines):
+    """Each possible length was tried, from the asked one on: a prompt of 270,000 tokens each."""
+    (typed.folder / "near.txt").write_text("\n".join(lines))
+    asked = ("--lengths", "2k", "--depths", "0,50", "--tokenizer", "cl100k_base")
+    ended = typed("plan", "--distractors", "near.txt", *asked, code=2)
+    assert "Length 2,000 leaves no room for a haystack" in ended.stderr
+    (least,) = re.findall(r"Use lengths of (\d+) or more", ended.stderr)
+    typed("plan", "--distractors", "near.txt", "--lengths", least, *asked[2:])

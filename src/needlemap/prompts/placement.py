@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _PADS = ("\n", " .", "\n\n", " . .", "\n\n\n", " . . .", "。", "……")
 _TRIES = 8
 _SEAMS = 64  # tokens that seams may cost beyond the parts' own, at most
+_MOST_TRIED = 20_000  # tokens beside the haystack, up to which an error tries for the least length
 _LEGAL_ENDS = 8  # cuts before the best one that are tried with each pad
 _BROKEN_OFF = "…"  # between a cut sentence and a needle at the haystack's end
 _MERGED = 3  # tokens that a further unit may save at its seams
@@ -211,7 +212,9 @@ class PromptBuilder:
         if self._ends:
             return fixed + len(self.haystack.text) + _SEAMS
         most = fixed + _SEAMS + (0 if self._units is None else int(self._units[0]))
-        for room in range(wanted.room + 1, most):
+        # Each try counts the whole prompt anew: of a huge one the sum of the parts is near enough.
+        least = most if fixed > _MOST_TRIED else max(wanted.room + 1, fixed - _SEAMS)
+        for room in range(least, most):
             prompt = self._fitted(Wanted(wanted.frame, wanted.needles, room, room - fixed))
             if prompt is not None and not prompt.off_by:
                 return room
