@@ -263,10 +263,10 @@ def score(
       needlemap score own --scorer substring
       needlemap score answers.jsonl --scorer levenshtein -o scored.jsonl
     """
-    from needlemap.asking.discovery import seconds_of
+    from needlemap.asking.discovery import limit_of
     from needlemap.commands.score import score_command
 
-    with limited_to(None if limit_time is None else seconds_of(limit_time)):
+    with limited_to(None if limit_time is None else limit_of(limit_time)):
         return score_command(file, scorer, scorer_options or [], out, trusted=trust_run)
 
 

@@ -35,6 +35,7 @@ from needlemap.records.ab import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import Kept, RunFolder
 from needlemap.records.record import Record
+from needlemap.settings.reading import COMMAND, checked
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
@@ -98,7 +99,7 @@ class Ab:
         """Begin one, or go on with what the folder holds; a fresh one where none is given. Raises
         NeedlemapError where it holds another, or arms would get other prompts."""
         before = read_ab(path) if path and AB.is_in(path) else None
-        seed = before.seed if before else int(asked.flags.get("seed", randbits(SEED_BITS)))
+        seed = before.seed if before else _typed_seed(asked, randbits(SEED_BITS))
         ways = {arm.name: _resolved(asked, arm, seed, arm.name) for arm in asked.arms}
         first = next(iter(ways.values()))
         ways[AGAIN] = _resolved(asked, asked.arms[0], seed, AGAIN) if _salt(asked) else first
@@ -225,6 +226,11 @@ class Ab:
         return latest_records(folder.records()) if folder.exists else []
 
 
+def _typed_seed(asked: AbOptions, seed: int) -> int:
+    """The seed that was typed, else this one. Raises SettingsError."""
+    return checked({"seed": asked.flags.get("seed", seed)}, COMMAND).seed
+
+
 def _salt(asked: AbOptions) -> str:
     """What keeps a server's cached prefixes apart, if the user sends it."""
     return str(asked.flags.get("request", {}).get(SALT, ""))
@@ -274,7 +280,7 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         raise NeedlemapError(
             f"'{path}' has the arms {names}. Type these, or give another folder with -o."
         )
-    if before.grids != made.grids() or int(asked.flags.get("seed", before.seed)) != before.seed:
+    if before.grids != made.grids() or _typed_seed(asked, before.seed) != before.seed:
         raise NeedlemapError(
             f"'{path}' has other lengths, depths or seed. Give another folder with -o."
         )

@@ -17,6 +17,7 @@ from needlemap.grid import duration_s
 from needlemap.http import Sent
 from needlemap.http.compatible import ADDRESS, BACKEND, KEY, served
 from needlemap.http.served import context_of, list_models, wait_for
+from needlemap.settings import MOST_S
 from needlemap.settings.older_names import value_of
 from needlemap.settings.suites import given_in, is_demo
 from needlemap.text import tell
@@ -113,3 +114,11 @@ def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
 def seconds_of(typed: Any) -> float:
     """A duration as a flag or a Python argument gives it. Raises SettingsError."""
     return duration_s(typed) if isinstance(typed, str) else float(typed)
+
+
+def limit_of(typed: str) -> float:
+    """A command's limit of time, in seconds. Raises SettingsError."""
+    seconds = duration_s(typed)
+    if not 0 < seconds <= MOST_S:
+        raise SettingsError(f"--limit-time takes more than 0 s and up to {MOST_S:,.0f} s.")
+    return seconds

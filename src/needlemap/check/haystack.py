@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 
 from needlemap.check.ask import BESIDE, TOSS, Ask, State
 from needlemap.errors import SettingsError
+from needlemap.grid import MOST_LENGTH
 
 ROUNDS = 24
 COMB, SMALL_COMB, SMALL = 64, 16, 1024  # residues of lengths; of sizes below so many tokens
@@ -99,11 +100,14 @@ class AskBatch:
 
 
 def sizes_of(most: int, answer_tokens: int, around: int) -> tuple[int, int, int]:
-    """The three sizes of a check, in tokens. Raises SettingsError where the longest is too short.
+    """The three sizes of a check, in tokens. Raises SettingsError where the longest is too short,
+    or longer than any prompt.
 
     >>> sizes_of(128_000, 300, 480), sizes_of(256, 24, 90)
     ((8000, 32000, 128000), (160, 202, 256))
     """
+    if most > MOST_LENGTH:
+        raise SettingsError(f"--max-length is {MOST_LENGTH:,} at most, got {most:.6g}.")
     short = max(most // _SIXTEENTH, SPARE + 4 * answer_tokens, SPARE + around)
     if short + 2 * SMALL_COMB > most:
         raise SettingsError(

@@ -46,6 +46,7 @@ from needlemap.text import counted, dollars, short, tell
 EVERY_S = 5.0  # between two lines of progress
 LONG_AB = "suite:long-ab"
 DECIDED = "decided"
+_SHOWN = 60  # characters of what is no number
 FEW_DEPTHS = 4
 PLAN = (
     Column("family", "family"),
@@ -64,9 +65,11 @@ def parse_until(typed: str | None) -> tuple[int, bool]:
         return PAIRS, False
     if typed == DECIDED:
         return MOST, True
-    if not typed.isdecimal() or not 0 < int(typed) <= MOST:
+    # int() raises for thousands of digits.
+    few = typed.isdecimal() and len(typed) <= len(str(MOST))
+    if not few or not 0 < int(typed) <= MOST:
         raise SettingsError(
-            f"--until '{typed}': give '{DECIDED}', or a number of pairs up to {MOST:,}."
+            f"--until '{typed[:_SHOWN]}': give '{DECIDED}', or a number of pairs up to {MOST:,}."
         )
     return int(typed), False
 

@@ -17,7 +17,8 @@ from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
-from needlemap.settings import Settings
+from needlemap.grid import MOST
+from needlemap.settings import MOST_AT_A_TIME, MOST_S, Settings
 from needlemap.settings.flags import RARE, flags_of, reader_of, taken
 from needlemap.settings.older_names import translate
 
@@ -40,6 +41,8 @@ AB_TEXTS = {
 }
 
 _RARE = f"Options, {RARE}"
+_MOST_MINUTES = MOST_S / 60
+_LARGEST = 10**300  # of whole numbers, the least power of ten that a message need not show
 
 
 def option(words: str, *names: str, **more: Any) -> Any:
@@ -88,6 +91,7 @@ def with_flags(
     readers = {each.name: read for each in chosen if (read := reader_of(each.name))}
 
     def run(**values: Any) -> None:
+        _checked(values)
         flags = {each.name: values.pop(each.name) for each in chosen}
         given = {name: value for name, value in flags.items() if value not in (None, [])}
         for name in (name for name in readers if name in given):
@@ -104,6 +108,16 @@ def with_flags(
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in every}
     return run
+
+
+def _checked(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A command's own flags as they were typed. Raises SettingsError for a number that is none, or
+    that no flag counts so far."""
+    for name, value in values.items():
+        if isinstance(value, int | float) and not -MOST <= value <= MOST:
+            shown = f"{float(value):g}" if abs(value) < _LARGEST else "a number of too many digits"
+            raise SettingsError(f"{_typed(name)} takes a number up to {MOST:,}, got {shown}.")
+    return values
 
 
 def _flags(kind: Any) -> Iterator[inspect.Parameter]:
@@ -220,16 +234,22 @@ class ReplicaFlags:
     said. None changes an answer."""
 
     workers: int | None = _copies(
-        None, "Copies on this machine, a GPU each if there are any.", min=1
+        None,
+        "Copies on this machine, a GPU each if there are any.",
+        min=1,
+        max=MOST_AT_A_TIME,
     )
     slurm: bool = _copies(False, "Copies as jobs of Slurm.")
     partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
     qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
     max_num_workers: int | None = _copies(
-        None, "Copies at a time, at most, on Slurm (default 32) or a cluster.", min=1
+        None,
+        "Copies at a time, at most, on Slurm (default 32) or a cluster.",
+        min=1,
+        max=MOST_AT_A_TIME,
     )
     gpus_per_worker: int | None = _copies(
-        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0
+        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0, max=MOST_AT_A_TIME
     )
     time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
     slurm_arg: list[str] | None = _copies(
@@ -300,8 +320,8 @@ class CheckFlags:
     """Of `check`, beside the model's and its limits."""
 
     max_length: str | None = flag(None, "The longest prompt, a promise; else 128k or less.")
-    minutes: float | None = flag(None, "Stop asking after so long.")
-    load: int = _rare(8, "Prompts at a time where there is load.", min=2)
+    minutes: float | None = flag(None, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
+    load: int = _rare(8, "Prompts at a time where there is load.", min=2, max=MOST_AT_A_TIME)
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     gauge: TheGauge = None
     kv: TheCache = "any"
@@ -332,9 +352,9 @@ class StormFlags:
     """Of `storm`, beside the model's and its limits."""
 
     max_length: str | None = flag(None, "The longest prompt; else 64k or the server's context.")
-    minutes: float = flag(20.0, "Stop asking after so long.", min=0.01)
+    minutes: float = flag(20.0, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
     until: str = flag("rate<0.5%", "The rate of faulty families to exclude.", metavar="rate<X%")
-    load: int = flag(8, "Requests at a time.", min=2)
+    load: int = flag(8, "Requests at a time.", min=2, max=MOST_AT_A_TIME)
     kv_tokens: str | None = _rare(None, "Tokens that the server caches, where it does not say.")
     own: bool = _rare(False, "Clients may go away at an address that is not one's own.")
     shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
@@ -397,8 +417,12 @@ class AbFlags:
 class PlanFlags:
     """Of `plan`."""
 
-    workers: int | None = _rare(None, "Lanes; by default as many as --concurrency.")
-    tokens_per_second: float | None = _rare(None, "Prefill speed of one worker, of short prompts.")
+    workers: int | None = _rare(
+        None, "Lanes; by default as many as --concurrency.", min=1, max=MOST_AT_A_TIME
+    )
+    tokens_per_second: float | None = _rare(
+        None, "Prefill speed of one worker, of short prompts.", min=0.001
+    )
     model_config: Path | None = _rare(None, "A config.json, for floating-point operations.")
     cache_tokens: int | None = _rare(None, "A server's prefix cache to simulate.")
     cache_block: int = _rare(16, "Its block size in tokens.")

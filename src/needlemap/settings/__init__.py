@@ -23,10 +23,11 @@ from pydantic import (
 )
 
 from needlemap.errors import SettingsError
-from needlemap.grid import MOST_LENGTH, duration_s, percents, tokens
+from needlemap.grid import MOST, MOST_LENGTH, duration_s, percents, tokens
 
 MOST_REPEATS = 100_000
 MOST_SENTENCES = 1_000
+MOST_AT_A_TIME = 10_000  # requests, lanes or copies of a model
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 _CODES = {"en": "english", "zh": "chinese"}
@@ -150,7 +151,7 @@ class Settings(BaseModel):
     training's checkpoints: 'hf/run/step-*'."""
     label: Annotated[str, _MODEL("free", "shared", "rare")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
-    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0)] = None
+    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0, le=MOST)] = None
     """The training step that a checkpoint is of; of --model 'hf/run/step-*' each folder's own."""
     base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
         None
@@ -314,7 +315,7 @@ class Settings(BaseModel):
     seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
     concurrency: Annotated[
-        int, _RUN("free", "per_model", "ab", read="side by side"), Field(ge=1, le=10_000)
+        int, _RUN("free", "per_model", "ab", read="side by side"), Field(ge=1, le=MOST_AT_A_TIME)
     ] = 4
     """Requests at a time."""
     retries: Annotated[int, _RUN("free", "per_model", "check", "rare"), Field(ge=0, le=1000)] = 6

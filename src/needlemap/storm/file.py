@@ -11,9 +11,8 @@ from pydantic import AfterValidator, BaseModel, Field
 from needlemap.files import STORM_FILE
 from needlemap.grid import MOST_LENGTH
 from needlemap.records.document import DocumentKind
+from needlemap.settings import MOST_AT_A_TIME
 from needlemap.storm.act import ACTS
-
-MOST_LOAD = 10_000  # requests at a time
 
 
 class StormRequest(BaseModel):
@@ -72,7 +71,7 @@ class StormFile(BaseModel):
     seed: int
     model: str
     max_length: Annotated[int, Field(ge=0, le=MOST_LENGTH)]
-    load: Annotated[int, Field(ge=0, le=MOST_LOAD)]
+    load: Annotated[int, Field(ge=0, le=MOST_AT_A_TIME)]
     kv_tokens: int | None = None
     cancels: bool = True
     many: bool = True

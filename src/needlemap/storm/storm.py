@@ -12,6 +12,7 @@ from typing import Any
 from needlemap.check.asking import SEED_BITS
 from needlemap.check.families import elsewhere, facts_for, settle_flags
 from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.grid import MOST_LENGTH, MOST_TOKENS
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
@@ -82,6 +83,14 @@ class Storm:
             raise SettingsError(
                 f"--max-length {options.max_length:,} leaves no room for conversations: use "
                 f"{least:,} or more{smaller}."
+            )
+        if options.max_length > MOST_LENGTH:
+            raise SettingsError(
+                f"--max-length is {MOST_LENGTH:,} at most, got {options.max_length:.6g}."
+            )
+        if not 0 < (options.kv_tokens or 1) <= MOST_TOKENS:
+            raise SettingsError(
+                f"--kv-tokens takes 1 to {MOST_TOKENS:,}, got {options.kv_tokens:.6g}."
             )
         asked = (options.max_length, options.load, resolved.settings.model)
         if before and (before.max_length, before.load, before.model) != asked:
