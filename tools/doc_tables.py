@@ -244,11 +244,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("run.md", settings_table),
-    "record fields": ("records.md", record_table),
+    "record fields": ("internals/records.md", record_table),
     "older ways": ("coming-from.md", older_table),
     "older names": ("coming-from.md", names_table),
-    "cell columns": ("tables.md", lambda: columns_table(CELLS)),
-    "trial columns": ("tables.md", lambda: columns_table(TRIALS)),
+    "cell columns": ("internals/tables.md", lambda: columns_table(CELLS)),
+    "trial columns": ("internals/tables.md", lambda: columns_table(TRIALS)),
 }
 
 

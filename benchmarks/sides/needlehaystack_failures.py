@@ -4,7 +4,8 @@ soon.
     python -m venv peer && peer/bin/pip install needlehaystack==0.1.0 'setuptools<80'
     peer/bin/python benchmarks/sides/needlehaystack_failures.py
 
-Prints a line for each case: what happened. docs/reliability.md sets it beside what needlemap does.
+Prints a line for each case: what happened. docs/internals/reliability.md sets it beside what
+needlemap does.
 """
 
 from __future__ import annotations
