@@ -355,6 +355,17 @@ def test_a_page_leads_nowhere_that_the_site_lacks(page: Path) -> None:
     assert not outside or page.name in ("reading.md", "gallery.md")
 
 
+def test_pages_that_the_source_names_exist() -> None:
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    named = {
+        name
+        for source in sources
+        for name in re.findall(r"docs/[\w/-]+\.md", source.read_text("utf-8"))
+    }
+    assert "docs/internals/scaling.md" in named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_the_readme_tells_how_to_test() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     found = [

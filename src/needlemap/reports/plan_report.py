@@ -192,8 +192,8 @@ def _cut_note(row: Summary) -> str:
     )
     if worth < WORTH:
         said += (
-            f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, see docs/scaling."
-            f"md)"
+            f" ({worth:.0%} of {row.lanes}; up to {row.useful} keep {WORTH:.0%}, "
+            f"see docs/internals/scaling.md)"
         )
     return said
 
