@@ -418,11 +418,9 @@ class PlanFlags:
     """Of `plan`."""
 
     workers: int | None = _rare(
-        None, "Lanes; by default as many as --concurrency.", min=1, max=MOST_AT_A_TIME
+        None, "Lanes; by default as many as --concurrency.", max=MOST_AT_A_TIME
     )
-    tokens_per_second: float | None = _rare(
-        None, "Prefill speed of one worker, of short prompts.", min=0.001
-    )
+    tokens_per_second: float | None = _rare(None, "Prefill speed of one worker, of short prompts.")
     model_config: Path | None = _rare(None, "A config.json, for floating-point operations.")
     cache_tokens: int | None = _rare(None, "A server's prefix cache to simulate.")
     cache_block: int = _rare(16, "Its block size in tokens.")
