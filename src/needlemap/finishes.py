@@ -22,6 +22,7 @@ _FULL = (
     "The context window was full before the answer ended: use shorter --lengths, or a smaller "
     "--max-answer-tokens"
 )
+CONTENT_FILTER = "content_filter"  # OpenAI's word
 UNTOLD = "null"  # the word of a reply whose field for it is there and empty
 
 
@@ -79,6 +80,14 @@ def _plain(word: str) -> str:
 ENDINGS = {_plain(word): ending for ending, words in _WORDS.items() for word in words.split()}
 
 
+def pattern_of(*endings: Ending) -> str:
+    """A pattern that finds the words of some ends in a word without its case and marks: for a
+    script that stands alone."""
+    words = [word for word, ending in ENDINGS.items() if ending in endings]
+    parts = [_PARTS[ending] for ending in endings if ending in _PARTS]
+    return "|".join([f"^(?:{'|'.join(words)})$", *parts])
+
+
 def ending_of(finish: str | None) -> Ending | None:
     """What a finish reason means; None for one that is not known, or where none was given.
 
@@ -125,12 +134,15 @@ def list_unknown(finishes: Iterable[str | None]) -> list[str]:
     return [f"warning: finish reasons that are not known, of answers that are scored: {words}"]
 
 
-def check_finish(finish: str | None, text: str, why: str = "") -> None:
+def check_finish(finish: str | None, text: str, why: str = "", remedy: str = "") -> None:
     """Raises Unmeasured for an answer that its model did not end. text: what it said. why: the
-    server's own words for an error."""
+    server's own words for an error. remedy: what to type if it is a whole answer all the same."""
     ending = ending_of(finish)
     if why or ending is Ending.BROKEN:
-        raise _unfinished("The server broke the answer off", finish, text, why, transient=True)
+        broken = _unfinished("The server broke the answer off", finish, text, why, transient=True)
+        if remedy and not why:
+            broken.args = (f"{broken}. {remedy}",)
+        raise broken
     if ending is Ending.WINDOW:
         # It would end so again.
         raise _unfinished(_FULL, finish, text, transient=False)

@@ -89,6 +89,20 @@ def test_the_servers_words_and_the_text_so_far_are_kept():
     )
 
 
+@pytest.mark.parametrize("reason", [None, ""])
+def test_a_server_that_says_null_of_whole_answers_is_believed_where_that_was_typed(reason):
+    choice = {"finish_reason": reason, "message": {"content": SAID}}
+    with pytest.raises(Unmeasured, match="add --model-options null_finish=whole"):
+        read({"choices": [choice]})
+    answer = read({"choices": [choice]}, null_is_whole=True)
+    assert (answer.text, answer.finish) == (SAID, None)
+    for broken in ({"finish_reason": "error"}, {"error": "upstream"}):
+        with pytest.raises(Unmeasured, match="broke the answer off"):
+            read({"choices": [choice | broken]}, null_is_whole=True)
+    with pytest.raises(Unmeasured):
+        read({"choices": [{**choice, "message": {"content": None}}]}, null_is_whole=True)
+
+
 @pytest.mark.parametrize("reason", ["pause_turn", "error", "Aborted", None, ""])
 @pytest.mark.parametrize("content", [[{"type": "text", "text": SAID}], [], None])
 def test_so_it_is_in_anthropics_format(reason, content):

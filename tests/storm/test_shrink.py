@@ -8,10 +8,12 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from boxed_engine import FAULTS, Engine
@@ -200,6 +202,84 @@ def test_the_script_follows_no_redirect_so_that_the_key_stays_at_its_address(
     assert elsewhere == []
     assert f"HTTP Error {status}" in ended.stdout
     assert ended.returncode == 2
+
+
+WHOLE = {"finish_reason": "stop"}
+NOT_ENDED = {
+    "error": {"finish_reason": "error"},
+    "spelt otherwise": {"finish_reason": "Network-Error"},
+    "null": {"finish_reason": None},
+    "filtered": {"finish_reason": "content_filter"},
+    "error in the choice": {"finish_reason": "stop", "error": {"message": "upstream died"}},
+    "no text": {"finish_reason": "stop", "text": None, "error": "upstream died"},
+}
+
+
+def played(storm, shrunk, folder: Path, choose: Callable[[int], tuple[int, Any]]) -> Any:
+    """The script's end against a server that answers its requests as chosen by their number."""
+    write_repro(storm, shrunk, folder)
+    asked: list[None] = []
+
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            asked.append(None)
+            status, body = choose(len(asked))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        script = [sys.executable, folder / SCRIPT, f"http://127.0.0.1:{server.server_port}/v1"]
+        ended = subprocess.run(script, capture_output=True, text=True)
+        server.shutdown()
+    return ended
+
+
+ALONE = 3  # askings before the loops
+
+
+@pytest.mark.parametrize("choice", NOT_ENDED.values(), ids=NOT_ENDED)
+def test_the_script_takes_no_answer_that_was_broken_off_for_a_wrong_one(choice, tmp_path):
+    storm, shrunk = one_request(tmp_path / "storm")
+    (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
+
+    def reply(number: int) -> tuple[int, Any]:
+        loop = (number - ALONE - 1) // len(shrunk.sequence.acts)
+        whole = loop < 0 or loop % 2
+        text = secret if whole else secret[:3]
+        return 200, {"choices": [{"index": 0, "text": text} | (WHOLE if whole else choice)]}
+
+    ended = played(storm, shrunk, tmp_path, reply)
+    assert ended.returncode == 0, ended.stdout
+    assert f"{shrunk.loops} loops, {shrunk.loops // 2} without an answer" in ended.stdout
+
+
+def test_the_script_shows_nothing_where_no_answer_comes(tmp_path):
+    storm, shrunk = one_request(tmp_path / "storm")
+    (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
+    whole = {"choices": [{"text": secret, **WHOLE}]}
+    ended = played(storm, shrunk, tmp_path, lambda at: (200 if at <= ALONE else 500, whole))
+    assert ended.returncode == 2
+
+
+def test_the_script_reads_the_choice_with_index_0(tmp_path):
+    storm, shrunk = one_request(tmp_path / "storm")
+    (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
+    rows = [{"index": 1, "text": "no", **WHOLE}, {"index": 0, "text": secret, **WHOLE}]
+    assert played(storm, shrunk, tmp_path, lambda _: (200, {"choices": rows})).returncode == 0
+
+
+def test_the_script_takes_null_as_the_storm_did(tmp_path):
+    flags = {**FLAGS, "model_options": {"api": "completions", "null_finish": "whole"}}
+    storm, shrunk = one_request(tmp_path / "storm", flags=flags)
+    (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
+    reply = {"choices": [{"index": 0, "text": secret, "finish_reason": None}]}
+    assert played(storm, shrunk, tmp_path, lambda _: (200, reply)).returncode == 0
 
 
 HOSTILE = (

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.finishes import Ending, check_finish, ending_of, finish_of
+from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
@@ -72,6 +72,8 @@ class OpenAIModel(ServedModel):
     key. system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
     opens the first user message. max_tokens_field: default 'max_completion_tokens' at OpenAI,
     'max_tokens' elsewhere, and the other one as soon as the server says that it wants that.
+    null_finish: 'whole' for a server that sends null as the finish reason of whole answers;
+    'broken' takes such an answer as broken off.
     """
 
     host, base_url_variable, key_variable = HOST, "OPENAI_BASE_URL", KEY
@@ -86,6 +88,7 @@ class OpenAIModel(ServedModel):
         system_role: Literal["system", "developer", "user"] = "system",
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
+        null_finish: Literal["broken", "whole"] = "broken",
     ) -> None:
         url = base_url_of(base_url, self.base_url_variable, f"https://{HOST}/v1")
         newer = (
@@ -101,8 +104,9 @@ class OpenAIModel(ServedModel):
         self._slotted = False  # whether lane N asks llama.cpp's slot N
         self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
-        self._read = partial(understood, read)
-        self._weighing = Weighing(name, self._server, read)
+        reader = partial(read, null_is_whole=null_finish == "whole")
+        self._read = partial(understood, reader)
+        self._weighing = Weighing(name, self._server, reader)
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
@@ -148,7 +152,7 @@ class OpenAIModel(ServedModel):
 
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
         body = self.body(prompt, decoding)
-        answer = await self._server.ask(PATHS[self.api], body, decoding.timeout_s, self._read)
+        answer = await self.answer_in(PATHS[self.api], body, decoding.timeout_s, self._read)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
             answer = replace(
@@ -264,8 +268,12 @@ def spoken(prompt: Prompt, system_role: str = "system") -> list[Message]:
     return [Message(system_role, part.spans) if part.role == "system" else part for part in said]
 
 
-def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
-    """The answer in a reply of either endpoint. Raises Unmeasured when it holds none."""
+_NULL = "If it says null of whole answers too, add --model-options null_finish=whole"
+
+
+def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool = False) -> Answer:
+    """The answer in a reply of either endpoint. null_is_whole: whether the server sends null as
+    the finish reason of whole answers. Raises Unmeasured when it holds none."""
     choice = choice_of(body)
     if choice is None:
         raise faults.unreadable("The reply holds no choice of index 0, or several", str(body))
@@ -274,10 +282,13 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0) -> Answer:
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     finish = finish_of(choice["finish_reason"]) if "finish_reason" in choice else None
+    if finish == UNTOLD and null_is_whole:
+        finish = None
     ending, refusal = ending_of(finish), _refusal(message)
     error = choice.get("error") or message.get("error")
     why = faults.message_of(dumps({"error": error})) if error else ""
-    check_finish(finish, _begun(message) or refusal, why)
+    begun = _begun(message) or refusal
+    check_finish(finish, begun, why, _NULL if finish == UNTOLD and begun.strip() else "")
     text = _text(message, ending, body)
     written, thought = usage.get("completion_tokens"), _thinking_tokens(usage)
     if ending is Ending.CUT and not text.strip():

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from needlemap.check.ask import did_end
 from needlemap.check.owners import Owners
-from needlemap.records.record import Record
+from needlemap.records.record import FILTERED, Record
 
 Word = Literal[
     "right",
@@ -91,7 +91,7 @@ def judge_answer(
     """What came of one request. wanted: the secrets that were asked for; own: all of its
     prompt. at: its place among all. budget: tokens that its answer may have. texts: 'own', its
     prompt, and 'all', from which all prompts are cut; looked at where an answer is long."""
-    if record.answer is None or record.failure is not None:
+    if record.answer is None or record.failure is not None or record.outcome == FILTERED:
         return RequestOutcome("refused")
     answer = record.answer
     if not answer.strip():

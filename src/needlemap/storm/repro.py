@@ -16,6 +16,7 @@ from typing import Any
 
 from needlemap.asking import decoding_of
 from needlemap.files import write_whole
+from needlemap.finishes import Ending, pattern_of
 from needlemap.http import bearer
 from needlemap.http.compatible import KEY
 from needlemap.reports.table import fenced, plain_markdown
@@ -33,17 +34,15 @@ _SHOWN = 300  # characters of an answer in the text for an issue
 
 _SCRIPT = """#!/usr/bin/env python3
 '''{title}
-
 python repro.py http://127.0.0.1:8000/v1 [MODEL]   exit code 1: it shows the fault; 0: it does not;
-2: the model misses the same prompt alone. At the storm's pace it takes {minutes} at most{key}.'''
-import gzip, json, os, pathlib, secrets, sys, threading, time, urllib.request
+2: the model misses the same prompt alone, or no answer came. It takes about {minutes} at most{key}.'''
+import gzip, json, os, pathlib, re, secrets, sys, threading, time, urllib.request
 
 told = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "repro.json.gz").read_bytes()))
 url = (sys.argv[1] if len(sys.argv) > 1 else told["base_url"]).rstrip("/") + told["path"]
 model = sys.argv[2] if len(sys.argv) > 2 else told["model"]
-headers = {{"content-type": "application/json"}}
-if key := os.environ.get(told["key_env"], ""):
-    headers["authorization"] = f"Bearer {{key}}"
+key = os.environ.get(told["key_env"], "")
+headers = {{"content-type": "application/json"}} | ({{"authorization": f"Bearer {{key}}"}} if key else {{}})
 urllib.request.HTTPRedirectHandler.redirect_request = lambda *_: None  # the key stays here
 
 
@@ -54,44 +53,46 @@ def ask(request, answers, salts, pace, share):
             said = answers.get(said["from"], ("",))[0] or said["else"]
         salt = salts.setdefault(request["family"], f"{{secrets.randbelow(10**10):010}}")
         rows.append({{"role": role, "content": said.replace("@salt-line@", salt)}})
-    text = "\\n\\n".join(row["content"] for row in rows)
-    prompt = {{"prompt": text}} if told["text"] else {{"messages": rows}}
-    body = json.dumps({{"model": model, **prompt, **told["fields"]}}).encode()
+    text = {{"prompt": "\\n\\n".join(row["content"] for row in rows)}}
+    fields = told["fields"] | {{"model": model}} | (text if told["text"] else {{"messages": rows}})
     time.sleep(pace * request["after_s"])
     wait_s = pace * (share * request["seconds"] or request["cancel_s"])
     try:
-        sent = urllib.request.Request(url, body, headers)
+        sent = urllib.request.Request(url, json.dumps(fields).encode(), headers)
         with urllib.request.urlopen(sent, timeout=wait_s if request["cancel_s"] else 600) as reply:
-            choice = json.load(reply)["choices"][0]
+            rows = json.load(reply)["choices"]
+        choice = next(row for at in (0, None) for row in rows if row.get("index") == at)
         said = choice["text"] if told["text"] else choice["message"]["content"]
-        answers[request["n"]] = said or "", choice.get("finish_reason")
+        finish = re.sub(r"[\\W_]", "", str(choice.get("finish_reason", "stop") or told["null"])).lower()
+        why = choice.get("error") or (re.search(told["broken"], finish) and f"broken off: {{finish}}")
+        answers[request["n"]] = "" if why else said or "", finish, why
     except Exception as error:  # it was cancelled, or refused
-        answers[request["n"]] = f"no answer: {{error}}" * (not request["cancel_s"]), "error"
+        answers[request["n"]] = "", "", f"no answer: {{error!r}} {{error}}"
 
 
 def play(waves, pace=1, share=0):
     answers, salts, began = {{}}, {{}}, time.monotonic()
     for wave in waves:
-        rows = [(each, answers, salts, pace, share) for each in wave]
-        threads = [threading.Thread(target=ask, args=row) for row in rows]
+        threads = [threading.Thread(target=ask, args=(row, answers, salts, pace, share)) for row in wave]
         [each.start() for each in threads], [each.join() for each in threads]
-    got, finish = answers[told["target"]]
-    odd = finish == "length" or any(secret in got for secret in told["foreign"])
-    return got, not odd and all(each in got for each in told["wanted"]), time.monotonic() - began
+    got, finish, why = answers[told["target"]]  # no answer is neither right nor wrong
+    odd = re.search(told["cut"], finish) or any(secret in got for secret in told["foreign"])
+    right = None if why else not odd and all(each in got for each in told["wanted"])
+    return why or got, right, time.monotonic() - began
 
 
 alone = [play([[{{**told["alone"], "after_s": 0, "cancel_s": 0}}]]) for _ in range(3)]
 if not any(right for _, right, _ in alone):
     sys.exit(print("missed alone, by the model or a spoilt server: got", repr(alone[-1][0])) or 2)
-pace = min(seconds for _, _, seconds in alone) / told["alone"]["seconds"]
-loops, lasts_s = told["loops"], pace * told["loops"] * told["seconds"]
-print(f"{{loops}} loops at most, about {{lasts_s:.0f}} s", flush=True)
+pace = min(seconds for _, right, seconds in alone if right) / told["alone"]["seconds"]
+loops, missing = told["loops"], 0
+print(f"{{loops}} loops at most, about {{pace * loops * told['seconds']:.0f}} s", flush=True)
 for loop in range(1, loops + 1):
     got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
-    if not right:
-        sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
-print(f"{{loops}} loops, all right")
-"""
+    right is False and sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
+    missing += right is None
+sys.exit(print(f"{{loops}} loops, {{missing}} without an answer, others right") or 2 * (missing == loops))
+"""  # noqa: E501
 
 
 def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
@@ -122,8 +123,9 @@ def _minutes(seconds: float) -> str:
 
 def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
     """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of
-    one loop at the pace of the storm. foreign: secrets of the other requests. key_env: the
-    variable of the key, where the storm had one; never the key."""
+    one loop at the pace of the storm. foreign: secrets of the other requests. null, broken,
+    cut: what an empty finish reason means, and patterns of others. key_env: the variable of the
+    key, where the storm had one; never the key."""
     settings, texts, made = storm.resolved.settings, storm.texts, shrunk.sequence
     numbers = {act.path: act.number for act in reversed(made.acts)}
     waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in made.waves]
@@ -137,6 +139,9 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "model": settings.model_name,
         "fields": _fields(settings, storm.resolved.stops),
         "key_env": _key_variable(settings),
+        "null": "stop" if settings.model_options.get("null_finish") == "whole" else "null",
+        "broken": pattern_of(Ending.BROKEN, Ending.WINDOW, Ending.FILTERED),
+        "cut": pattern_of(Ending.CUT),
         "loops": loops_of(storm, shrunk),
         "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
         "target": shrunk.target,
