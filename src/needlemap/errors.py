@@ -91,7 +91,8 @@ class Unmeasured(NeedlemapError):
     known. hopeless: so would every request fail. status: of the HTTP reply, None without one.
     spent: of a request that was sent and not refused, None else. outage: the server is not
     there, or says that it cannot answer now. unreached: no connection could be made, and none
-    was ever made to that address.
+    was ever made to that address. filtered: a content filter withheld prompt or answer, which is
+    no fault of the request.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Unmeasured(NeedlemapError):
         self.spent: Spent | None = None
         self.outage = False
         self.unreached = False
+        self.filtered = False
 
     def __reduce__(self) -> Any:
         return type(self), (self.failure, str(self)), vars(self)  # as another process raised it

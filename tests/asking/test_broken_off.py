@@ -41,11 +41,14 @@ class Server:
         self._server.shutdown()
         self._server.server_close()
 
-    def reply(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def reply(self, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         prompt = json.dumps(asked["messages"])
         before = self.asked[prompt]
         self.asked[prompt] += 1
-        return {"choices": [self.choose(len(prompt), before)], "usage": self.usage}
+        choice = self.choose(len(prompt), before)
+        if "status" in choice:
+            return choice["status"], choice["body"]
+        return 200, {"choices": [choice], "usage": self.usage}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -53,8 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        data = json.dumps(self.server_of_test.reply(asked)).encode()
-        self.send_response(200)
+        status, body = self.server_of_test.reply(asked)
+        data = json.dumps(body).encode()
+        self.send_response(status)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -143,6 +147,51 @@ def test_filtered_answers_are_counted_next_to_the_mean(typed, serve, finish):
     (data,) = re.findall(r'id="summary">([\w+/=]+)</script>', page)
     (shown,) = json.loads(gzip.decompress(b64decode(data)))["runs"]
     assert shown["overall"]["withheld"] == 2
+
+
+FILTERS = {
+    "azure": {
+        "status": 400,
+        "body": {"error": {"code": "content_filter", "message": "The response was filtered"}},
+    },
+    "moonshot": {
+        "status": 400,
+        "body": {"error": {"type": "content_filter", "message": "considered high risk"}},
+    },
+    "qwen": {"status": 400, "body": {"code": "data_inspection_failed", "message": "Input data"}},
+    "deepseek": {"status": 400, "body": {"error": {"message": "Content Exists Risk"}}},
+    "openrouter": {
+        "status": 403,
+        "body": {"error": {"code": 403, "metadata": {"flagged_input": "The code"}}},
+    },
+    "a gateway": {"status": 200, "body": {"error": {"code": "content_filter"}}},
+}
+
+
+@pytest.mark.parametrize("refusal", FILTERS.values(), ids=FILTERS)
+def test_a_filter_that_refuses_the_request_counts_as_one_that_ends_the_answer(
+    refusal, typed, serve
+):
+    ended = run(typed, serve(at_length(refusal)), "r")
+    assert "overall 50.0 (n=4, 0 missing, 2 refused or filtered)" in ended.stdout
+    rows = [row for row in records(typed, "r") if row["length_tokens"] > 2000]
+    assert {(row["outcome"], row["score"], row["attempts"]) for row in rows} == {
+        ("filtered by the provider", 0.0, 1)
+    }
+
+
+def test_another_refusal_is_missing(typed, serve):
+    refusal = {"status": 400, "body": {"error": {"message": "content is no text"}}}
+    ended = run(typed, serve(at_length(refusal)), "r", code=1)
+    assert "overall 100.0 (n=2, 2 missing)" in ended.stdout
+
+
+def test_a_server_that_says_null_of_every_answer_is_refused_with_what_to_type(typed, serve):
+    server = serve(lambda *_: {**GOOD, "finish_reason": None})
+    ended = run(typed, server, "r", "--retries", "0", code=2)
+    assert "add --model-options null_finish=whole" in ended.stderr
+    ended = run(typed, server, "r2", "--model-options", "null_finish=whole")
+    assert "overall 100.0 (n=4, 0 missing)" in ended.stdout
 
 
 def test_an_unknown_finish_reason_is_reported_in_one_line_and_its_text_scored(typed, serve):

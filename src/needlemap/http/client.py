@@ -277,7 +277,9 @@ class _JsonClient:
             said = json.dumps(body, ensure_ascii=False)
             if isinstance(status, int) and status >= 400:
                 raise faults.from_status(status, said, {}, server=server)
-            raise faults.unreadable("The reply is an error", faults.message_of(said))
+            failed = faults.unreadable("The reply is an error", faults.message_of(said))
+            failed.filtered = bool(faults.FILTERED.search(said[: faults.READ]))
+            raise failed
         return body
 
 

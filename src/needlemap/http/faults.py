@@ -19,9 +19,10 @@ from needlemap.allowance import retry_after_s
 from needlemap.errors import Failure, Spent, Unmeasured
 from needlemap.secrets import scrub
 
-_READ = 10_000  # characters of a body that are looked at for words
+READ = 10_000  # characters of a body that are looked at for words
 _PLACE = 2_000  # characters of an address that a redirect leads to
 _OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
+_FILTERABLE = (Failure.REJECTED, Failure.UNAUTHORISED)  # what a filter's refusal may look like
 _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
 
 # What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
@@ -49,6 +50,14 @@ OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError", re.IGNORECASE)
 # A quota that waiting does not refill, or a request larger than a whole minute's allowance.
 NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance", re.IGNORECASE)
 
+# A content filter's words in a refusal, in fields that hold a word each or in a message.
+FILTERED = re.compile(
+    r'"content_filter"|ResponsibleAIPolicyViolation'  # Azure, Moonshot
+    r'|"content_policy_violation"|content filtering policy'  # OpenAI, Anthropic
+    r"|data_inspection_failed|DataInspectionFailed|Content Exists Risk"  # Qwen, DeepSeek
+    r'|"flagged_input"|ContentPolicyViolationError'  # OpenRouter, LiteLLM
+)
+
 _PAGE = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
 
@@ -58,7 +67,7 @@ def from_status(
 ) -> Unmeasured:
     """What a refused request means. body: the response's text, JSON or not."""
     words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
-    body = body[:_READ]
+    body = body[:READ]
     failure = _failure(status, body)
     if failure is Failure.RATE_LIMITED:
         transient = not NEVER_ENOUGH.search(body)
@@ -68,6 +77,7 @@ def from_status(
     refused = Unmeasured(failure, said, transient=transient, retry_after_s=retry_after_s(headers))
     refused.status, refused.outage = status, failure is Failure.SERVER and status in _OUTAGE
     refused.spent = Spent() if status in _COMPUTED else None
+    refused.filtered = failure in _FILTERABLE and bool(FILTERED.search(body))
     return refused
 
 
@@ -181,7 +191,7 @@ def message_of(body: str) -> str:
     try:
         said: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return _page_title(body[:_READ]) or body[:_READ]
+        return _page_title(body[:READ]) or body[:READ]
     for name in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(name):
             said = said[name]

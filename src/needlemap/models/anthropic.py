@@ -67,7 +67,7 @@ class AnthropicModel(ServedModel):
         """Ask once. Raises Unmeasured."""
         check_request(decoding.request)
         body = to_json(self._fields(prompt, decoding))
-        return await self._server.ask(
+        return await self.answer_in(
             "/v1/messages", body, decoding.timeout_s, partial(understood, read, spent=spent)
         )
 

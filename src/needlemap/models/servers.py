@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from needlemap.allowance import LIMIT_HEADERS
 from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
+from needlemap.finishes import CONTENT_FILTER
 from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get, models_at
 from needlemap.models import Answer, Model, tokens
@@ -53,6 +55,18 @@ class ServedModel(Model):
         """What goes with each request, by the names of the provider's own client. Raises
         SettingsError."""
         raise NotImplementedError
+
+    async def answer_in(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
+        """The answer that a server sends to one request; one that its filter withheld is empty,
+        however it says so. Raises Unmeasured."""
+        start = perf_counter()
+        try:
+            return await self._server.ask(path, body, timeout_s, read)
+        except Unmeasured as refused:
+            if not refused.filtered:
+                raise
+            allowance, took_s = refused.allowance, perf_counter() - start
+            return Answer("", CONTENT_FILTER, latency_s=took_s, allowance=allowance)
 
     async def close(self) -> None:
         """Release connections."""
