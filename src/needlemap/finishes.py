@@ -104,14 +104,19 @@ def ending_of(finish: str | None) -> Ending | None:
     return next((ending for ending, parts in _PARTS.items() if re.search(parts, word)), None)
 
 
-def finish_of(told: object) -> str | None:
+def finish_of(told: object) -> str:
     """The finish reason in a reply's field. It may be an object that has a type, as engines send
-    it; one that is there and empty says that the answer was not finished."""
+    it; one that is there and empty says that the answer was not finished. Any other value is a
+    word that nobody knows.
+
+    >>> finish_of({"type": "abort"}), finish_of(""), finish_of({"reason": "error"}), finish_of(3)
+    ('abort', 'null', "{'reason': 'error'}", '3')
+    """
     if isinstance(told, dict):
         told = told.get("type", told)
     if told is None or told == "":
         return UNTOLD
-    return told if isinstance(told, str) else None
+    return told if isinstance(told, str) else str(told)[:_SHOWN]
 
 
 def is_unknown(finish: str | None) -> bool:

@@ -58,6 +58,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "null": {"finish_reason": None},
     "empty": {"finish_reason": ""},
     "an object with a type": {"finish_reason": {"type": "abort", "message": "killed"}},
+    "an object without one": {"finish_reason": {"reason": "error"}},
+    "a list": {"finish_reason": ["aborted"]},
     "an error in the choice": {"finish_reason": "stop", "error": {"code": 502, "message": "up"}},
     "a text as the error": {"finish_reason": "length", "error": "upstream"},
 }
@@ -132,6 +134,14 @@ def test_of_an_unknown_reason_a_text_counts_and_no_text_is_not_measured():
         with pytest.raises(Unmeasured, match=r"why is not known \(finish reason 'eol'\)") as caught:
             read({"choices": [{"message": {"content": content}, "finish_reason": "eol"}]})
         assert (caught.value.failure, caught.value.transient) == (Failure.SERVER, True)
+
+
+@pytest.mark.parametrize("reason", [3, False, ["eol"]])
+def test_a_reason_that_is_no_word_is_unknown_too(reason):
+    answer = read({"choices": [{"message": {"content": SAID}, "finish_reason": reason}]})
+    assert (answer.text, is_unknown(answer.finish)) == (SAID, True)
+    with pytest.raises(Unmeasured, match="why is not known"):
+        read({"choices": [{"message": {"content": ""}, "finish_reason": reason}]})
 
 
 @pytest.mark.parametrize("finish", ["SAFETY", "content_filter: RECITATION", "content-filter"])
