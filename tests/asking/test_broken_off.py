@@ -249,3 +249,11 @@ def test_the_first_trial_says_so_too(typed, serve):
     model = ("--model", "openai/m", "--base-url", server.base_url, "--tokenizer", "cl100k_base")
     ended = typed("run", *model, *ITEM, *GRID, "-o", "r", code=2)
     assert "It thought until its budget was spent: give --thinking-tokens" in ended.stderr
+
+
+@pytest.mark.parametrize("error", ["upstream died", {"type": "overloaded"}, {"code": "502"}])
+def test_an_error_with_status_200_is_asked_again(error, typed, serve):
+    refusal = {"status": 200, "body": {"error": error}}
+    server = serve(lambda size, before: refusal if size > LONG and not before else GOOD)
+    ended = run(typed, server, "r")
+    assert "overall 100.0 (n=4, 0 missing)" in ended.stdout

@@ -51,6 +51,7 @@ _PLAIN = (
     "accept",
     "content-type",
 )  # no secrets
+_STATUS = re.compile(r"[45]\d\d")
 VERSIONED = re.compile(r"/v\d")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 _REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
@@ -275,9 +276,12 @@ class _JsonClient:
         if error:  # gateways report an error of the server behind them with status 200
             status = error.get("code") if isinstance(error, dict) else None
             said = json.dumps(body, ensure_ascii=False)
+            if isinstance(status, str) and _STATUS.fullmatch(status):
+                status = int(status)
             if isinstance(status, int) and status >= 400:
                 raise faults.from_status(status, said, {}, server=server)
-            failed = faults.unreadable("The reply is an error", faults.message_of(said))
+            words = faults.message_of(said)
+            failed = faults.unreadable("The reply is an error", words, transient=True)
             failed.filtered = bool(faults.FILTERED.search(said[: faults.READ]))
             raise failed
         return body
