@@ -230,4 +230,4 @@ def test_importing_stays_light_until_a_name_is_used():
 def test_loading_a_map_draws_nothing_and_reaches_no_provider(made):
     code = f"import needlemap, sys; needlemap.load({str(made.path)!r}).map(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"pandas", "openai", "torch", "vl_convert"}.isdisjoint(done.stdout.split())
+    assert {"pandas", "openai", "torch", "resvg_py"}.isdisjoint(done.stdout.split())

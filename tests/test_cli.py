@@ -264,7 +264,7 @@ def test_help_is_quick_and_names_every_command():
         "try: main()\n"
         "except SystemExit: pass\n"
         "print([name for name in sys.modules if name.split('.')[0] in "
-        "('openai', 'anthropic', 'numpy', 'rich', 'vl_convert', 'asyncio', 'tokenizers')])"
+        "('openai', 'anthropic', 'numpy', 'rich', 'resvg_py', 'asyncio', 'tokenizers')])"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 PROVIDERS = ("openai", "anthropic", "httpx", "transformers", "torch", "huggingface_hub")
-DRAWING = ("vl_convert", "matplotlib", "pandas")
+DRAWING = ("resvg_py", "vl_convert", "matplotlib", "pandas")
 HELP = """
 import sys
 from needlemap.cli import app

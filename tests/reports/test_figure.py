@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import struct
-import zlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.extras import install_line
 from needlemap.maps.means import Map
-from needlemap.reports import parse_width
+from needlemap.reports import figures, parse_width
 from needlemap.reports.figures import TEXT, TITLE, Drawing, text, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw
 
@@ -196,13 +199,43 @@ def test_a_texts_width_is_what_the_font_makes_of_it(words: str, bold: bool) -> N
 
 def ink_end(png: bytes) -> tuple[int, int]:
     """The width of a picture and its last column that is not white, in pixels."""
-    numpy = pytest.importorskip("numpy")
-    width, height = struct.unpack(">II", png[16:24])
-    at = png.index(b"IDAT")
-    length = int.from_bytes(png[at - 4 : at], "big")
-    rows = numpy.frombuffer(zlib.decompress(png[at + 4 : at + 4 + length]), numpy.uint8).reshape(
-        height, -1
+    image = pytest.importorskip("PIL.Image", reason="pip install '.[test]'")
+    shown = image.open(io.BytesIO(png)).convert("L")
+    _, _, end, _ = shown.point(lambda grey: 255 * (grey < 128)).getbbox()
+    return shown.width, end
+
+
+def test_a_png_has_its_letters_on_a_machine_without_fonts(tmp_path: Path) -> None:
+    """The font is in the package: the same picture with and without fonts of the system."""
+    parts = (text(0, 20, "92.5 % of 1k–128k", 20), text(0, 50, "A", 20, bold=True))
+    code = (
+        "from pathlib import Path; from needlemap.reports.figures import Drawing\n"
+        f"Path('bare.png').write_bytes(Drawing({parts!r}, 300, 60).png)"
     )
-    assert set(rows[:, 0]) <= {1}  # each pixel less its left neighbour
-    pixels = rows[:, 1:].reshape(height, width, 4).cumsum(axis=1, dtype=numpy.uint8)
-    return width, int(numpy.flatnonzero((pixels[..., 0] < 128).any(axis=0)).max())
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "FONTCONFIG_FILE": os.devnull, "HOME": str(tmp_path)},
+        check=True,
+    )
+    png = Drawing(parts, 300, 60).png
+    assert (tmp_path / "bare.png").read_bytes() == png
+    assert ink_end(png)[1] > 400
+
+
+def test_the_fonts_have_their_licence_beside_them() -> None:
+    folder = Path(figures.__file__).with_name("fonts")
+    names = [path.name for path in sorted(folder.iterdir())]
+    assert names == ["LICENSE", "LiberationSans-Bold.ttf", "LiberationSans-Regular.ttf"]
+    assert "SIL OPEN FONT LICENSE Version 1.1" in (folder / "LICENSE").read_text("utf-8")
+
+
+def test_without_vl_convert_a_pdf_names_the_line_to_type(
+    mixed: Map, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with pytest.raises(NeedlemapError) as error:
+        draw(one(mixed)).save(tmp_path / "map.pdf")
+    assert str(error.value) == f"A .pdf file needs vl-convert. Run: {install_line('pdf')}"
+    assert not list(tmp_path.iterdir())
+    assert draw(one(mixed)).as_file(".png")

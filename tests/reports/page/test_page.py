@@ -106,7 +106,7 @@ def test_nothing_heavy_is_imported_for_a_page(runs):
         "import sys; sys.argv = ['needlemap', 'report', 'r', '-o', 'light.html']\n"
         "from needlemap.cli import main\n"
         "try: main()\n"
-        "except SystemExit: print({'vl_convert', 'pandas'} & set(sys.modules))"
+        "except SystemExit: print({'resvg_py', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=runs.folder, capture_output=True, text=True, check=True

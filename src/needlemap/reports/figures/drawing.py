@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import compress, crc32, decompress
+from zlib import crc32
 
-from needlemap.errors import SettingsError
+from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.extras import install_line
 from needlemap.files import write_report
 from needlemap.reports.figures.shapes import (
     FONT,
@@ -21,6 +23,7 @@ from needlemap.reports.figures.shapes import (
 
 FIGURES = (".png", ".svg", ".pdf")
 KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
+_FONTS = [str(path) for path in sorted(Path(__file__).with_name("fonts").glob("*.ttf"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,24 @@ class Drawing:
     @property
     def png(self) -> bytes:
         """As a file, which says how many dots to the inch it has."""
-        import vl_convert  # late: it is large
+        import resvg_py  # late: few commands draw
 
         times, ppi = (1.0, PRINT_PPI) if self.printed else (ON_SCREEN, SCREEN_PPI)
-        return packed(bytes(vl_convert.svg_to_png(self._svg("", 1.0), scale=times, ppi=ppi)))
+        # The size is in the SVG: the converter's own zoom rounds to whole points first.
+        png = resvg_py.svg_to_bytes(
+            svg_string=self._svg("", times * ppi / 72), background="white", font_files=_FONTS
+        )
+        return _with_ppi(png, ppi)
 
     @property
     def pdf(self) -> bytes:
-        """As a file, its fonts in it."""
-        import vl_convert
+        """As a file, its fonts in it. Raises NeedlemapError without vl-convert."""
+        try:
+            import vl_convert
+        except ImportError:
+            raise NeedlemapError(
+                f"A .pdf file needs vl-convert. Run: {install_line('pdf')}"
+            ) from None
 
         return bytes(vl_convert.svg_to_pdf(self._svg("", 1.0 if self.printed else ON_SCREEN)))
 
@@ -93,20 +105,9 @@ class Drawing:
         return self.with_text(repr(self))
 
 
-def packed(png: bytes) -> bytes:
-    """The same picture in a quarter of the bytes: the converter hardly packs."""
-    begin, pixels = 8, b""
-    parts: list[tuple[bytes, bytes]] = []
-    while begin < len(png):
-        length = int.from_bytes(png[begin : begin + 4], "big")
-        name, data = png[begin + 4 : begin + 8], png[begin + 8 : begin + 8 + length]
-        pixels, parts = (
-            (pixels + data, parts) if name == b"IDAT" else (pixels, [*parts, (name, data)])
-        )
-        begin += 12 + length
-    parts.insert(-1, (b"IDAT", compress(decompress(pixels), 7)))
-    chunks = (
-        len(data).to_bytes(4, "big") + name + data + crc32(name + data).to_bytes(4, "big")
-        for name, data in parts
-    )
-    return png[:8] + b"".join(chunks)
+def _with_ppi(png: bytes, ppi: int) -> bytes:
+    """The same picture, which says how many dots to the inch it has."""
+    dots = round(ppi / 0.0254)  # to the metre
+    chunk = b"pHYs" + struct.pack(">IIB", dots, dots, 1)
+    head = 33  # the signature and the first chunk, which has one size
+    return png[:head] + struct.pack(">I", 9) + chunk + struct.pack(">I", crc32(chunk)) + png[head:]
