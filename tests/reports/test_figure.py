@@ -18,7 +18,7 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.extras import install_line
 from needlemap.maps.means import Map
 from needlemap.reports import figures, parse_width
-from needlemap.reports.figures import TEXT, TITLE, Drawing, text, wide
+from needlemap.reports.figures import FIGURES, TEXT, TITLE, Drawing, text, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -221,6 +221,14 @@ def test_a_png_has_its_letters_on_a_machine_without_fonts(tmp_path: Path) -> Non
     png = Drawing(parts, 300, 60).png
     assert (tmp_path / "bare.png").read_bytes() == png
     assert ink_end(png)[1] > 400
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+@pytest.mark.parametrize("odd", ["\0", "\x1b[2J", "\ufffe", "\uffff", "\udcff", "\U0010ffff"])
+def test_a_strangers_text_of_any_characters_is_drawn(odd: str, kind: str) -> None:
+    drawing = Drawing((text(0, 9, f"a{odd}b"),), 300, 20)
+    assert drawing.as_file(kind)
+    assert "".join(ElementTree.fromstring(drawing.svg).itertext()).strip().startswith("a")
 
 
 def test_the_fonts_have_their_licence_beside_them() -> None:

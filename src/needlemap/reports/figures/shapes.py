@@ -31,6 +31,7 @@ _BOLD = 1.1  # times as wide
 
 Point = tuple[float, float]
 
+_NOT_XML = {0xFFFE: None, 0xFFFF: None}
 HATCHED = "url(#hatch)"
 HATCH = (
     '<defs><pattern id="hatch" width="3" height="3" patternUnits="userSpaceOnUse" '
@@ -175,9 +176,9 @@ def draw_rows(written: Sequence[Row], x: float, y: float) -> list[str]:
 
 
 def _escaped(words: str) -> str:
-    """A text, which may be a stranger's, without control codes: one of them ends the process
-    that draws."""
-    return escape(printable(words), quote=False)
+    """A text, which may be a stranger's, without control codes and without the two characters
+    that no XML may hold: one of them, and nothing is drawn."""
+    return escape(printable(words).translate(_NOT_XML), quote=False)
 
 
 def _path(points: Iterable[Point]) -> str:
