@@ -6,8 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,19 +15,35 @@ from typing import Annotated, Any
 import typer
 
 from needlemap.commands import KINDS, arguments, complete_kinds, complete_scorers
-from needlemap.commands.arguments import option, run_argument, with_flags
+from needlemap.commands.arguments import option, run_argument
+from needlemap.commands.command import (
+    Command,
+    CommandGroup,
+    declared,
+    limited_by,
+    refuse_strangers,
+)
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.env_file import use_env_file
 from needlemap.errors import NeedlemapError, os_error_words
 from needlemap.secrets import Secrets, hidden
-from needlemap.settings import Settings, marked, settings_of
-from needlemap.settings.flags import GroupedCommand
+from needlemap.settings import Settings
 from needlemap.text import show, sound_streams, tell
 from needlemap.version import __version__
 
 _SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of names in the environment
+OWN = dict[str, Command]()
+
+
+class OwnCommands(CommandGroup):
+    """The core's commands before those of wings and other packages."""
+
+    own = OWN
+
+
 app = typer.Typer(
     name="needlemap",
+    cls=OwnCommands,
     help="Where in its context does a language model find a fact, and where does it lose it?\n\n"
     "\b\nExample:\n  needlemap run --base-url http://127.0.0.1:8000/v1 --lengths 1k,4k -o own",
     epilog="Help of a command: needlemap help run. Docs: docs/README.md beside the source.",
@@ -37,15 +52,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # its import would double the time that --help takes
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-command = partial(app.command, cls=GroupedCommand)
-settings_flags = partial(
-    with_flags, settings=tuple(Settings.model_fields), texts=arguments.RUN_TEXTS
-)
-model_flags = partial(
-    with_flags, settings=(*settings_of("Model"), *marked("check")), texts=arguments.CHECK_TEXTS
-)
-ab_flags = partial(
-    with_flags, settings=(*settings_of("Model"), *marked("check", "ab")), texts=arguments.AB_TEXTS
+command = partial(declared, OWN)
+settings_command = partial(
+    command, settings=tuple(Settings.model_fields), texts=arguments.RUN_TEXTS
 )
 
 
@@ -80,12 +89,11 @@ def common(
         log.setLevel(logging.DEBUG)
 
 
-@command()
-@settings_flags
+@settings_command(extended=True)
 def run(
     typed: arguments.RunFlags,
-    replicas: arguments.ReplicaFlags,
     preset: arguments.Preset = None,
+    added: Sequence[Any] = (),
     **flags: Any,
 ) -> int:
     """Ask, score and draw a map. Without arguments: a real run of a small model, no key or GPU.
@@ -99,93 +107,16 @@ def run(
     from needlemap.asking.chosen import folders_of, models_to_ask
     from needlemap.asking.discovery import listed_model
 
-    with _limited(preset, flags):
+    with limited_by(preset, flags):
         flags |= listed_model(preset, flags)
         each = models_to_ask(preset, flags, trusted=typed.trust_run)
-        _check_origin(typed.out, typed.trust_run, folders_of(each))
+        refuse_strangers(typed.out, typed.trust_run, folders_of(each))
         from needlemap.commands.run import run_command
 
-        return run_command(each, typed, replicas)
+        return run_command(each, typed, added)
 
 
-@command()
-@model_flags
-def check(typed: arguments.CheckFlags, **flags: Any) -> int:
-    """Try whether a server computes long prompts right. It needs no reference and no settings.
-
-    \b
-    Examples:
-      needlemap check --base-url http://127.0.0.1:8000/v1 --max-length 4k -o check
-      needlemap check --base-url http://127.0.0.1:8000/v1 --minutes 10 --junit check.xml
-      needlemap check --base-url http://127.0.0.1:8000/v1 --plan
-    """
-    from needlemap.asking.discovery import listed_model
-    from needlemap.check.asking import begun_in
-    from needlemap.commands.check import check_command
-    from needlemap.records.lock import hold_folder
-
-    _check_origin(typed.out, typed.trust_run, begun_in(typed.out))
-    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
-    with limited_to(60 * (typed.minutes or 0), "--minutes"), held:
-        return check_command(typed, flags | listed_model(None, flags, command="check"))
-
-
-@command()
-@model_flags
-def storm(
-    typed: arguments.StormFlags,
-    folder: Annotated[
-        Path | None, typer.Argument(help="With --shrink: the folder of a storm that found one.")
-    ] = None,
-    **flags: Any,
-) -> int:
-    """Try whether a server is right under use. Turns, forks, rewinds, cancels, floods, bursts.
-
-    \b
-    Examples:
-      needlemap storm --base-url http://127.0.0.1:8000/v1 --max-length 4k -o storm
-      needlemap storm --base-url http://127.0.0.1:8000/v1 --minutes 10 --until 'rate<5%'
-      needlemap storm --base-url http://127.0.0.1:8000/v1 --plan
-    """
-    from needlemap.asking.discovery import listed_model
-    from needlemap.commands.storm import shrink_command, storm_command
-    from needlemap.records.lock import hold_folder
-    from needlemap.storm.storm import ALL_FAMILIES
-
-    if folder is not None or typed.shrink:
-        with limited_to(60 * typed.minutes, "--minutes"):
-            return shrink_command(folder, typed, flags)
-    _check_origin(typed.out, typed.trust_run, ALL_FAMILIES)
-    held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
-    with limited_to(60 * typed.minutes, "--minutes"), held:
-        return storm_command(typed, flags | listed_model(None, flags, command="storm"))
-
-
-@command()
-@ab_flags
-def ab(typed: arguments.AbFlags, preset: arguments.Preset = None, **flags: Any) -> int:
-    """Tell whether a changed engine is no worse. Two arms get the same prompts, until a verdict.
-
-    \b
-    Examples:
-      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
-        --tokenizer qwen3 --until decided -o ab
-      needlemap ab --arm a=openai/gpt-4o --arm b=openai/gpt-4o-mini --lengths 1k,4k --margin 10
-      needlemap ab --arm old=http://127.0.0.1:8000/v1 --arm new=http://127.0.0.1:8001/v1 \\
-        --tokenizer qwen3 --plan
-    """
-    from needlemap.asking.chosen import models_to_ask
-    from needlemap.commands.ab import LONG_AB, ab_command
-
-    named = preset or LONG_AB
-    settle = partial(models_to_ask, trusted=typed.trust_run)
-    plain = None if preset else partial(settle, None)
-    with _limited(named, flags):
-        return ab_command(typed, flags, partial(settle, named), plain)
-
-
-@command()
-@settings_flags
+@settings_command()
 def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: Any) -> None:
     """Show what a run would ask and cost. Nothing is asked, and no key is needed.
 
@@ -199,13 +130,12 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
     from needlemap.asking.discovery import listed_model
     from needlemap.commands.plan import plan_command
 
-    with _limited(preset, flags):
+    with limited_by(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
         plan_command(models_to_ask(preset, flags, planned=True), typed)
 
 
-@command()
-@settings_flags
+@settings_command()
 def prompts(
     preset: arguments.Preset = None,
     out: Annotated[Path | None, option("The file to write.", "-o", "--out")] = None,
@@ -223,13 +153,12 @@ def prompts(
     from needlemap.asking.discovery import listed_model
     from needlemap.commands.plan import prompts_command
 
-    with _limited(preset, flags):
+    with limited_by(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
         prompts_command(models_to_ask(preset, flags), out)
 
 
 @command()
-@with_flags
 def score(
     file: Annotated[
         Path,
@@ -271,7 +200,6 @@ def score(
 
 
 @command()
-@with_flags
 def report(
     typed: arguments.ReportFlags,
     runs: Annotated[
@@ -293,7 +221,6 @@ def report(
 
 
 @command(name="import")
-@with_flags
 def import_(
     files: Annotated[
         list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")
@@ -326,7 +253,6 @@ def import_(
 
 
 @command()
-@with_flags
 def compare(
     typed: arguments.CompareFlags,
     first: Annotated[
@@ -347,28 +273,7 @@ def compare(
     return compare_command(first, second, typed)
 
 
-@command()
-@with_flags
-def gauge(
-    out: Annotated[Path, option("The folder for the checkpoint.", "-o", "--out")],
-    gguf: Annotated[
-        bool, option("Also write gauge.gguf, which llama.cpp loads.", "--gguf")
-    ] = False,
-) -> None:
-    """Write a small model that finds every needle. If one is lost, the engine lost it.
-
-    \b
-    Examples:
-      needlemap gauge -o gauge
-      needlemap gauge -o gauge --gguf
-    """
-    from needlemap.commands.gauge import gauge_command
-
-    gauge_command(out, gguf)
-
-
 @command(name="list")
-@with_flags
 def list_(
     kind: Annotated[
         str | None,
@@ -399,7 +304,6 @@ def list_(
 
 
 @command()
-@with_flags
 def replay(
     typed: arguments.ReplayFlags,
     folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
@@ -414,22 +318,6 @@ def replay(
     from needlemap.commands.replay import replay_command
 
     replay_command(folder, typed)
-
-
-def _limited(preset: str | None, flags: dict[str, Any]) -> AbstractContextManager[None]:
-    """Within it the command's time ends where its flags say so, or what it names."""
-    from needlemap.asking.discovery import time_limit
-
-    return limited_to(time_limit(preset, flags))
-
-
-def _check_origin(path: Path | None, trusted: bool, names: Iterable[str]) -> None:
-    """Raises NeedlemapError for a run there, or in the folders of these names in it, that this
-    machine did not begin, unless it is trusted."""
-    if path is not None and path.is_dir():
-        from needlemap.records.origin import check_origin
-
-        check_origin(path, trusted, names)
 
 
 class _Tracebacks(logging.Handler):

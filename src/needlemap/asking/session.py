@@ -35,9 +35,6 @@ from needlemap.asking.resume import (
 )
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Model, find_backend
-from needlemap.models.replicas.cluster import Cluster
-from needlemap.models.replicas.pool import Replicas
-from needlemap.models.replicas.replica import Recipe
 from needlemap.plan import Lanes, by_length, laned, ordered, with_breakpoints, with_partings
 from needlemap.plan.cover import ALONE
 from needlemap.records.families import kind_of
@@ -151,7 +148,7 @@ class Session:
             # Once more, now that nobody else writes: another run may have ended between `open` and
             # here.
             left = {trial.key for trial in unscored(self.folder, self.experiment)}
-            if isinstance(model, Replicas):
+            if model is not None:
                 with self.budget.waiting():
                     await model.open(len(left), watcher.show_standing, watcher.show_event)
             writer.describe(about(self.experiment, self.folder, model))
@@ -256,19 +253,11 @@ def marked(experiment: Experiment, walk: list[Trial]) -> list[Trial]:
 def make_model(settings: Settings) -> Model:
     """The back end that the settings name, bound to its model. Raises SettingsError."""
     check_price(settings)
-    return find_backend(settings.backend)(settings.model_name, **_options(settings))
+    return find_backend(settings.backend)(settings.model_name, **options_of(settings))
 
 
-def make_replicas(settings: Settings, cluster: Cluster) -> Replicas:
-    """Copies of the model that the settings name, in a cluster. Raises SettingsError."""
-    check_price(settings)
-    options = _options(settings)
-    traits = find_backend(settings.backend).traits(settings.model_name, options)
-    recipe = Recipe(settings.backend, settings.model_name, options, traits.weights)
-    return Replicas(recipe, cluster, 1 if traits.serial else settings.concurrency)
-
-
-def _options(settings: Settings) -> dict[str, Any]:
+def options_of(settings: Settings) -> dict[str, Any]:
+    """Return what the back end that the settings name is built with."""
     address = {"base_url": settings.base_url} if settings.base_url else {}
     return model_options(settings) | address
 

@@ -23,7 +23,6 @@ from needlemap.commands.announce import (
     show_finding,
     terminable,
 )
-from needlemap.commands.arguments import AbFlags
 from needlemap.commands.check import FailuresObserver
 from needlemap.commands.compare import scope_of
 from needlemap.deadline import clock
@@ -40,6 +39,7 @@ from needlemap.records.origin import check_origin
 from needlemap.reports.ab_report import ab_report
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import COUNT, Column, Report, Row, Table, keyed
+from needlemap.servers.flags import AbFlags
 from needlemap.settings.prices import Prices, summed
 from needlemap.text import counted, dollars, short, tell
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
@@ -25,7 +25,6 @@ from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
 from needlemap.asking.until import Goal
-from needlemap.commands.arguments import AbFlags, CheckFlags, CompareFlags, StormFlags
 from needlemap.errors import Failure
 from needlemap.models import Model
 from needlemap.plan import by_length
@@ -46,6 +45,22 @@ from needlemap.trials.build import Experiment
 
 INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
 T = TypeVar("T")
+
+
+class Shown(Protocol):
+    """The flags of a command that say how its finding is shown."""
+
+    @property
+    def json(self) -> bool:
+        """Whether to print one JSON document instead."""
+
+    @property
+    def junit(self) -> Path | None:
+        """Where to write the verdicts for CI."""
+
+    @property
+    def on_undecided(self) -> Literal["fail", "pass"]:
+        """What an undecided verdict is for CI."""
 
 
 def tell_rules(chosen: Chosen) -> None:
@@ -292,7 +307,7 @@ def show_json(document: Any) -> None:
 
 def show_finding(
     report: Report,
-    typed: CheckFlags | AbFlags | StormFlags | CompareFlags,
+    typed: Shown,
     path: Path | None = None,
     *,
     seen: bool = True,

@@ -18,30 +18,18 @@ from typer.models import OptionInfo
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
 from needlemap.grid import MOST
-from needlemap.settings import MOST_AT_A_TIME, MOST_S, Settings
+from needlemap.settings import MOST_AT_A_TIME, Settings
 from needlemap.settings.flags import RARE, flags_of, reader_of, taken
 from needlemap.settings.older_names import translate
 
 # What a setting is in one command, where that is not what it is elsewhere.
-_SERVER = "The server's model, BACKEND/NAME; by default the one that it lists."
 RUN_TEXTS = {
     "model": "Who answers, BACKEND/NAME; repeat the flag for several. By default "
     "the model that the server at --base-url lists; without a server, baseline/bm25."
 }
-_LONG_AB = "(default: as in suite:long-ab)"
-CHECK_TEXTS = {"model": _SERVER}
-AB_TEXTS = {
-    "model": "The model of an --arm that is a URL, BACKEND/NAME; by default the one that its "
-    "server lists.",
-    "base_url": "Not here: an arm's address stands in its --arm.",
-    "max_answer_tokens": f"The answer's budget in tokens. {_LONG_AB}",
-    "lengths": f"Tokens: a list as 1k,4k or min:max:count[:linear|log]. {_LONG_AB}",
-    "depths": f"Percent: a list as 0,50 or min:max:count[:linear|sigmoid]. {_LONG_AB}",
-    "seed": "Fixes documents, order and drawn values. (default: drawn anew)",
-}
 
-_RARE = f"Options, {RARE}"
-_MOST_MINUTES = MOST_S / 60
+ADDED = "added"  # the parameter of a command that takes the flags of other packages
+RARE_OPTIONS = f"Options, {RARE}"
 _LARGEST = 10**300  # of whole numbers, the least power of ten that a message need not show
 
 
@@ -56,29 +44,26 @@ def flag(default: Any, words: str, *names: str, **more: Any) -> Any:
     return field(default=default, metadata={"option": option(words, *names, **more)})
 
 
-def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
-    """A flag that says who asks, shown in a group of its own."""
-    return flag(default, words, *names, rich_help_panel=f"Replicas, {RARE}", **more)
-
-
-def _rare(default: Any, words: str, *names: str, **more: Any) -> Any:
+def rare(default: Any, words: str, *names: str, **more: Any) -> Any:
     """A flag of one command alone that `--help` leaves to `--help-all`."""
-    return flag(default, words, *names, rich_help_panel=_RARE, **more)
+    return flag(default, words, *names, rich_help_panel=RARE_OPTIONS, **more)
 
 
 def with_flags(
     command: Callable[..., int | None],
     settings: Sequence[str] = (),
     texts: Mapping[str, str] | None = None,
+    added: Sequence[type] = (),
 ) -> Callable[..., None]:
     """A command whose parameters of classes become their fields' flags; what it returns is the
     exit code.
 
     settings: those that its **flags stand for. Each is a flag; the command receives those that
-    were given. texts: this command's own help of some.
+    were given. texts: this command's own help of some. added: further classes of flags, whose
+    instances its parameter `added` receives, if it has one.
     """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
+    own = [each for each in parameters if each.kind is not each.VAR_KEYWORD and each.name != ADDED]
     typed: dict[str, Any] = {
         each.name: each.annotation for each in own if is_dataclass(each.annotation)
     }
@@ -86,7 +71,7 @@ def with_flags(
         made
         for each in own
         for made in (_flags(typed[each.name]) if each.name in typed else [each])
-    ]
+    ] + [made for kind in added for made in _flags(kind)]
     chosen = flags_of(settings, completion_of, texts or {})
     readers = {each.name: read for each in chosen if (read := reader_of(each.name))}
 
@@ -100,7 +85,9 @@ def with_flags(
             # Of all settings a preset is among them, which decides what an older name means.
             given = translate(given, {})
         for name, kind in typed.items():
-            values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
+            values[name] = _taken_from(values, kind)
+        if added:
+            values[ADDED] = tuple(_taken_from(values, kind) for kind in added)
         raise typer.Exit(command(**values, **given) or 0)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -116,8 +103,13 @@ def _checked(values: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in values.items():
         if isinstance(value, int | float) and not -MOST <= value <= MOST:
             shown = f"{float(value):g}" if abs(value) < _LARGEST else "a number of too many digits"
-            raise SettingsError(f"{_typed(name)} takes a number up to {MOST:,}, got {shown}.")
+            raise SettingsError(f"{flag_name(name)} takes a number up to {MOST:,}, got {shown}.")
     return values
+
+
+def _taken_from(values: dict[str, Any], kind: Any) -> Any:
+    """An instance of a class of flags, of those values that are its own."""
+    return kind(**{each.name: values.pop(each.name) for each in fields(kind)})
 
 
 def _flags(kind: Any) -> Iterator[inspect.Parameter]:
@@ -158,21 +150,7 @@ TrustRun = Annotated[
     bool,
     option(
         "Go on with a run from another machine, and open what its run.json names.",
-        rich_help_panel=_RARE,
-    ),
-]
-TheGauge = Annotated[
-    bool | None,
-    option(
-        "needlemap's gauge is served; else its name says it, or its answer.", rich_help_panel=_RARE
-    ),
-]
-TheCache = Annotated[
-    Literal["any", "exact"],
-    option(
-        "With needlemap's gauge: a coarser KV cache is a choice ('any', exit 5), or a fault "
-        "('exact', exit 1).",
-        rich_help_panel=_RARE,
+        rich_help_panel=RARE_OPTIONS,
     ),
 ]
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
@@ -193,14 +171,14 @@ DatasetLength = Annotated[
         "For a figure's title as OpenCompass's, as 200K.",
         "--dataset-length",
         "--dataset_length",
-        rich_help_panel=_RARE,
+        rich_help_panel=RARE_OPTIONS,
     ),
 ]
 Metric = Annotated[
     str,
     option(
         "Which score of an Inspect or lm-evaluation-harness log counts (default: first).",
-        rich_help_panel=_RARE,
+        rich_help_panel=RARE_OPTIONS,
     ),
 ]
 
@@ -229,201 +207,16 @@ class RunFlags:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaFlags:
-    """Of `run`: copies of the model, and where they are; None, False and () where nothing is
-    said. None changes an answer."""
-
-    workers: int | None = _copies(
-        None,
-        "Copies on this machine, a GPU each if there are any.",
-        min=1,
-        max=MOST_AT_A_TIME,
-    )
-    slurm: bool = _copies(False, "Copies as jobs of Slurm.")
-    partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
-    qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
-    max_num_workers: int | None = _copies(
-        None,
-        "Copies at a time, at most, on Slurm (default 32) or a cluster.",
-        min=1,
-        max=MOST_AT_A_TIME,
-    )
-    gpus_per_worker: int | None = _copies(
-        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0, max=MOST_AT_A_TIME
-    )
-    time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
-    slurm_arg: list[str] | None = _copies(
-        None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE"
-    )
-    cluster: str | None = _copies(
-        None, "Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"
-    )
-    cluster_trusted: bool = _copies(
-        False, "tcp:// too: not encrypted, and who reaches it runs code."
-    )
-    dashboard: bool = _copies(False, "Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).")
-    dry_run: bool = _copies(False, "Print what would start the copies, and start nothing.")
-
-    def __post_init__(self) -> None:
-        """Raises SettingsError for flags that do not fit."""
-        given = [
-            each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])
-        ]
-        if self.slurm and self.workers is not None:
-            raise SettingsError("--workers is for this machine. With --slurm: --max-num-workers.")
-        if self.cluster is not None:
-            _check_cluster(self.cluster, given)
-        elif not self.slurm:
-            for name in ("partition", "qos", "max_num_workers", "time", "slurm_arg"):
-                if name in given:
-                    raise SettingsError(
-                        f"{_typed(name)} goes with --slurm. On this machine: --workers N."
-                    )
-        if not self.wanted and given:
-            with_what = "--cluster" if given[0] == "cluster_trusted" else "--workers N or --slurm"
-            raise SettingsError(f"{_typed(given[0])} goes with {with_what}.")
-
-    @property
-    def wanted(self) -> bool:
-        """Whether the model is to have copies elsewhere."""
-        return bool(self.slurm or self.workers or self.cluster)
-
-
-def _check_cluster(address: str, given: list[str]) -> None:
-    for name in given:
-        if name not in ("cluster", "cluster_trusted", "max_num_workers"):
-            raise SettingsError(
-                f"--cluster is one that is there already: leave {_typed(name)} out."
-            )
-    scheme, _, rest = address.partition("://")
-    if scheme not in ("tcp", "tls") or not rest:
-        raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
-    if scheme == "tcp" and "cluster_trusted" not in given:
-        raise SettingsError(
-            f"Traffic to '{address}' is not encrypted, and anyone who reaches one of its ports can "
-            f"run code there. If nobody else can reach it: --cluster-trusted. Otherwise: "
-            f"tls://HOST:PORT."
-        )
-
-
-def is_address(path: Path) -> bool:
-    """Whether a server's address was typed where a folder is meant."""
-    return str(path).startswith(("http:/", "https:/"))
-
-
-def _typed(name: str) -> str:
-    return {"partition": "-p", "qos": "-q"}.get(name, f"--{name.replace('_', '-')}")
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFlags:
-    """Of `check`, beside the model's and its limits."""
-
-    max_length: str | None = flag(None, "The longest prompt, a promise; else 128k or less.")
-    minutes: float | None = flag(None, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
-    load: int = _rare(8, "Prompts at a time where there is load.", min=2, max=MOST_AT_A_TIME)
-    reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
-    gauge: TheGauge = None
-    kv: TheCache = "any"
-    few: bool | None = flag(
-        None,
-        "24 haystacks of each size and fewer questions; with needlemap's gauge unless --many.",
-        "--few/--many",
-    )
-    probe: list[str] | None = flag(None, "Only this probe; repeat the flag.")
-    require: str = flag("", "What exit 0 needs, where not all: 8k or cache,mates.")
-    accept: list[str] | None = _rare(
-        None, "A size taken out by name, as length@128k; repeat the flag.", metavar="PROBE@SIZE"
-    )
-    on_undecided: OnUndecided = "fail"
-    baseline: Path | None = flag(None, "A check of before: ask its prompts, judge the change.")
-    tokens_per_second: float | None = _rare(
-        None, "With --plan: what the server computes, for minutes.", min=1
-    )
-    out: Out = None
-    plan: PlanOnly = False
-    json: Json = False
-    junit: JUnit = None
-    trust_run: TrustRun = False
-
-
-@dataclass(frozen=True, slots=True)
-class StormFlags:
-    """Of `storm`, beside the model's and its limits."""
-
-    max_length: str | None = flag(None, "The longest prompt; else 64k or the server's context.")
-    minutes: float = flag(20.0, "Stop asking after so long.", min=0.01, max=_MOST_MINUTES)
-    until: str = flag("rate<0.5%", "The rate of faulty families to exclude.", metavar="rate<X%")
-    load: int = flag(8, "Requests at a time.", min=2, max=MOST_AT_A_TIME)
-    kv_tokens: str | None = _rare(None, "Tokens that the server caches, where it does not say.")
-    own: bool = _rare(False, "Clients may go away at an address that is not one's own.")
-    shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
-    command: str | None = flag(
-        None,
-        "With --shrink: the server's command. It is started, and again where a replay spoilt it.",
-    )
-    gauge: TheGauge = None
-    on_undecided: OnUndecided = "fail"
-    out: Out = None
-    plan: PlanOnly = False
-    json: Json = False
-    junit: JUnit = None
-    trust_run: TrustRun = False
-
-    def __post_init__(self) -> None:
-        """Raises SettingsError for a flag that shrinking, or a storm, does not read."""
-        if self.command is not None and not self.shrink:
-            raise SettingsError(
-                "--command starts a server whose fault is shrunk: type needlemap storm FOLDER "
-                "--shrink --command '...', or start the server yourself"
-            )
-        for each in fields(self) if self.shrink else ():
-            read = each.name in ("shrink", "minutes", "own", "command", "trust_run")
-            if not read and getattr(self, each.name) != each.default:
-                raise SettingsError(
-                    f"--shrink replays FOLDER as it was asked and writes into it: leave "
-                    f"{_typed(each.name)} out, as in: needlemap storm FOLDER --shrink --minutes 10"
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class AbFlags:
-    """Of `ab`, beside the models' and their limits."""
-
-    arm: list[str] | None = flag(
-        None, "An arm; the reference first, then the other.", metavar="NAME=URL|MODEL"
-    )
-    arm_command: list[str] | None = flag(
-        None, "An arm whose server is started, '... {port} ...', and ended.", metavar="NAME=COMMAND"
-    )
-    margin: float = flag(2.0, "The loss in points that does not matter, fixed beforehand.")
-    until: str | None = flag(
-        None,
-        "Ask until there is a verdict, 20,000 pairs at most; or so many pairs.",
-        metavar="decided|PAIRS",
-    )
-    scope: InScope = "these"
-    on_undecided: OnUndecided = "fail"
-    gauge: TheGauge = None
-    weigh: bool = _rare(False, "Also ask both arms how likely they find the reference's answers.")
-    out: Out = None
-    plan: PlanOnly = False
-    json: Json = False
-    junit: JUnit = None
-    trust_run: TrustRun = False
-
-
-@dataclass(frozen=True, slots=True)
 class PlanFlags:
     """Of `plan`."""
 
-    workers: int | None = _rare(
+    workers: int | None = rare(
         None, "Lanes; by default as many as --concurrency.", max=MOST_AT_A_TIME
     )
-    tokens_per_second: float | None = _rare(None, "Prefill speed of one worker, of short prompts.")
-    model_config: Path | None = _rare(None, "A config.json, for floating-point operations.")
-    cache_tokens: int | None = _rare(None, "A server's prefix cache to simulate.")
-    cache_block: int = _rare(16, "Its block size in tokens.")
+    tokens_per_second: float | None = rare(None, "Prefill speed of one worker, of short prompts.")
+    model_config: Path | None = rare(None, "A config.json, for floating-point operations.")
+    cache_tokens: int | None = rare(None, "A server's prefix cache to simulate.")
+    cache_block: int = rare(16, "Its block size in tokens.")
     json: Json = False
 
 
@@ -452,7 +245,7 @@ class ReportFlags:
     log: list[str] | None = flag(
         None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
     )
-    step: int = _rare(0, "For --log: the training step that the model is of.")
+    step: int = rare(0, "For --log: the training step that the model is of.")
     dataset_length: DatasetLength = ""
     metric: Metric = ""
     json: Json = False
@@ -479,7 +272,12 @@ class CompareFlags:
     label: list[str] | None = flag(
         None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
     )
-    sequential: bool = _rare(False, "A verdict looked for after each whole haystack.")
+    floor: list[Path] | None = flag(
+        None,
+        "The run of another training seed of A, repeatable: is B's change larger than the seeds'?",
+        metavar="RUN",
+    )
+    sequential: bool = rare(False, "A verdict looked for after each whole haystack.")
     metric: Metric = ""
     json: Json = False
     junit: JUnit = None
@@ -499,6 +297,15 @@ class ReplayFlags:
     ask: bool = flag(False, "Also ask it again and show both answers.")
     trust_run: TrustRun = False
     model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")
-    key_env: str | None = _rare(
+    key_env: str | None = rare(
         None, "The variable of the key, where a run of elsewhere names an odd one."
     )
+
+
+def is_address(path: Path) -> bool:
+    """Whether a server's address was typed where a folder is meant."""
+    return str(path).startswith(("http:/", "https:/"))
+
+
+def flag_name(name: str) -> str:
+    return {"partition": "-p", "qos": "-q"}.get(name, f"--{name.replace('_', '-')}")

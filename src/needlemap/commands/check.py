@@ -17,7 +17,6 @@ from needlemap.check.haystack import Options
 from needlemap.check.judge import Verdict
 from needlemap.check.known_by_answer import answers_as_the_gauge
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
-from needlemap.commands.arguments import CheckFlags
 from needlemap.errors import SettingsError
 from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label, tokens
@@ -27,6 +26,7 @@ from needlemap.records.lock import hold_folder
 from needlemap.reports.check_report import check_report
 from needlemap.reports.live import ShowingObserver
 from needlemap.reports.report import COUNT, Column, Fact, Report, Row, Table, Unit
+from needlemap.servers.flags import CheckFlags
 from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
 

@@ -188,11 +188,11 @@ class NeedleServer:
     ) -> None:
         """That `needlemap storm` finds no fault of serving state, and fewer than `rate`
         percent of families have one, as far as so many minutes go."""
-        from needlemap.commands.arguments import StormFlags
         from needlemap.commands.storm import asked_of
         from needlemap.deadline import limited_to
         from needlemap.reports.renderers.text import to_text
         from needlemap.reports.storm_report import storm_report
+        from needlemap.servers.flags import StormFlags
         from needlemap.storm.storm import Storm
         from needlemap.storm.storming import StormInRounds
         from needlemap.sync import run_coroutine

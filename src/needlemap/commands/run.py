@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import spent_in
@@ -21,7 +21,7 @@ from needlemap.asking.run import (
     open_family,
     try_servers,
 )
-from needlemap.asking.session import Session, make_model, make_replicas
+from needlemap.asking.session import Session, make_model
 from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
     INTERRUPTED,
@@ -35,7 +35,7 @@ from needlemap.commands.announce import (
     terminable,
     verdict,
 )
-from needlemap.commands.arguments import ReplicaFlags, RunFlags
+from needlemap.commands.arguments import RunFlags
 from needlemap.commands.report import show_families
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
@@ -67,18 +67,36 @@ from needlemap.settings.suites import Chosen
 from needlemap.sync import run_coroutine
 from needlemap.text import show, tell
 
-if TYPE_CHECKING:
-    from needlemap.models.replicas.cluster import OwnCluster
+
+class Copies(Protocol):
+    """Flags that another package adds to `run`, which say where copies of the model are."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the model is to have copies elsewhere."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether only to print what would start them."""
+
+    @property
+    def most(self) -> int:
+        """How many copies there are at a time, at most."""
+
+    def model(self, settings: Settings, run: Path) -> Model:
+        """Return the model whose copies answer. run: the folder where they keep their logs."""
+
+    def script(self, run: Path, most: int) -> str:
+        """Return what would start them, for so many prompts."""
 
 
-MOST = 32  # jobs at a time, where nobody says
-
-
-def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFlags) -> int:
+def run_command(each: Mapping[str, Chosen], typed: RunFlags, added: Sequence[Copies] = ()) -> int:
     """Run or resume the families of each model. Returns the exit code.
 
     each: by the name of its folder, '' of the only one.
     """
+    copies = next((flags for flags in added if flags.wanted), None)
+    dry_run = copies is not None and copies.dry_run
     first = next(iter(each.values()))
     tell_rules(first)
     _check(typed, each)
@@ -87,10 +105,12 @@ def run_command(each: Mapping[str, Chosen], typed: RunFlags, replicas: ReplicaFl
         if not first.first.save:
             out = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
         path = out or fresh_folder(first.first, first.suite, len(each))
-        if not replicas.dry_run:
+        if not dry_run:
             stack.enter_context(hold_folder(path))
-        command = _Command(each, path, typed, replicas)
-        return command.finish(command.rehearse() if replicas.dry_run else command.ask())
+        command = _Command(each, path, typed, copies)
+        if copies is not None and dry_run:
+            return command.finish(command.rehearse(copies))
+        return command.finish(command.ask())
 
 
 def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
@@ -120,24 +140,25 @@ class _Command:
     each: Mapping[str, Chosen]
     path: Path
     typed: RunFlags
-    replicas: ReplicaFlags
+    copies: Copies | None
 
     @property
     def settings(self) -> Settings:
         """The first model's, with what all share."""
         return next(iter(self.each.values())).first
 
-    def rehearse(self) -> dict[Path, int]:
-        """Show the scripts of Slurm's jobs, and ask nothing; the exit code of each model."""
+    def rehearse(self, copies: Copies) -> dict[Path, int]:
+        """Show what would start the copies, and ask nothing; the exit code of each model."""
         codes = dict[str, int]()
         for name, chosen in self.each.items():
-            own, codes[name] = _own_cluster(self.replicas, self.path / name), 0
-            show(own.script(max(1, _rehearsed(chosen, self.path / name))))
+            codes[name] = 0
+            prompts = _rehearsed(chosen, self.path / name, copies.most)
+            show(copies.script(self.path / name, max(1, prompts)))
         return self._end_each(codes)
 
     def ask(self) -> dict[Path, int]:
         """Ask all models; the exit code of each that was begun."""
-        make = {name: partial(model_of, self.replicas, run=self.path / name) for name in self.each}
+        make = {name: partial(model_of, self.copies, run=self.path / name) for name in self.each}
         observer = Terminal(self.each, self.path, self.typed)
         models = ModelsInTurn(self.each, self.path, observer)
         campaign = campaign_of(models, make)
@@ -201,47 +222,19 @@ class _Command:
         return None if self.typed.fail_under is None else judge(path, self.typed.fail_under)
 
 
-def model_of(replicas: ReplicaFlags, settings: Settings, run: Path) -> Model:
-    """The model that the settings name, here or as copies. run: where those keep their
+def model_of(copies: Copies | None, settings: Settings, run: Path) -> Model:
+    """Return the model that the settings name, here or as copies. run: where copies keep their
     logs."""
-    if not replicas.wanted:
-        return make_model(settings)
-    from needlemap.models.replicas.cluster import Cluster, dask_distributed
-
-    dask_distributed()  # what is missing is said before anything is written
-    if replicas.cluster is not None:
-        return make_replicas(settings, Cluster(replicas.cluster, replicas.max_num_workers))
-    if replicas.slurm and not settings.save:
-        raise SettingsError(
-            "--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out."
-        )
-    return make_replicas(settings, _own_cluster(replicas, run))
+    return make_model(settings) if copies is None else copies.model(settings, run)
 
 
-def _own_cluster(typed: ReplicaFlags, run: Path) -> OwnCluster:
-    """Copies that this program starts, on Slurm or on this machine."""
-    from needlemap.models.replicas import Jobs, Processes
-    from needlemap.models.replicas.cluster import FOLDER, OwnCluster
-    from needlemap.models.replicas.slurm import Slurm
-
-    jobs: Jobs
-    folder, count, gpus = run / FOLDER, typed.workers or 1, typed.gpus_per_worker
-    if typed.slurm:
-        count = typed.max_num_workers or MOST
-        chosen = {"partition": typed.partition, "qos": typed.qos, "time": typed.time}
-        jobs = Slurm(folder, **chosen, gpus_each=gpus or 0, arguments=tuple(typed.slurm_arg or ()))
-    else:
-        jobs = Processes(folder, count, 1 if gpus is None else gpus)
-    return OwnCluster(jobs, folder, count, dashboard=typed.dashboard)
-
-
-def _rehearsed(chosen: Chosen, path: Path) -> int:
+def _rehearsed(chosen: Chosen, path: Path, most: int) -> int:
     """Say what the run would, and raise what it would; how many trials are left, of several
     families at most at a time."""
     if chosen.suite:
         ahead = [look_ahead(settings, path / name) for name, settings in chosen.families.items()]
         return max(
-            (MOST if each.trials is None else each.trials - (each.scored or 0)) for each in ahead
+            (most if each.trials is None else each.trials - (each.scored or 0)) for each in ahead
         )
     session = open_family(chosen.first, path).session
     announce(session)

@@ -14,7 +14,7 @@ from needlemap.asking.discovery import reach_server
 from needlemap.check.families import keeping_logprobs
 from needlemap.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.commands.announce import going_on, say_stopped, show_finding, terminable
-from needlemap.commands.arguments import StormFlags, is_address
+from needlemap.commands.arguments import is_address
 from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
 from needlemap.finishes import list_unknown
@@ -28,6 +28,7 @@ from needlemap.records.lock import hold_folder
 from needlemap.records.origin import CheckedRun
 from needlemap.reports.storm_report import storm_report
 from needlemap.secrets import check_key_names
+from needlemap.servers.flags import StormFlags
 from needlemap.settings import marked, settings_of
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.trust import refuse_untyped_model

@@ -361,6 +361,16 @@ class Model(metaclass=Checked):
         """What the model takes, without loading or reaching it. Raises SettingsError."""
         return Traits()
 
+    async def open(
+        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
+    ) -> None:
+        """Wait until the model can answer. Called once before each batch of prompts.
+
+        most: how many prompts are left. show_state, show_event: take a line about how all copies
+        of the model stand, and about one that came or went. Raises NeedlemapError if none can be
+        had.
+        """
+
     async def prepare(self, lanes: int) -> bool:
         """Get ready for so many lanes at a time, each with prompts that share their beginnings
         with the one before (`LANE` is the number of the lane that asks). True where each of

@@ -90,25 +90,25 @@ class Replicas(Model):
         self._problem: NeedlemapError | None = None
 
     async def open(
-        self, most: int, told: Callable[[str], None], said: Callable[[str], None]
+        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
     ) -> None:
-        """Wait until a first replica is there. most: how many have something to do. told: is
-        called with the state of all, said: with each event of one. Raises NeedlemapError when
-        none can be had.
+        """Wait until a first replica is there.
+
+        most: how many have something to do. Raises NeedlemapError when none can be had.
         """
-        self._told, self._said = told, said
+        self._told, self._said = show_state, show_event
         if self._cluster.count is not None:
             self.replicas = min(self._cluster.count, max(most, self.replicas if self._look else 1))
         if self._look is not None:
             return
         for note in self._cluster.notes():
-            said(f"note: {note}")
+            show_event(f"note: {note}")
         self._client = await self._cluster.open()
         self._look = asyncio.create_task(self._watch())
         while not self._pool:
             await self._change(_LOOK_S)
         for note in self.notes:
-            said(f"note: {note}")
+            show_event(f"note: {note}")
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask the lane's replica, or another where it is gone. Raises Unmeasured."""

@@ -1,0 +1,117 @@
+"""The flags of `run` that say where copies of the model are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from needlemap.commands.arguments import flag, flag_name
+from needlemap.errors import SettingsError
+from needlemap.settings import MOST_AT_A_TIME, Settings
+from needlemap.settings.flags import RARE
+
+if TYPE_CHECKING:
+    from needlemap.models import Model
+
+MOST = 32  # jobs at a time, where nobody says
+
+
+def _copies(default: Any, words: str, *names: str, **more: Any) -> Any:
+    """A flag that says who asks, shown in a group of its own."""
+    return flag(default, words, *names, rich_help_panel=f"Replicas, {RARE}", **more)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesFlags:
+    """Of `run`: copies of the model, and where they are; None, False and () where nothing is
+    said. None changes an answer."""
+
+    workers: int | None = _copies(
+        None,
+        "Copies on this machine, a GPU each if there are any.",
+        min=1,
+        max=MOST_AT_A_TIME,
+    )
+    slurm: bool = _copies(False, "Copies as jobs of Slurm.")
+    partition: str | None = _copies(None, "Slurm's partition.", "-p", "--partition")
+    qos: str | None = _copies(None, "Slurm's QOS; auto: the site's choice.", "-q", "--qos")
+    max_num_workers: int | None = _copies(
+        None,
+        "Copies at a time, at most, on Slurm (default 32) or a cluster.",
+        min=1,
+        max=MOST_AT_A_TIME,
+    )
+    gpus_per_worker: int | None = _copies(
+        None, "GPUs of each (default: 1 here; none asked of Slurm).", min=0, max=MOST_AT_A_TIME
+    )
+    time: str | None = _copies(None, "Slurm's time limit, as 4:00:00 (default: the partition's).")
+    slurm_arg: list[str] | None = _copies(
+        None, "Any further option of sbatch; repeat.", metavar="KEY=VALUE"
+    )
+    cluster: str | None = _copies(
+        None, "Copies on the workers of a Dask cluster that is there.", metavar="tls://HOST:PORT"
+    )
+    cluster_trusted: bool = _copies(
+        False, "tcp:// too: not encrypted, and who reaches it runs code."
+    )
+    dashboard: bool = _copies(False, "Serve Dask's own page on 127.0.0.1:8787 (needs bokeh).")
+    dry_run: bool = _copies(False, "Print what would start the copies, and start nothing.")
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for flags that do not fit."""
+        given = [
+            each.name for each in fields(self) if getattr(self, each.name) not in (None, False, [])
+        ]
+        if self.slurm and self.workers is not None:
+            raise SettingsError("--workers is for this machine. With --slurm: --max-num-workers.")
+        if self.cluster is not None:
+            _check_cluster(self.cluster, given)
+        elif not self.slurm:
+            for name in ("partition", "qos", "max_num_workers", "time", "slurm_arg"):
+                if name in given:
+                    raise SettingsError(
+                        f"{flag_name(name)} goes with --slurm. On this machine: --workers N."
+                    )
+        if not self.wanted and given:
+            with_what = "--cluster" if given[0] == "cluster_trusted" else "--workers N or --slurm"
+            raise SettingsError(f"{flag_name(given[0])} goes with {with_what}.")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the model is to have copies elsewhere."""
+        return bool(self.slurm or self.workers or self.cluster)
+
+    @property
+    def most(self) -> int:
+        """How many copies there are at a time, at most."""
+        return MOST
+
+    def model(self, settings: Settings, run: Path) -> Model:
+        """Return the model whose copies answer. run: where they keep their logs."""
+        from needlemap.cluster.copies import model_of
+
+        return model_of(self, settings, run)
+
+    def script(self, run: Path, most: int) -> str:
+        """Return what would start them, for so many prompts."""
+        from needlemap.cluster.copies import own_cluster
+
+        return own_cluster(self, run).script(most)
+
+
+def _check_cluster(address: str, given: list[str]) -> None:
+    for name in given:
+        if name not in ("cluster", "cluster_trusted", "max_num_workers"):
+            raise SettingsError(
+                f"--cluster is one that is there already: leave {flag_name(name)} out."
+            )
+    scheme, _, rest = address.partition("://")
+    if scheme not in ("tcp", "tls") or not rest:
+        raise SettingsError(f"--cluster takes tls://HOST:PORT or tcp://HOST:PORT, got '{address}'.")
+    if scheme == "tcp" and "cluster_trusted" not in given:
+        raise SettingsError(
+            f"Traffic to '{address}' is not encrypted, and anyone who reaches one of its ports can "
+            f"run code there. If nobody else can reach it: --cluster-trusted. Otherwise: "
+            f"tls://HOST:PORT."
+        )
