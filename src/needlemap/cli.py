@@ -303,10 +303,11 @@ def list_(
     list_command(kind, name)
 
 
-@command()
+@command(extended=True)
 def replay(
     typed: arguments.ReplayFlags,
     folder: Annotated[Path, run_argument("The run's folder.", "RUN")],
+    added: Sequence[Any] = (),
 ) -> None:
     """Show one prompt of a run again, byte for byte. --ask: also ask it again.
 
@@ -317,7 +318,7 @@ def replay(
     """
     from needlemap.commands.replay import replay_command
 
-    replay_command(folder, typed)
+    replay_command(folder, typed, added)
 
 
 class _Tracebacks(logging.Handler):

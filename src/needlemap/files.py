@@ -40,8 +40,6 @@ _UNNAMED = "unnamed"
 _LONGEST_NAME, _DIGITS = 150, 8  # bytes of 255, as a task's name and a time are added; of a hash
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 RUN_FILE, SUITE_FILE = "run.json", "suite.json"  # either makes a folder a run's
-# Beside suite.json: what its families are for.
-AB_FILE, CHECK_FILE, STORM_FILE = "ab.json", "check.json", "storm.json"
 
 
 def is_run_folder(folder: Path) -> bool:

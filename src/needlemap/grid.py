@@ -262,3 +262,12 @@ def _check(lengths: list[int], depths: list[float]) -> None:
     for depth in depths:
         if not 0 <= depth <= 100:
             raise SettingsError(f"depths: {depth:g} is outside 0..100 (percent of the haystack).")
+
+
+def short_size(size: int) -> str:
+    """A size as people type it.
+
+    >>> short_size(8000), short_size(160), short_size(32768), short_size(4497)
+    ('8k', '160', '32,768', '4,497')
+    """
+    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"

@@ -183,7 +183,7 @@ def test_replaying_wants_a_cell_or_a_probe_that_found_something(whole):
     for words, said in (
         (("sound", "--probe", "stop", "--worst"), "found nothing"),
         (("sound", "--probe", "stopp", "--worst"), "has no probe 'stopp'"),
-        (("sound/cold-160",), "--probe NAME --worst"),
+        (("sound/cold-160",), "--length and --depth of a cell"),
     ):
         assert said in whole.command("replay", *words, code=2).stderr
 

@@ -26,10 +26,10 @@ from needlemap.check.families import Asker, experiment_of, made_for
 from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.check.haystack import AskBatch, Options
 from needlemap.check.judge import Verdict, accepted_of, judge, required_of
-from needlemap.check.probe import short_size
 from needlemap.deadline import LimitReached, without_limit
 from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
+from needlemap.grid import short_size
 from needlemap.maps.verdicts import SUSPECT
 from needlemap.records.families import (
     SUITE,

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 
 from needlemap.check.ask import Reply
 from needlemap.check.exact import Effect
-from needlemap.files import CHECK_FILE
 from needlemap.records.document import DocumentKind
 
 SCHEMA = 2
@@ -130,7 +129,7 @@ class CheckFile(BaseModel):
         return list(self.looks), failed
 
 
-CHECK = DocumentKind(CHECK_FILE, "check", CheckFile, SCHEMA)
+CHECK = DocumentKind("check.json", "check", CheckFile, SCHEMA)
 
 
 def read_check(path: Path) -> CheckFile:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from needlemap.check.ask import Answers, Reply
 from needlemap.check.finding import Finding
-from needlemap.check.probe import short_size
 from needlemap.check.schedule import Schedule
 from needlemap.errors import Failure, SettingsError, did_you_mean
-from needlemap.grid import tokens
+from needlemap.grid import short_size, tokens
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 
 

@@ -11,7 +11,8 @@ from needlemap.check.ask import FIRST, FIRST_BESIDE, Answers, Ask, Reply
 from needlemap.check.exact import Effect, lost_tail, rate, rates_apart, strata_tail, upper_tail
 from needlemap.check.finding import AtSize, Finding, NetState, issue
 from needlemap.check.haystack import CheckHaystack, Geometry
-from needlemap.check.probe import HELD, LEAST, NOTHING, Probe, short_size, smallest
+from needlemap.check.probe import HELD, LEAST, NOTHING, Probe, smallest
+from needlemap.grid import short_size
 
 FALL = 0.20  # of the found share, which a pass excludes
 APART = 0.1  # by how much more must be missed far away to be said

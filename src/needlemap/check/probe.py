@@ -17,6 +17,7 @@ from needlemap.check.ask import Answers, Reply
 from needlemap.check.exact import ALPHA, lost_tail, net_loss, upper_tail
 from needlemap.check.finding import AtSize, Finding, KnownIssue, State, Worst
 from needlemap.errors import SettingsError
+from needlemap.grid import short_size
 from needlemap.registry import find_kind, installed
 
 if TYPE_CHECKING:
@@ -163,15 +164,6 @@ def passes_to(rows: Iterable[AtSize]) -> int | None:
             break
         found = row.size
     return found
-
-
-def short_size(size: int) -> str:
-    """A size as people type it.
-
-    >>> short_size(8000), short_size(160), short_size(32768), short_size(4497)
-    ('8k', '160', '32,768', '4,497')
-    """
-    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"
 
 
 @cache

@@ -291,9 +291,6 @@ class ReplayFlags:
     length: str | None = flag(None, "The cell's length in tokens.")
     depth: float | None = flag(None, "The cell's depth in percent.")
     repeat: int = flag(0, "Which repeat.")
-    probe: str | None = flag(None, "Of a check: the probe that found something.")
-    arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
-    worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
     ask: bool = flag(False, "Also ask it again and show both answers.")
     trust_run: TrustRun = False
     model: str | None = flag(None, "The run's model again: --ask wants it of a python/ function.")

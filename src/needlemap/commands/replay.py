@@ -4,21 +4,19 @@ it again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from needlemap.asking import decoding_of
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import make_model
-from needlemap.check.asking import worst_in
 from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import percent, setting, tokens
 from needlemap.models import Answer
 from needlemap.models.call import call_model
-from needlemap.records.ab import AB, worst_of_ab
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.records.origin import CheckedRun
@@ -35,14 +33,25 @@ from needlemap.trials.resolve import ready_prompts
 _NEAR = 1e-3  # percent: what people leave out when they type a depth
 
 
-def replay_command(folder: Path, typed: ReplayFlags) -> None:
+Place = tuple[Path, str, float, int]
+
+
+class PlaceFlags(Protocol):
+    """Flags that another package adds to `replay`, which say what is to be replayed."""
+
+    def place(self, folder: Path) -> Place | None:
+        """Return the family's folder, length, depth in percent and repeat; None if nothing of
+        these flags is typed. Raises NeedlemapError."""
+
+
+def replay_command(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags] = ()) -> None:
     """Print the prompt's messages, whether its hash is the recorded one, and old and new
     answer.
 
     Raises NeedlemapError when the prompt cannot be rebuilt as it was, and for what nobody
     typed or trusted.
     """
-    folder, length, depth, repeat = _find_place(folder, typed)
+    folder, length, depth, repeat = _find_place(folder, typed, added)
     run = CheckedRun.of(folder, typed.trust_run)
     settings = run.settings()
     if typed.ask:
@@ -61,20 +70,15 @@ def replay_command(folder: Path, typed: ReplayFlags) -> None:
         tell(f"answer now: {answer.text!r} (finish {answer.finish})")
 
 
-def _find_place(folder: Path, typed: ReplayFlags) -> tuple[Path, str, float, int]:
-    """The folder, length, depth in percent and repeat of what is to be replayed: a cell's, or
-    the worst of a check's probe or of an ab. Raises NeedlemapError."""
-    if typed.worst and (typed.arm is not None or AB.is_in(folder)):
-        way, place = worst_of_ab(folder, typed.arm)
-        return folder / way, *place
-    if typed.worst and typed.probe is not None:
-        found = worst_in(folder, typed.probe)
-        return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
+def _find_place(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]) -> Place:
+    """Return the folder, length, depth in percent and repeat of what is to be replayed. Raises
+    NeedlemapError."""
+    for flags in added:
+        if (place := flags.place(folder)) is not None:
+            return place
     if typed.length is None or typed.depth is None:
         raise SettingsError(
-            "Which prompt? Give --length and --depth of a cell, --probe NAME --worst of a check, "
-            "or --arm "
-            "NAME --worst of an ab."
+            "Which prompt? Give --length and --depth of a cell. Other ways: needlemap replay --help"
         )
     return folder, typed.length, typed.depth, typed.repeat
 

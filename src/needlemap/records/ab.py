@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import AB_FILE
 from needlemap.records.document import DocumentKind
 
 AGAIN = "again"  # the reference's second asking
@@ -87,7 +86,7 @@ class AbFile(BaseModel):
     findings: Findings = Findings()
 
 
-AB = DocumentKind(AB_FILE, "ab", AbFile, 1)
+AB = DocumentKind("ab.json", "ab", AbFile, 1)
 
 
 def read_ab(path: Path) -> AbFile:

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import (
-    AB_FILE,
-    CHECK_FILE,
     RUN_FILE,
-    STORM_FILE,
     SUITE_FILE,
     folder_name,
     is_regular,
@@ -28,6 +26,7 @@ from needlemap.files import (
 )
 from needlemap.records.document import DocumentKind
 from needlemap.records.run_file import RunKind
+from needlemap.registry import installed
 from needlemap.settings import Settings
 from needlemap.version import __version__
 
@@ -71,11 +70,8 @@ class Families:
         """What asked the families, by the documents in the folder."""
         if self.is_plain:
             return "run"
-        if is_regular(self.path / AB_FILE):
-            return "ab"
-        if is_regular(self.path / STORM_FILE):
-            return "storm"
-        return "check" if is_regular(self.path / CHECK_FILE) else "suite"
+        kinds = (name for name in get_args(RunKind) if name in installed("findings"))
+        return next((name for name in kinds if is_regular(self.path / f"{name}.json")), "suite")
 
     @property
     def begun(self) -> list[str]:

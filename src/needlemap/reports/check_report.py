@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.check.finding import UNITS, AtSize, CheckFile, Finding
-from needlemap.check.probe import probes, short_size
+from needlemap.check.probe import probes
+from needlemap.grid import short_size
 from needlemap.maps.effective import Mean
 from needlemap.maps.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
 from needlemap.reports.report import (

@@ -1,17 +1,15 @@
-"""The report of a folder that a command with findings of its own has left: a check, a
-storm, an ab."""
+"""The report of a folder that a command with findings of its own has left.
+
+A package registers a `Finding` by an entry point of group `needlemap.findings`. Its name is that
+of the command and of the document in the folder: `check` for check.json.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from needlemap.check.finding import CHECK
-from needlemap.records.ab import AB
-from needlemap.reports.ab_report import read_ab_report
-from needlemap.reports.check_report import check_report
-from needlemap.reports.storm_report import storm_report
-from needlemap.storm.file import STORM
+from needlemap.registry import find_kind, installed
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families
@@ -19,13 +17,18 @@ if TYPE_CHECKING:
     from needlemap.reports.report import Report
 
 
+class Finding:
+    """What a command found out, as its document in a run's folder has it."""
+
+    def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
+        """Return its report. read: the families by name, None for one that was not begun. Raises
+        NeedlemapError."""
+        raise NotImplementedError
+
+
 def kept_report(families: Families, read: Mapping[str, Loaded | None]) -> Report | None:
-    """The report; None of a run or a suite. read: its families by name. Raises
+    """Return the report, or None for a run or a suite. read: its families by name. Raises
     NeedlemapError."""
-    path = families.path
-    if CHECK.is_in(path):
-        check = CHECK.read(path)
-        return check_report(path, check.model, check, check.reference)
-    if STORM.is_in(path):
-        return storm_report(path, STORM.read(path))
-    return read_ab_report(path, read) if AB.is_in(path) else None
+    if families.kind not in installed("findings"):
+        return None
+    return find_kind("findings", families.kind, Finding)().report(families, read)

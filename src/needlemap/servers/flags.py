@@ -1,4 +1,4 @@
-"""The flags of `check`, `storm` and `ab`."""
+"""The flags of `check`, `storm` and `ab`, and what they add to `replay`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from needlemap.commands.arguments import (
     rare,
 )
 from needlemap.errors import SettingsError
+from needlemap.grid import percent
 from needlemap.settings import MOST_AT_A_TIME, MOST_S
 
 _MOST_MINUTES = MOST_S / 60
@@ -150,3 +151,31 @@ class AbFlags:
     json: Json = False
     junit: JUnit = None
     trust_run: TrustRun = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorstFlags:
+    """Of `replay`: the worst prompt of what a check or an ab found."""
+
+    probe: str | None = flag(None, "Of a check: the probe that found something.")
+    arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
+    worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
+
+    def place(self, folder: Path) -> tuple[Path, str, float, int] | None:
+        """Return the family's folder, length, depth in percent and repeat; None if none of these
+        flags is typed. Raises NeedlemapError."""
+        from needlemap.check.asking import worst_in
+        from needlemap.records.ab import AB, worst_of_ab
+
+        if self.worst and (self.arm is not None or AB.is_in(folder)):
+            way, place = worst_of_ab(folder, self.arm)
+            return folder / way, *place
+        if self.worst and self.probe is not None:
+            found = worst_in(folder, self.probe)
+            return folder / found.way, str(found.length_tokens), percent(found.depth), found.repeat
+        if self.worst or self.probe is not None or self.arm is not None:
+            raise SettingsError(
+                "Which prompt? Give --probe NAME --worst of a check, or --arm NAME --worst of an "
+                "ab."
+            )
+        return None

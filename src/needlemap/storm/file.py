@@ -8,7 +8,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from needlemap.files import STORM_FILE
 from needlemap.grid import MOST_LENGTH
 from needlemap.records.document import DocumentKind
 from needlemap.settings import MOST_AT_A_TIME
@@ -94,4 +93,4 @@ class StormFile(BaseModel):
     shrunk: _Requests = []
 
 
-STORM = DocumentKind(STORM_FILE, "storm", StormFile, 1)
+STORM = DocumentKind("storm.json", "storm", StormFile, 1)

@@ -20,7 +20,6 @@ from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
-from needlemap.files import STORM_FILE
 from needlemap.maps.rare import lowest_rate
 from needlemap.storm.act import ACTS, Act, Round, Stream, key_of
 from needlemap.storm.file import STORM, StormFile, StormRequest
@@ -278,7 +277,7 @@ class Shrinking(StormInRounds):
             self.stopped = (
                 "a replay has spoilt the server, which now misses the same prompt alone: give "
                 "--command, which starts it, to shrink further. The first to do so ended in "
-                f"request {self._spoiler} of {STORM_FILE}"
+                f"request {self._spoiler} of {STORM.file}"
             )
         return False
 

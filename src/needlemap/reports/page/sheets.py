@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from needlemap.check.probe import short_size
 from needlemap.errors import NeedlemapError
-from needlemap.grid import MOST_TOKENS
+from needlemap.grid import MOST_TOKENS, short_size
 from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded

@@ -1,0 +1,43 @@
+"""The reports of folders that a check, a storm or an ab has left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from needlemap.check.finding import CHECK
+from needlemap.reports.ab_report import read_ab_report
+from needlemap.reports.check_report import check_report
+from needlemap.reports.kept import Finding
+from needlemap.reports.storm_report import storm_report
+from needlemap.storm.file import STORM
+
+if TYPE_CHECKING:
+    from needlemap.records.families import Families
+    from needlemap.records.loaded import Loaded
+    from needlemap.reports.report import Report
+
+
+class AbFinding(Finding):
+    """Whether the changed engine is no worse."""
+
+    def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
+        """Return the report of an ab."""
+        return read_ab_report(families.path, read)
+
+
+class CheckFinding(Finding):
+    """Whether a server computes long prompts right."""
+
+    def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
+        """Return the report of a check."""
+        file = CHECK.read(families.path)
+        return check_report(families.path, file.model, file, file.reference)
+
+
+class StormFinding(Finding):
+    """Whether a server is right under use."""
+
+    def report(self, families: Families, read: Mapping[str, Loaded | None]) -> Report:
+        """Return the report of a storm."""
+        return storm_report(families.path, STORM.read(families.path))
