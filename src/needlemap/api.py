@@ -23,14 +23,13 @@ from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
-from needlemap.interop.imported import load_any
 from needlemap.models import Model
 from needlemap.records.families import Families, families_of, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.lock import hold_folder
 from needlemap.records.origin import check_origin
 from needlemap.reports.live import MapView, NotebookMap, ShowingObserver, in_notebook
-from needlemap.reports.pairing import compare_runs
+from needlemap.reports.pairing import compare_runs, load_any
 from needlemap.reports.public_api import Compared, Run, curves_of
 from needlemap.scorers import MARK, name_function
 from needlemap.settings.suites import Chosen

@@ -199,13 +199,14 @@ def score(
         return score_command(file, scorer, scorer_options or [], out, trusted=trust_run)
 
 
-@command()
+@command(extended=True)
 def report(
     typed: arguments.ReportFlags,
     runs: Annotated[
         list[Path],
         run_argument("Run folders, a folder that holds some, or results of other tools."),
     ],
+    added: Sequence[Any] = (),
 ) -> None:
     """Draw finished or running runs. On the terminal, or into a file by its suffix.
 
@@ -217,39 +218,7 @@ def report(
     """
     from needlemap.commands.report import report_command
 
-    report_command(runs, typed)
-
-
-@command(name="import")
-def import_(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER|FILE...", help="Results of another tool.")
-    ],
-    out: Annotated[
-        Path, option("The new run's folder; of several runs, the folder of these.", "-o", "--out")
-    ],
-    model: Annotated[str, option("The model's name, where files do not tell it.")] = "",
-    scale: Annotated[str, option("LOWEST:HIGHEST score, where files do not show it.")] = "",
-    tokenizer: Annotated[str, option("Whose tokens lengths count, to be shown.")] = "",
-    dataset_length: arguments.DatasetLength = "",
-    metric: arguments.Metric = "",
-) -> int:
-    """Turn results of other tools into runs. needlehaystack, OpenCompass, Inspect,
-    lm-evaluation-harness.
-
-    \b
-    Examples:
-      needlemap import summary.csv -o published
-      needlemap import results -o imported
-      needlemap import results --scale 1:10 -o scaled
-    """
-    from needlemap.commands.report import import_command
-    from needlemap.interop import parsed_scale
-    from needlemap.interop.imported import ImportOptions
-
-    share = parsed_scale(scale) if scale else None
-    options = ImportOptions(model, share, tokenizer, dataset_length, metric)
-    return import_command(files, out, options)
+    report_command(runs, typed, added)
 
 
 @command()

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 from typer.models import OptionInfo
@@ -21,6 +21,9 @@ from needlemap.grid import MOST
 from needlemap.settings import MOST_AT_A_TIME, Settings
 from needlemap.settings.flags import RARE, flags_of, reader_of, taken
 from needlemap.settings.older_names import translate
+
+if TYPE_CHECKING:
+    from needlemap.records.loaded import Loaded
 
 # What a setting is in one command, where that is not what it is elsewhere.
 RUN_TEXTS = {
@@ -165,15 +168,6 @@ InScope = Annotated[
 JUnit = Annotated[
     Path | None, option("Also write the verdicts as JUnit XML, for CI.", metavar="FILE")
 ]
-DatasetLength = Annotated[
-    str,
-    option(
-        "For a figure's title as OpenCompass's, as 200K.",
-        "--dataset-length",
-        "--dataset_length",
-        rich_help_panel=RARE_OPTIONS,
-    ),
-]
 Metric = Annotated[
     str,
     option(
@@ -239,16 +233,35 @@ class ReportFlags:
     width: str = flag("", "Of a printed figure: 3.25in, 8.4cm, column, text, page.")
     style: str = flag("", "Of a figure: as opencompass or needlehaystack draws it.")
     curves: bool = flag(False, "A figure of scores by length.")
-    by: str = flag("", "step: checkpoints of one training in one table, and with -o in a figure.")
     map: AsMap = False
     rules: str = flag("", "Of effective length: absolute:90,auc. See docs.")
-    log: list[str] | None = flag(
-        None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
-    )
-    step: int = rare(0, "For --log: the training step that the model is of.")
-    dataset_length: DatasetLength = ""
     metric: Metric = ""
     json: Json = False
+
+
+class MoreReportFlags:
+    """Base of the flags that another package adds to `report`; by default they change nothing."""
+
+    @property
+    def alone(self) -> str:
+        """The flag that makes a report of its own of all runs; '' if it is not typed."""
+        return ""
+
+    @property
+    def elsewhere(self) -> str:
+        """The flag that sends runs elsewhere; '' if it is not typed."""
+        return ""
+
+    def report(self, runs: Sequence[Path], typed: ReportFlags) -> None:
+        """Make the report of `alone`. Raises SettingsError."""
+
+    def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
+        """Send runs elsewhere. rules: of effective length. Returns lines about where they are."""
+        return []
+
+    def titled(self, runs: Sequence[Loaded]) -> Sequence[Loaded]:
+        """Return the runs under other titles."""
+        return runs
 
 
 @dataclass(frozen=True, slots=True)

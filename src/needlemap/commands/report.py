@@ -12,29 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.commands.announce import show_json
-from needlemap.commands.arguments import ReportFlags
+from needlemap.commands.arguments import MoreReportFlags, ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.interop import context_title
-from needlemap.interop.imported import (
-    Imported,
-    ImportOptions,
-    begin_suites,
-    imported,
-    load_results,
-    places_of,
-    refuse_taken,
-    write,
-)
-from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
+from needlemap.records.results import ResultsReader, reader_of
 from needlemap.reports import points_wide
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
 from needlemap.reports.kept import kept_report
-from needlemap.reports.labels import score_label
 from needlemap.reports.page.summary import uncollected, write_page
 from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
@@ -43,11 +31,9 @@ from needlemap.reports.report import Heat, Report
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report, runs_below
 from needlemap.reports.seek_report import seeks
-from needlemap.reports.series_report import series_report
 from needlemap.reports.suite_report import fields_of, models_report, suite_report
 from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
-from needlemap.reports.trackers import log_runs, parse_tracker
 from needlemap.text import printable, show, tell
 
 _SHOWN = 3  # reasons for files left out
@@ -72,46 +58,76 @@ def _refuse_of_figures(typed: ReportFlags) -> None:
 
 
 @uncollected()
-def report_command(runs: list[Path], typed: ReportFlags) -> None:
-    """Draw each run on the terminal, or write one file, or log to trackers, or both of these.
+def report_command(
+    runs: list[Path], typed: ReportFlags, added: Sequence[MoreReportFlags] = ()
+) -> None:
+    """Draw each run on the terminal, or write one file, or send runs elsewhere, or both of these.
 
-    runs: folders of runs and suites, and other tools' results as `import` reads them.
+    runs: folders of runs and suites, and other tools' results as `import` reads them. added: the
+    flags of other packages.
     """
     out = typed.out
     if typed.format == GOLDEN:
         _freeze(runs, out)
         return
     runs = [run for path in runs for run in _inside(path)]
-    if typed.by or typed.json:
-        (_by_step if typed.by else _print_json)(runs, typed)
+    if _prints_alone(runs, typed, added):
         return
-    trackers, rules = [parse_tracker(text) for text in typed.log or ()], _rules(typed)
+    elsewhere, rules = [flags for flags in added if flags.elsewhere], _rules(typed)
     _refuse_of_figures(typed)
-    if out is None and not trackers:
+    if out is None and not elsewhere:
         if len(runs) > 1 and all(map(is_run_folder, runs)):
             show_report(models_report(runs))
             show("")
         whole = _whole_runs(runs, typed)
         for path in (each for each in whole if isinstance(each, Path)):
             show_families(families_of(path), _rules(typed, FAMILY_RULES))
-        _draw([run for run in whole if isinstance(run, Loaded)], typed)
+        _draw(_titled([run for run in whole if isinstance(run, Loaded)], added), typed)
         return
     if out is not None and out.suffix.lower() == MARKDOWN and (kept := _kept(runs)):
         tell(str(reported.write_markdown(kept, out)))
         return
     page = out is not None and out.suffix.lower() == ".html"  # says it where a run is given twice
-    loaded = [] if page and not trackers else _opened(list(dict.fromkeys(_folders(runs))), typed)
+    unread = page and not elsewhere
+    loaded = [] if unread else _opened(list(dict.fromkeys(folders_of(runs))), typed)
+    loaded = list(_titled(loaded, added))
     if out is not None:
         new = "" if out.parent.is_dir() else f" (in a new folder, {out.parent})"
         given = _whole_runs(runs, typed) if page else loaded
         curves = typed.curves and not any(map(seeks, loaded))
         written = _curves(runs, loaded, out, typed) if curves else _written(given, out, typed)
         tell(f"{written}{new}")
-    for tracker in trackers:
-        for place in log_runs(
-            loaded, tracker, typed.step, title=typed.title, palette=typed.palette, rules=rules
-        ):
-            tell(place)
+    for flags in elsewhere:
+        for line in flags.send(loaded, typed, rules):
+            tell(line)
+
+
+def _prints_alone(
+    runs: Sequence[Path], typed: ReportFlags, added: Sequence[MoreReportFlags]
+) -> bool:
+    """Print what no other output goes with, if that was typed. Raises SettingsError."""
+    if alone := next((flags for flags in added if flags.alone), None):
+        _refuse_elsewhere(added, f"{alone.alone} prints a table or draws a figure")
+        alone.report(runs, typed)
+        return True
+    if typed.json:
+        _refuse_elsewhere(added, "--json prints alone")
+        _print_json(runs, typed)
+        return True
+    return False
+
+
+def _refuse_elsewhere(added: Sequence[MoreReportFlags], why: str) -> None:
+    """Raises SettingsError if runs are to be sent elsewhere too."""
+    given = [flags.elsewhere for flags in added if flags.elsewhere]
+    if given:
+        raise SettingsError(f"{why}: leave {' and '.join(given)} out.")
+
+
+def _titled(runs: Sequence[Loaded], added: Sequence[MoreReportFlags]) -> Sequence[Loaded]:
+    for flags in added:
+        runs = flags.titled(runs)
+    return runs
 
 
 def _kept(runs: Sequence[Path]) -> Report | None:
@@ -151,42 +167,15 @@ def _curves(paths: Sequence[Path], loaded: Sequence[Loaded], out: Path, typed: R
     ).save(out)
 
 
-def _by_step(runs: Sequence[Path], typed: ReportFlags) -> None:
-    """Print a series of checkpoints, or draw it."""
-    from needlemap.reports.figures.series import draw_series
-
-    if typed.by != "step":
-        raise SettingsError(f"Runs are reported --by step, got '{typed.by}'.")
-    if typed.log:
-        raise SettingsError("--by step prints a table or draws a figure: leave --log out.")
-    report, out = series_report([load_run(path) for path in _folders(runs)]), typed.out
-    if out is None:
-        if typed.json:
-            show_json(to_json(report))
-        else:
-            show_report(report)
-    elif out.suffix.lower() == MARKDOWN:
-        tell(str(reported.write_markdown(report, out)))
-    elif out.suffix.lower() in FIGURES:
-        drawing = draw_series(report, title=typed.title, width=points_wide(typed.width))
-        tell(str(drawing.save(out)))
-    else:
-        raise SettingsError(
-            f"A series is a table or a figure, and {out.name} is neither. Give "
-            f"{', '.join([*FIGURES, MARKDOWN])}, or leave -o out."
-        )
-
-
 def _print_json(runs: Sequence[Path], typed: ReportFlags) -> None:
     """Print what runs came to."""
     rules = _rules(typed, ()) or None
-    if typed.out or typed.log:
-        raise SettingsError("--json prints to standard output: leave -o and --log out, or --json.")
+    if typed.out:
+        raise SettingsError("--json prints to standard output: leave -o out, or --json.")
     fields = []
     for path in runs:
-        theirs = (
-            _results(path, typed) if families_of(path).is_plain and is_other_tools(path) else ()
-        )
+        reader = reader_of(path) if families_of(path).is_plain else None
+        theirs = () if reader is None else _results(reader, path, typed)
         fields += [to_json(run_report(run, rules or RULES)) for run in theirs] or [
             _fields(path, rules)
         ]
@@ -207,7 +196,7 @@ def show_families(families: Families, rules: tuple[str, ...] = FAMILY_RULES) -> 
     show_report(kept_report(families, read) or suite_report(families, read, rules))
 
 
-def _folders(paths: Sequence[Path]) -> list[Path]:
+def folders_of(paths: Sequence[Path]) -> list[Path]:
     """The folders of all families of some runs. Raises NeedlemapError where there is none."""
     found = [folder for path in paths for folder in families_of(path).folders]
     if paths and not found:
@@ -228,14 +217,9 @@ def _opened(paths: Sequence[Path], typed: ReportFlags) -> list[Loaded]:
     """Runs in the order given; of another tool's file each that it holds."""
     found: list[Loaded] = []
     for path in paths:
-        found += _results(path, typed) if is_other_tools(path) else [load_run(path)]
-    if not typed.dataset_length:
-        return found
-    titles = [context_title(run.map.model, typed.dataset_length) for run in found]
-    return [
-        replace(run, about=run.about.model_copy(update={"title": title}))
-        for run, title in zip(found, titles, strict=True)
-    ]
+        reader = reader_of(path)
+        found += [load_run(path)] if reader is None else _results(reader, path, typed)
+    return found
 
 
 def _draw(runs: Sequence[Loaded], typed: ReportFlags) -> None:
@@ -275,61 +259,16 @@ def _written(given: Sequence[Loaded | Path], out: Path, typed: ReportFlags) -> P
     return write_markdown(figure, drawing, out) if told else drawing.save(out)
 
 
-def import_command(paths: Sequence[Path], out: Path, said: ImportOptions) -> int:
-    """Write a run, or a folder of runs where there are several; say what was read. Returns the
-    exit code."""
-    found = read(paths, said.metric)
-    runs = imported(found.sources, said)
-    places = places_of(runs, out)
-    for place in places.values():
-        refuse_taken(place)
-    begin_suites(runs, places)
-    _tell(found.notes)
-    for run in runs:
-        write(run, places[run.name])
-        tell(_summary(run, places[run.name]))
-    return 0
-
-
-def _results(path: Path, typed: ReportFlags) -> list[Loaded]:
-    """The runs in another tool's file or folder. Prints their notes."""
-    runs = load_results(
-        path, ImportOptions(dataset_length=typed.dataset_length, metric=typed.metric)
-    )
-    _tell([note for run in runs for note in run.notes])
+def _results(reader: ResultsReader, path: Path, typed: ReportFlags) -> list[Loaded]:
+    """Return the runs in another tool's file or folder. Prints their notes."""
+    runs = reader.load(path, typed.metric)
+    tell_notes([note for run in runs for note in run.notes])
     return [replace(run, notes=()) for run in runs]
 
 
-def _tell(notes: Sequence[str]) -> None:
+def tell_notes(notes: Sequence[str]) -> None:
     """Print notes on files that hold no result or could not be read."""
     for note in notes[:_SHOWN]:
         tell(printable(note))
     if len(notes) > _SHOWN:
         tell(f"and {len(notes) - _SHOWN} more such notes")
-
-
-def _summary(run: Imported, path: Path) -> str:
-    """Where a run is, how many results it holds, and its mean, also as the other tool would
-    write it."""
-    map, named = load_run(path).map, run.about.named
-    low, high = run.scale
-    mean = "-"
-    if map.mean_of_means is not None:
-        mean = (
-            f"{score_label(map.mean_of_means)} ({run.native(map.mean_of_means):.4f} on {low:g}.."
-            f"{high:g})"
-        )
-    results = sum(cell.n for cell in map.cells)
-    missing = sum(cell.missing for cell in map.cells)
-    lines = [
-        f"{path}: {named.model} · {named.task} · {results} results in {len(map.cells)} "
-        f"cells, "
-        f"{missing} missing · overall {mean}"
-    ]
-    if run.moved:
-        lines.append(
-            f"  {run.moved} results came again for the same cell and version: counted as repeats"
-        )
-    if named.model == "unknown":
-        lines.append("  the file names no model: --model NAME")
-    return "\n".join(lines)

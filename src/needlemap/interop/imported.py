@@ -14,20 +14,21 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from needlemap.errors import NeedlemapError, SettingsError
+from needlemap.errors import NeedlemapError
 from needlemap.files import folder_names, open_inside
 from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
-from needlemap.records.families import Families, begin_families
+from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder, Writer
-from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.loaded import Loaded
 from needlemap.records.origin import signed
 from needlemap.records.record import NeedleRecord, PromptRecord, Record, ScorerRecord
+from needlemap.records.results import ResultsReader
 from needlemap.records.run_file import (
     ImportedFile,
     ImportedFrom,
@@ -35,7 +36,6 @@ from needlemap.records.run_file import (
     RunFile,
     RunTokenizer,
 )
-from needlemap.reports.pairing import Both, labelled, load_both
 from needlemap.settings.suites import load_suite
 from needlemap.version import SCHEMA, __version__
 
@@ -247,68 +247,22 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()[:32]
 
 
-def load_results(path: Path, said: ImportOptions) -> list[Loaded]:
-    """The runs in another tool's file or folder, as reports take them; nothing is written.
-    Notes on the files are with the first run."""
-    found = read([path], said.metric)
-    runs = imported(found.sources, said)
-    places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
-    return [
-        Loaded(place, run.about, run.records, tuple(found.notes) if run is runs[0] else ())
-        for place, run in zip(places, runs, strict=True)
-    ]
+class OtherTools(ResultsReader):
+    """Results of needlehaystack, OpenCompass, Inspect and lm-evaluation-harness."""
 
+    def reads(self, path: Path) -> bool:
+        """Return whether a path is a file, or a folder that holds results and no run of ours."""
+        return is_other_tools(path)
 
-def load_any(
-    first: Families, second: Families, labels: Sequence[str] = (), metric: str = ""
-) -> Both:
-    """What two runs, or two logs of other tools or folders of these, have in common; of logs
-    each task is a family, '' the only one. labels: other names of the two. metric: of logs
-    with several.
-
-    Raises NeedlemapError where they have nothing in common, SettingsError for what means
-    nothing.
-    """
-    if is_other_tools(first.path) or is_other_tools(second.path):
-        return labelled(_tasks_of_both(first.path, second.path, metric), labels)
-    if metric:
-        raise SettingsError(
-            "--metric is of logs of Inspect and lm-evaluation-harness, and these are runs."
-        )
-    return labelled(load_both(first, second), labels)
-
-
-def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
-    if first.resolve() == second.resolve():
-        raise SettingsError(f"Log '{first}' is given twice. Give two.")
-    left, right = _tasks(first, metric), _tasks(second, metric)
-    both = [task for task in left if task in right]
-    if not both:
-        raise NeedlemapError(
-            f"'{first}' and '{second}' hold no task of one name: {', '.join([*left, *right])}."
-        )
-    alone = sorted({*left} ^ {*right})
-    note = (f"left out, as only one of the two has it: {', '.join(alone)}",) if alone else ()
-    pairs = {"" if len(both) == 1 else task: (left[task], right[task]) for task in both}
-    one, other = pairs[next(iter(pairs))]
-    return {**pairs, next(iter(pairs)): (replace(one, notes=(*one.notes, *note)), other)}
-
-
-def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
-    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing
-    could pair them."""
-    runs = (
-        load_results(path, ImportOptions(metric=metric))
-        if is_other_tools(path)
-        else [load_run(path)]
-    )
-    found = {str(run.about.named.task): run for run in runs}
-    if len(found) < len(runs):
-        named = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)
-        raise NeedlemapError(
-            f"'{path}' holds several results of one task: {named}. Name one file of them."
-        )
-    return found
+    def load(self, path: Path, metric: str = "") -> list[Loaded]:
+        """Return the runs there. Notes on the files are with the first run."""
+        found = read([path], metric)
+        runs = imported(found.sources, ImportOptions(metric=metric))
+        places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
+        return [
+            Loaded(place, run.about, run.records, tuple(found.notes) if run is runs[0] else ())
+            for place, run in zip(places, runs, strict=True)
+        ]
 
 
 def refuse_taken(path: Path) -> None:

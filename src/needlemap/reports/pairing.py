@@ -23,6 +23,7 @@ from needlemap.records import (
 )
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
+from needlemap.records.results import reader_of
 from needlemap.tokenizers import bundled_for, load
 
 if TYPE_CHECKING:
@@ -74,6 +75,55 @@ def labelled(read: Both, labels: Sequence[str]) -> Both:
         name: (_labelled(one, labels[0]), _labelled(other, labels[1]))
         for name, (one, other) in read.items()
     }
+
+
+def load_any(
+    first: Families, second: Families, labels: Sequence[str] = (), metric: str = ""
+) -> Both:
+    """What two runs, or two logs of other tools or folders of these, have in common; of logs
+    each task is a family, '' the only one. labels: other names of the two. metric: of logs
+    with several.
+
+    Raises NeedlemapError where they have nothing in common, SettingsError for what means
+    nothing.
+    """
+    if reader_of(first.path) or reader_of(second.path):
+        return labelled(_tasks_of_both(first.path, second.path, metric), labels)
+    if metric:
+        raise SettingsError(
+            "--metric is of logs of Inspect and lm-evaluation-harness, and these are runs."
+        )
+    return labelled(load_both(first, second), labels)
+
+
+def _tasks_of_both(first: Path, second: Path, metric: str) -> Both:
+    if first.resolve() == second.resolve():
+        raise SettingsError(f"Log '{first}' is given twice. Give two.")
+    left, right = _tasks(first, metric), _tasks(second, metric)
+    both = [task for task in left if task in right]
+    if not both:
+        raise NeedlemapError(
+            f"'{first}' and '{second}' hold no task of one name: {', '.join([*left, *right])}."
+        )
+    alone = sorted({*left} ^ {*right})
+    note = (f"left out, as only one of the two has it: {', '.join(alone)}",) if alone else ()
+    pairs = {"" if len(both) == 1 else task: (left[task], right[task]) for task in both}
+    one, other = pairs[next(iter(pairs))]
+    return {**pairs, next(iter(pairs)): (replace(one, notes=(*one.notes, *note)), other)}
+
+
+def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
+    """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing
+    could pair them."""
+    reader = reader_of(path)
+    runs = [load_run(path)] if reader is None else reader.load(path, metric)
+    found = {str(run.about.named.task): run for run in runs}
+    if len(found) < len(runs):
+        named = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)
+        raise NeedlemapError(
+            f"'{path}' holds several results of one task: {named}. Name one file of them."
+        )
+    return found
 
 
 def _labelled(run: Loaded, label: str) -> Loaded:

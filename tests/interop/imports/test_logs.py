@@ -13,7 +13,7 @@ import pytest
 from needlemap import compare
 from needlemap.errors import NeedlemapError
 from needlemap.files import MOST_BYTES
-from needlemap.interop.imported import ImportOptions, load_results
+from needlemap.interop.imported import OtherTools
 from needlemap.interop.sources import is_other_tools, read
 from needlemap.maps.difference import mcnemar
 
@@ -62,7 +62,7 @@ def harness(file: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def scores(path: Path, metric: str = "") -> list[float | None]:
-    (run,) = load_results(path, ImportOptions(metric=metric))
+    (run,) = OtherTools().load(path, metric)
     return [record.score for record in run.records]
 
 
@@ -71,7 +71,7 @@ def test_a_zip_and_json_of_inspect_read_alike(tmp_path):
     packed = inspect(tmp_path / "x.eval", samples)
     plain = tmp_path / "y.json"
     plain.write_text(json.dumps({**HEAD, "samples": samples}))
-    (one,), (other,) = (load_results(path, ImportOptions()) for path in (packed, plain))
+    (one,), (other,) = (OtherTools().load(path) for path in (packed, plain))
     same = [[each.model_copy(update={"key": ""}) for each in run.records] for run in (one, other)]
     assert same[0] == same[1]
     assert [record.score for record in one.records] == [1.0, 0.0, 0.5]
@@ -133,7 +133,7 @@ def test_epochs_are_one_sample_asked_again_and_count_as_its_mean(tmp_path):
 def test_a_sample_that_failed_is_missing_with_its_reason_and_counts_against_the_candidate(tmp_path):
     failed = sample(2, error={"message": "no such tool"}, scores=None)
     second = inspect(tmp_path / "b.eval", [sample(1), failed, sample(3, float("nan"))])
-    (run,) = load_results(second, ImportOptions())
+    (run,) = OtherTools().load(second)
     assert [(record.score, record.error) for record in run.records] == [
         (1.0, None),
         (None, "no such tool"),
@@ -193,7 +193,7 @@ def test_samples_of_the_harness_pair_by_document_each_filter_with_metrics_of_its
     log = harness(tmp_path / "out" / "my-model" / "samples_gsm_2026-01-01.jsonl", rows)
     assert scores(log) == [1.0, 0.0]
     assert scores(log, "acc,loose") == [1.0, 1.0]
-    (run,) = load_results(tmp_path / "out", ImportOptions())
+    (run,) = OtherTools().load(tmp_path / "out")
     assert (run.map.model, run.map.task) == ("my-model", "gsm")
 
 
@@ -201,10 +201,10 @@ def test_what_lies_beside_samples_names_the_model_and_the_metrics_of_which_less_
     log = harness(tmp_path / "out" / "org__m" / "samples_quiz_T1.jsonl", [{}, {"acc": 0.0}])
     beside = {"model_name": "org/m", "higher_is_better": {"quiz": {"acc": False, "acc_norm": True}}}
     (log.parent / "results_T1.json").write_text(json.dumps(beside))
-    (run,) = load_results(log, ImportOptions(metric="acc_norm"))
+    (run,) = OtherTools().load(log, "acc_norm")
     assert run.map.model == "org/m"
     with pytest.raises(NeedlemapError, match="quiz: of acc less is better"):
-        load_results(log, ImportOptions())
+        OtherTools().load(log)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_folder_with_several_tasks_is_compared_task_by_task(tmp_path, needlema
 def test_of_two_logs_of_one_task_in_a_folder_the_later_counts_and_the_other_is_named(tmp_path):
     inspect(tmp_path / "2026-01-01_sums.eval", [sample(1, "I")])
     inspect(tmp_path / "2026-02-01_sums.eval", [sample(1, "C")])
-    (run,) = load_results(tmp_path, ImportOptions())
+    (run,) = OtherTools().load(tmp_path)
     assert run.records[0].score == 1.0
     assert run.notes == (
         "left out: 2026-01-01_sums.eval: a later log is of the same task; name this file to read "
@@ -254,9 +254,8 @@ def test_of_two_logs_of_one_task_in_a_folder_the_later_counts_and_the_other_is_n
 
 def test_what_our_own_tasks_say_of_a_sample_makes_a_map(tmp_path):
     place = {"length_tokens": 4000, "depth": 0.5, "repeat": 1}
-    (run,) = load_results(
-        inspect(tmp_path / "a.eval", [sample(1, metadata={"needlemap": place}), sample(2)]),
-        ImportOptions(),
+    (run,) = OtherTools().load(
+        inspect(tmp_path / "a.eval", [sample(1, metadata={"needlemap": place}), sample(2)])
     )
     assert [(each.length_tokens, each.depth, each.repeat) for each in run.records] == [
         (4000, 0.5, 1),

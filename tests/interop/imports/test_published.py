@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import needlemap
-from needlemap.commands.report import import_command
 from needlemap.grid import percent
+from needlemap.interop.import_command import import_command
 from needlemap.interop.imported import ImportOptions
 
 MAPS = {"gpt4_128k": 9.4089, "claude_2_1": 6.0163, "claude_2_1_responses": 6.0163}

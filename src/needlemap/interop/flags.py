@@ -1,0 +1,76 @@
+"""What this wing adds to `report`: trackers, and a figure's title as OpenCompass has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+from needlemap.commands.arguments import (
+    RARE_OPTIONS,
+    MoreReportFlags,
+    ReportFlags,
+    flag,
+    option,
+    rare,
+)
+
+if TYPE_CHECKING:
+    from needlemap.records.loaded import Loaded
+
+DatasetLength = Annotated[
+    str,
+    option(
+        "For a figure's title as OpenCompass's, as 200K.",
+        "--dataset-length",
+        "--dataset_length",
+        rich_help_panel=RARE_OPTIONS,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerFlags(MoreReportFlags):
+    """Of `report`: where runs are logged."""
+
+    log: list[str] | None = flag(
+        None, "wandb:PROJECT, tensorboard:FOLDER; repeatable.", metavar="WHERE"
+    )
+    step: int = rare(0, "For --log: the training step that the model is of.")
+
+    @property
+    def elsewhere(self) -> str:
+        """The flag that sends runs elsewhere."""
+        return "--log" if self.log else ""
+
+    def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
+        """Log the runs. Returns lines about where they are. Raises SettingsError."""
+        from needlemap.reports.trackers import log_runs, parse_tracker
+
+        trackers = [parse_tracker(text) for text in self.log or ()]
+        return [
+            line
+            for tracker in trackers
+            for line in log_runs(
+                runs, tracker, self.step, title=typed.title, palette=typed.palette, rules=rules
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TitleFlags(MoreReportFlags):
+    """Of `report`: the title that OpenCompass's plotting script gives."""
+
+    dataset_length: DatasetLength = ""
+
+    def titled(self, runs: Sequence[Loaded]) -> Sequence[Loaded]:
+        """Return the runs under that title, if a length is given."""
+        from needlemap.interop import context_title
+
+        if not self.dataset_length:
+            return runs
+        titles = [context_title(run.map.model, self.dataset_length) for run in runs]
+        return [
+            replace(run, about=run.about.model_copy(update={"title": title}))
+            for run, title in zip(runs, titles, strict=True)
+        ]
