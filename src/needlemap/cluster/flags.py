@@ -13,6 +13,7 @@ from needlemap.settings.flags import RARE
 
 if TYPE_CHECKING:
     from needlemap.models import Model
+    from needlemap.models.replicas.cluster import OwnCluster
 
 MOST = 32  # jobs at a time, where nobody says
 
@@ -88,16 +89,46 @@ class CopiesFlags:
         return MOST
 
     def model(self, settings: Settings, run: Path) -> Model:
-        """Return the model whose copies answer. run: where they keep their logs."""
-        from needlemap.cluster.copies import model_of
+        """Return the model whose copies answer. run: where they keep their logs. Raises
+        SettingsError."""
+        from needlemap.cluster.copies import make_replicas
+        from needlemap.models.replicas.cluster import Cluster, dask_distributed
 
-        return model_of(self, settings, run)
+        # What is missing is said before anything is written.
+        dask_distributed()
+        if self.cluster is not None:
+            return make_replicas(settings, Cluster(self.cluster, self.max_num_workers))
+        if self.slurm and not settings.save:
+            raise SettingsError(
+                "--no-save keeps no run folder, and Slurm's jobs read theirs. Leave it out."
+            )
+        return make_replicas(settings, self._own_cluster(run))
 
     def script(self, run: Path, most: int) -> str:
         """Return what would start them, for so many prompts."""
-        from needlemap.cluster.copies import own_cluster
+        return self._own_cluster(run).script(most)
 
-        return own_cluster(self, run).script(most)
+    def _own_cluster(self, run: Path) -> OwnCluster:
+        """Return the cluster that this program starts, on Slurm or on this machine."""
+        from needlemap.models.replicas import Jobs, Processes
+        from needlemap.models.replicas.cluster import FOLDER, OwnCluster
+        from needlemap.models.replicas.slurm import Slurm
+
+        jobs: Jobs
+        folder, count, gpus = run / FOLDER, self.workers or 1, self.gpus_per_worker
+        if self.slurm:
+            count = self.max_num_workers or MOST
+            jobs = Slurm(
+                folder,
+                partition=self.partition,
+                qos=self.qos,
+                time=self.time,
+                gpus_each=gpus or 0,
+                arguments=tuple(self.slurm_arg or ()),
+            )
+        else:
+            jobs = Processes(folder, count, 1 if gpus is None else gpus)
+        return OwnCluster(jobs, folder, count, dashboard=self.dashboard)
 
 
 def _check_cluster(address: str, given: list[str]) -> None:

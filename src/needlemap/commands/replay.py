@@ -39,7 +39,7 @@ Place = tuple[Path, str, float, int]
 class PlaceFlags(Protocol):
     """Flags that another package adds to `replay`, which say what is to be replayed."""
 
-    def place(self, folder: Path) -> Place | None:
+    def find_place(self, folder: Path) -> Place | None:
         """Return the family's folder, length, depth in percent and repeat; None if nothing of
         these flags is typed. Raises NeedlemapError."""
 
@@ -74,7 +74,7 @@ def _find_place(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]) -
     """Return the folder, length, depth in percent and repeat of what is to be replayed. Raises
     NeedlemapError."""
     for flags in added:
-        if (place := flags.place(folder)) is not None:
+        if (place := flags.find_place(folder)) is not None:
             return place
     if typed.length is None or typed.depth is None:
         raise SettingsError(

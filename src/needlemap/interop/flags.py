@@ -17,6 +17,7 @@ from needlemap.commands.arguments import (
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
+    from needlemap.reports.trackers import Tracker
 
 DatasetLength = Annotated[
     str,
@@ -38,23 +39,32 @@ class TrackerFlags(MoreReportFlags):
     )
     step: int = rare(0, "For --log: the training step that the model is of.")
 
+    def __post_init__(self) -> None:
+        """Raises SettingsError for a tracker that is not known."""
+        if self.log:
+            self._trackers()
+
     @property
     def elsewhere(self) -> str:
         """The flag that sends runs elsewhere."""
         return "--log" if self.log else ""
 
     def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
-        """Log the runs. Returns lines about where they are. Raises SettingsError."""
-        from needlemap.reports.trackers import log_runs, parse_tracker
+        """Log the runs. Returns lines about where they are."""
+        from needlemap.reports.trackers import log_runs
 
-        trackers = [parse_tracker(text) for text in self.log or ()]
         return [
             line
-            for tracker in trackers
+            for tracker in self._trackers()
             for line in log_runs(
                 runs, tracker, self.step, title=typed.title, palette=typed.palette, rules=rules
             )
         ]
+
+    def _trackers(self) -> list[Tracker]:
+        from needlemap.reports.trackers import parse_tracker
+
+        return [parse_tracker(text) for text in self.log or ()]
 
 
 @dataclass(frozen=True, slots=True)

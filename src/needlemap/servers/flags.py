@@ -161,7 +161,7 @@ class WorstFlags:
     arm: str | None = flag(None, "Of an ab: the arm, with --worst.")
     worst: bool = flag(False, "Of a check's --probe or an ab's --arm: the prompt that shows it.")
 
-    def place(self, folder: Path) -> tuple[Path, str, float, int] | None:
+    def find_place(self, folder: Path) -> tuple[Path, str, float, int] | None:
         """Return the family's folder, length, depth in percent and repeat; None if none of these
         flags is typed. Raises NeedlemapError."""
         from needlemap.check.asking import worst_in
