@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.files import SUITES
 from needlemap.registry import installed
 from needlemap.settings.suites import choose, load_suite
+from needlemap.shelves import SUITES
 from needlemap.trials.resolve import resolve
 
 

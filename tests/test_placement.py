@@ -20,7 +20,7 @@ from needlemap.haystacks import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
 from needlemap.prompts import Prompt
-from needlemap.prompts.older_placement import OlderBuilder
+from needlemap.prompts.older_placement import PeriodBuilder, TokenBuilder
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks import Needle
@@ -59,9 +59,10 @@ class Texts(Source):
         return iter([Document("a", self.text)][first:])
 
 
-def older_builder(text: str, tokenizer: Tokenizer, placement: str) -> OlderBuilder:
+def older_builder(text: str, tokenizer: Tokenizer, placement: str) -> TokenBuilder:
     haystack = builder_of(text, tokenizer).haystack
-    return OlderBuilder(haystack, tokenizer, placement=placement, counts="context")
+    kind = PeriodBuilder if placement == "period" else TokenBuilder
+    return kind(haystack, tokenizer, counts="context")
 
 
 def builder_of(text: str, tokenizer: Tokenizer, **options: Any) -> PromptBuilder:
@@ -513,9 +514,7 @@ def test_the_same_arguments_give_the_same_bytes_whatever_was_built_before():
 @pytest.mark.parametrize("depth", [0, 0.29, 0.5, 1])
 def test_token_placement_cuts_where_the_number_says(depth):
     tokenizer = load("cl100k_base")
-    builder = OlderBuilder(
-        prose(tokenizer, "chinese").haystack, tokenizer, placement="token", counts="context"
-    )
+    builder = TokenBuilder(prose(tokenizer, "chinese").haystack, tokenizer, counts="context")
     frame = framed(tokenizer, "chat-zh", QUESTIONS[1], False, False, "")
     prompt = builder.build(frame, [Needle("\n事实。\n", depth)], 500)
     size = 500 - len(tokenizer.index("\n事实。\n".encode()))
@@ -547,10 +546,9 @@ def test_token_placement_may_split_a_character_as_the_original_does():
 @settings(deadline=None, max_examples=60)
 def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
     tokenizer = load("cl100k_base")
-    builder = OlderBuilder(
+    builder = TokenBuilder(
         prose(tokenizer, "chinese").haystack,
         tokenizer,
-        placement="token",
         counts="context",
         chained=diff / 100,
     )

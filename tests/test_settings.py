@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from needlemap import settings
 from needlemap.cli import app
 from needlemap.errors import SettingsError
-from needlemap.files import PRESETS
 from needlemap.settings import KNOWN, Mark, Role, Settings, marked
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, TABLE
 from needlemap.settings.reading import configure, read_settings
 from needlemap.settings.suites import Chosen, choose
+from needlemap.shelves import PRESETS
 from needlemap.trials.resolve import resolve
 
 LENGTHS = {"min": 1000, "max": 200_000, "count": 35}

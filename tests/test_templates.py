@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.files import TEMPLATES
 from needlemap.prompts.templates import fill, guided, load_template, parse_template
+from needlemap.shelves import TEMPLATES
 
 USER = {"role": "user", "text": "{haystack} {question}"}
 

@@ -12,12 +12,12 @@ import pytest
 
 import needlemap
 from needlemap.errors import HaystackError, SettingsError, TooShort
-from needlemap.files import PRESETS
 from needlemap.grid import Cell
 from needlemap.interop.needlehaystack import context
 from needlemap.interop.opencompass import load as load_opencompass
 from needlemap.records.loaded import load_run
 from needlemap.settings.reading import configure
+from needlemap.shelves import PRESETS
 from needlemap.trials.build import Experiment, prepare
 
 SMALL: dict[str, Any] = {"lengths": [500, 800], "depths": [0, 50, 100]}

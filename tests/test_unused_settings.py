@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.files import PRESETS, SUITES
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.reading import configure
 from needlemap.settings.suites import load_suite
 from needlemap.settings.unused_settings import RULES
+from needlemap.shelves import PRESETS, SUITES
 
 SERVER = {"model": "openai/m"}
 BM25 = {"model": "baseline/bm25"}

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from needlemap.api import arun, compare, curves, load, make_plan, run
     from needlemap.reports.public_api import Compared, Run
-    from needlemap.training import recovery
     from needlemap.version import SCHEMA, __version__
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "curves",
     "load",
     "make_plan",
-    "recovery",
     "run",
 ]
 
@@ -37,7 +35,6 @@ _LATE = {
     **dict.fromkeys(("SCHEMA", "__version__"), "needlemap.version"),
     "Compared": "needlemap.reports.public_api",
     "Run": "needlemap.reports.public_api",
-    "recovery": "needlemap.training",
 }
 
 
@@ -45,9 +42,15 @@ def __getattr__(name: str) -> Any:
     """A name of the Python interface, imported when it is first used."""
     if name in _LATE:
         return getattr(import_module(_LATE[name]), name)
+    from needlemap.registry import find, installed
+
+    if name in installed("api"):
+        return find("api", name)
     raise AttributeError(f"module 'needlemap' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    """The public names."""
-    return list(__all__)
+    """The public names, with those of wings."""
+    from needlemap.registry import installed
+
+    return sorted({*__all__, *installed("api")})

@@ -1,6 +1,5 @@
 """Files that may come from a stranger: only regular files are read, up to a limit, and nothing
-is written through a link; and YAML as people mean it, this package's files by name and all
-others by path.
+is written through a link; and YAML as people mean it.
 
 A run's folder may be unpacked from anywhere. In it a name can be a pipe, a device, or a link
 to a file of one's own. The folder itself may be a link: its owner typed it.
@@ -12,12 +11,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from io import BufferedReader
 from pathlib import Path
 from tempfile import mkstemp
@@ -25,7 +20,7 @@ from typing import IO, Any, BinaryIO
 
 import yaml
 
-from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
+from needlemap.errors import NeedlemapError
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
@@ -34,7 +29,6 @@ _MOST_YAML = 1 << 20  # characters of a YAML text
 _MOST_NODES = (
     100_000  # values of a YAML text, those that aliases and merges repeat counted each time
 )
-_FEW = 20  # names that an error lists where no file is
 _SHOWN = 100  # characters of what is wrong in YAML
 _UNNAMED = "unnamed"
 _LONGEST_NAME, _DIGITS = 150, 8  # bytes of 255, as a task's name and a time are added; of a hash
@@ -305,80 +299,6 @@ def folder_names(texts: Sequence[str], keep: str = "") -> list[str]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """YAML files of one kind: this package's by name, all others by path.
-
-    folder: of the package's. noun, own: what one of them, and one of one's own, is called.
-    known: what an error about a text begins with.
-    """
-
-    folder: str
-    noun: str
-    own: str
-    known: str = ""
-
-    @property
-    def texts(self) -> Mapping[str, str]:
-        """The package's own, by name."""
-        return _texts(self.folder)
-
-    def about(self, name: str) -> str:
-        """The first comment line of one of the package's own: what it is."""
-        return self.texts[name].partition("\n")[0].removeprefix("#").strip()
-
-    def read(self, name: str) -> Any:
-        """The data of a name or a path. Raises SettingsError."""
-        if name in self.texts:
-            return deepcopy(_data(self.folder, name))
-        text = self._text(name)
-        try:
-            return read_yaml(text.decode("utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            words = " ".join(str(error).split())
-            raise SettingsError(f"{self.known}'{name}' is not readable YAML: {words}") from None
-
-    def _text(self, name: str) -> bytes:
-        path = Path(name)
-        if is_yaml(name):
-            if path.is_file():
-                return read_regular(path)
-            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (
-                len(self.texts) <= _FEW
-            )
-            raise SettingsError(f"No {self.own} file at '{name}'.{names}")
-        raise SettingsError(f"Unknown {self.noun} '{name}'. {self._hint(name)}")
-
-    def _hint(self, name: str) -> str:
-        if self is PRESETS and name in SUITES.texts:
-            return f"It is a suite. Type: needlemap run suite:{name}"
-        near, _, names = did_you_mean(name, self.texts).partition("Known: ")
-        listed = (
-            f"Known: {names}" if len(self.texts) <= _FEW else f"Type: needlemap list {self.noun}s."
-        )
-        return f"{near}{listed} Or give a .yaml file."
-
-
 def is_yaml(name: str) -> bool:
     """Whether a name is the path of a YAML file."""
     return Path(name).suffix in (".yaml", ".yml")
-
-
-@cache
-def _texts(folder: str) -> Mapping[str, str]:
-    """The YAML texts of a folder of this package by name."""
-    entries = sorted(files("needlemap").joinpath(folder).iterdir(), key=lambda entry: entry.name)
-    yamls = [entry for entry in entries if entry.name.endswith(".yaml")]
-    return {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in yamls}
-
-
-@cache
-def _data(folder: str, name: str) -> Any:
-    """What one of them says: to read a template for each family took longer than to build
-    it."""
-    return read_yaml(_texts(folder)[name])
-
-
-PRESETS = Shelf("presets", "preset", "settings")
-SUITES = Shelf("presets/suites", "suite", "suite", "Suite ")
-TEMPLATES = Shelf("templates", "template", "template", "Template ")

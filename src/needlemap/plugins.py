@@ -3,21 +3,29 @@ needs this module alone. Where its names come from may change; these names stay.
 
 from __future__ import annotations
 
-from needlemap.check.finding import AtSize
-from needlemap.check.probe import Probe
+from typing import Any
+
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.grid import Cell
 from needlemap.haystacks import Document, Source
 from needlemap.models import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
-from needlemap.registry import Checked
+from needlemap.registry import Checked, find, installed
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Background, Draw, Item, Needle, ReadyPrompt, Reference, Task
 from needlemap.text.tokens import Tokenizer, TokenText
 
+
+def __getattr__(name: str) -> Any:
+    """A base class of an extension that a wing takes, by an entry point of group
+    `needlemap.plugins`."""
+    if name in installed("plugins"):
+        return find("plugins", name)
+    raise AttributeError(f"module 'needlemap.plugins' has no attribute '{name}'")
+
+
 __all__ = [
     "Answer",
-    "AtSize",
     "Background",
     "Cell",
     "Checked",
@@ -31,7 +39,6 @@ __all__ = [
     "Logprobs",
     "Model",
     "Needle",
-    "Probe",
     "Prompt",
     "ReadyPrompt",
     "Reference",
@@ -46,3 +53,8 @@ __all__ = [
     "Unmeasured",
     "VocabularyMissing",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names, with those of wings."""
+    return sorted({*__all__, *installed("plugins")})

@@ -7,11 +7,11 @@ import asyncio
 
 import pytest
 
-from needlemap.files import PRESETS as SHELF
 from needlemap.grid import Cell
 from needlemap.models import Traits
 from needlemap.registry import find, installed
 from needlemap.settings.reading import configure
+from needlemap.shelves import PRESETS as SHELF
 from needlemap.tasks import Draw, Reference, make_task
 from needlemap.tasks.published import FORMATS
 from needlemap.trials.resolve import make_scorer

@@ -20,8 +20,8 @@ _INSTALLED = {"task": "tasks", "scorer": "scorers", "haystack": "haystacks"}
 
 def complete_presets(incomplete: str) -> list[str]:
     """Presets and suites."""
-    from needlemap.files import PRESETS, SUITES
     from needlemap.settings.suites import MARK
+    from needlemap.shelves import PRESETS, SUITES
 
     return _starting_with(incomplete, [*PRESETS.texts, *(f"{MARK}{name}" for name in SUITES.texts)])
 
@@ -100,7 +100,7 @@ def _tokenizers(incomplete: str) -> list[str]:
 
 
 def _templates(incomplete: str) -> list[str]:
-    from needlemap.files import TEMPLATES
+    from needlemap.shelves import TEMPLATES
 
     return _starting_with(incomplete, ["auto", *TEMPLATES.texts])
 

@@ -8,13 +8,12 @@ from importlib.metadata import EntryPoint
 from inspect import Parameter, cleandoc
 from pathlib import Path
 
-from needlemap.check.probe import Probe
 from needlemap.commands import KINDS
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import PRESETS, SUITES, TEMPLATES
 from needlemap.registry import find, installed, options_of, refuse_two
 from needlemap.settings import Settings, settings_of
 from needlemap.settings.suites import MARK
+from needlemap.shelves import PRESETS, SUITES, TEMPLATES
 from needlemap.text import show
 from needlemap.text.printing import in_columns
 from needlemap.tokenizers import BUNDLED
@@ -51,8 +50,8 @@ def describe(kind: str, name: str) -> list[str]:
     settings that it reads. Raises SettingsError for an unknown or broken one."""
     made = find(kind, name)
     lines = cleandoc(made.__doc__ or import_module(made.__module__).__doc__ or "").splitlines()
-    if isinstance(made, type) and issubclass(made, Probe):
-        said = [(word, text) for word in _ANSWERS if (text := getattr(made, word, ""))]
+    said = [(word, text) for word in _ANSWERS if (text := getattr(made, word, ""))]
+    if kind == "probes" and said:
         return [*lines, "", *in_columns(said)]
     shared = settings_of(kind.removesuffix("s").capitalize())
     own, settings = list[str](), list[str]()

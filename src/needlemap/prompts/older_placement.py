@@ -23,24 +23,21 @@ if TYPE_CHECKING:
     from needlemap.tasks import Needle
 
 
-class OlderBuilder(PromptBuilder):
-    """Builds prompts as the older tools do. chained: OpenCompass's first formula of
-    positions, with its increment as a share, for placement 'token'. options: as
-    `PromptBuilder` has them."""
+class TokenBuilder(PromptBuilder):
+    """Builds prompts as OpenCompass does. chained: its first formula of positions, with its
+    increment as a share. options: as `PromptBuilder` has them."""
 
     def __init__(
         self,
         haystack: Haystack,
         tokenizer: Tokenizer,
         *,
-        placement: str,
         chained: float | None = None,
         **options: Any,
     ) -> None:
         super().__init__(haystack, tokenizer, **options)
         self._exact_lengths = False
         self._chained = chained
-        self._stops = dots(tokenizer) if placement == "period" else None
 
     def haystack_tokens(self, frame: Frame, needles: Sequence[Needle], length_tokens: int) -> int:
         """What the other parts leave, or all of a haystack that ends before."""
@@ -61,8 +58,20 @@ class OlderBuilder(PromptBuilder):
         if self._chained is not None:
             sizes = [len(self._span(needle.text)) for needle in needles]
             return chained(needles[0].depth, sizes, stop, self._chained)
-        points = [int(stop * needle.depth) for needle in needles]
-        if self._stops is None:
+        return [int(stop * needle.depth) for needle in needles]
+
+
+class PeriodBuilder(TokenBuilder):
+    """Builds prompts as needlehaystack does. options: as `PromptBuilder` has them."""
+
+    def __init__(self, haystack: Haystack, tokenizer: Tokenizer, **options: Any) -> None:
+        super().__init__(haystack, tokenizer, **options)
+        self._stops = dots(tokenizer)
+
+    def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
+        """Where needles go by depth: behind the nearest bare '.' before."""
+        points = super()._positions(needles, stop)
+        if self._chained is not None:
             return points
         ids = self.haystack.text.ids
         return [behind_stop(ids, point, self._stops) if point < stop else stop for point in points]

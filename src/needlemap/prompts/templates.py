@@ -12,10 +12,10 @@ from string import Formatter
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean
-from needlemap.files import TEMPLATES
 from needlemap.models import MARK, Render
 from needlemap.prompts import TEXT, Message
 from needlemap.prompts.placement import Frame
+from needlemap.shelves import TEMPLATES
 from needlemap.text.tokens import Span, TokenText
 
 Index = Callable[[bytes], TokenText]  # tokenises a whole text

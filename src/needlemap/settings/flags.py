@@ -21,9 +21,10 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError, validator_words
-from needlemap.files import PRESETS, is_yaml, read_yaml
+from needlemap.files import is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import REFUSED, TABLE
+from needlemap.shelves import PRESETS
 
 HELP_ALL = "--help-all"
 RARE = "rare cases"  # ends the name of a group that only --help-all shows

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean, validator_words
-from needlemap.files import PRESETS, is_yaml
+from needlemap.files import is_yaml
 from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
@@ -22,6 +22,7 @@ from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
 from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate, value_of
 from needlemap.settings.sentences import FROM_FILES, with_sentences
 from needlemap.settings.series import is_several
+from needlemap.shelves import PRESETS
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows
 # them.

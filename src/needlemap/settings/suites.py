@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError, did_you_mean, naming
-from needlemap.files import SUITES, folder_name, is_yaml, plain_name
+from needlemap.files import folder_name, is_yaml, plain_name
 from needlemap.http.compatible import served
 from needlemap.settings import Settings, marked, settings_of, with_role
 from needlemap.settings.older_names import settings_in, value_of
@@ -24,6 +24,7 @@ from needlemap.settings.reading import (
 )
 from needlemap.settings.series import expanded, is_series, is_several
 from needlemap.settings.trust import Trust, for_plan, refuse_code
+from needlemap.shelves import SUITES
 
 MARK = "suite:"
 DEFAULT = "demo"

@@ -39,7 +39,7 @@ from needlemap.tasks import (
     ZeroOrMore,
     hidden,
 )
-from needlemap.tasks.latent import Absence, one_edit
+from needlemap.tasks.absence import Absence, one_edit
 from needlemap.tasks.values import Kind, PairLines, Values, fresh, noise, solved, wording
 from needlemap.text import but
 

@@ -20,7 +20,6 @@ from needlemap.models.decoding import stop_strings
 from needlemap.models.model_files import TOKENIZER, ModelFiles
 from needlemap.prompts import TEXT
 from needlemap.prompts.feeding import Feeder
-from needlemap.prompts.older_placement import OlderBuilder
 from needlemap.prompts.placement import PromptBuilder
 from needlemap.prompts.templates import Template, load_template
 from needlemap.registry import find, find_kind, installed
@@ -372,8 +371,9 @@ def make_builder(
         anchor = resolved.task.anchor_tokens
         return PromptBuilder(haystack, resolved.tokenizer, units=units, anchor=anchor, **options)
     chained = settings.diff / 100 if settings.spread == "chain-as-coded" else None
-    return OlderBuilder(
-        haystack, resolved.tokenizer, placement=settings.placement, chained=chained, **options
+    options["chained"] = chained
+    return find_kind("builders", settings.placement, PromptBuilder)(
+        haystack, resolved.tokenizer, **options
     )
 
 

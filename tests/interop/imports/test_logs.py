@@ -158,7 +158,7 @@ def test_a_sample_whose_answer_was_broken_off_is_missing_and_one_that_was_filter
         for number, (reason, value) in enumerate(said)
     ]
     assert scores(inspect(tmp_path / "a.json", samples)) == [1.0, 0.0, None, None, 0.0]
-    (run,) = load_results(tmp_path / "a.json", ImportOptions())
+    (run,) = OtherTools().load(tmp_path / "a.json")
     assert [record.outcome for record in run.records] == [
         "scored",
         "filtered by the provider",

@@ -17,6 +17,7 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.maps.comparison import FamilyComparison
 from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
+from needlemap.registry import installed
 from needlemap.reports.figures import (
     ALONE,
     EDGE,
@@ -41,7 +42,6 @@ from needlemap.reports.figures.heat import (
     draw_top,
     length_axis,
 )
-from needlemap.reports.figures.others import OLDER, draw_older, draw_sought, older_title
 from needlemap.reports.figures.panels import (
     caption,
     change_panel,
@@ -55,6 +55,8 @@ from needlemap.reports.figures.panels import (
     overall_short,
     scores,
 )
+from needlemap.reports.figures.sought import draw_sought
+from needlemap.reports.figures.styles import find_style, is_other
 from needlemap.reports.labels import (
     length_range,
     unique_names,
@@ -68,7 +70,6 @@ if TYPE_CHECKING:
 
 LEAST = 112.0  # points across that a panel needs
 BETWEEN = 10.0  # panels
-STYLES = ("needlemap", *OLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +121,21 @@ def figure_of(
         alone = Shown(run.map, title or run.about.title)
         return Figure((alone,), None, None, palette, style)
     names = unique_names([run.map.model for run in runs], [Path(run.path) for run in runs])
-    model = "" if style in OLDER else one_of({run.map.model for run in runs})
+    model = "" if is_other(style) else one_of({run.map.model for run in runs})
     names = [name.removeprefix(f"{model}@") if model else name for name in names]
     shown = tuple(
         Shown(replace(run.map, model=name), run.about.title)
         for run, name in zip(runs, names, strict=True)
     )
-    comparison, why_not = (None, "") if style in OLDER else _compared(runs)
+    comparison, why_not = (None, "") if is_other(style) else _compared(runs)
     return Figure(shown, comparison, title, palette, style, model, why_not)
 
 
 def check_style(style: str | None) -> None:
     """Raises SettingsError for an unknown one."""
-    if style is not None and style not in STYLES:
-        raise SettingsError(f"Unknown style '{style}'. {did_you_mean(style, STYLES)}")
+    styles = ("needlemap", *installed("styles"))
+    if style is not None and style not in styles:
+        raise SettingsError(f"Unknown style '{style}'. {did_you_mean(style, styles)}")
 
 
 def _compared(runs: Sequence[Loaded]) -> tuple[FamilyComparison | None, str]:
@@ -150,7 +152,7 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
     SettingsError for an unknown palette."""
     if figure.sought:
         return draw_sought(figure.sought, figure.title, width)
-    if figure.style in OLDER:
+    if is_other(figure.style):
         return _older(figure, width)
     panels, lines = panels_of(figure)
     total = width or (ALONE if len(panels) == 1 else SEVERAL)
@@ -164,13 +166,12 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
 
 
 def _older(figure: Figure, width: float | None) -> Drawing:
-    """All maps, one below the other, as an older tool draws them."""
+    """All maps, one below the other, in another style."""
+    style, scale = find_style(str(figure.style)), scores(figure.palette or "amber")
     total, y, parts = width or SEVERAL, 0.0, list[str]()
     for run in figure.runs:
-        title = run.title or older_title(run.map, str(figure.style))
-        drawn, y = draw_older(
-            run.map, title, scores(figure.palette or "amber"), str(figure.style), total, y
-        )
+        title = run.title or style.title(run.map)
+        drawn, y = style.draw(run.map, title, scale, total, y)
         parts += drawn
     return Drawing(tuple(parts), total, y, width is not None)
 

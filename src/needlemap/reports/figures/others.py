@@ -1,71 +1,45 @@
-"""Pictures that are no panels: what a run sought, and maps as the two older tools draw them
-(`--style`).
+"""Maps as the two older tools draw them (`--style`).
 
-Of a seek: raw counts of each length, the curve fitted to them, and the interval. An older
-tool's map has its cells side by side, all depths labelled, red-amber-green. OpenCompass's has
-the mean by length as a white line over the cells, with a legend, and the overall score below;
-needlehaystack's is the map alone. What both lack is kept: colours stand for 0 to 100, missing
-cells are hatched, and a last line says n.
+Their cells lie side by side, all depths are labelled, and colours are red-amber-green.
+OpenCompass's has the mean by length as a white line over the cells, with a legend, and the overall
+score below; needlehaystack's is the map alone. What both lack is kept: colours stand for 0 to 100,
+missing cells are hatched, and a last line says n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, sqrt
-
-import numpy as np
 
 from needlemap.errors import SettingsError
 from needlemap.interop import FACTS, context_title
 from needlemap.maps.cell_score import CellScore
-from needlemap.maps.intervals import effective_wilson
 from needlemap.maps.means import Map
-from needlemap.maps.seek import Sought
-from needlemap.records.loaded import Loaded
-from needlemap.reports import LINES
 from needlemap.reports.figures import (
-    ALONE,
-    EDGE,
-    FAINT,
     HATCHED,
     INK,
     SOFT,
     TEXT,
-    Drawing,
-    draw_rows,
     line,
     mark,
     rect,
-    rows,
     text,
     wide,
     wrapped,
 )
-from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.heat import (
-    BAND,
-    SCORE,
     Box,
-    DrawnMean,
-    Plane,
     Scale,
-    Stroke,
-    below,
-    draw_bands,
-    length_axis,
 )
 from needlemap.reports.figures.panels import (
     count,
     gradient,
-    map_title,
     missing_line,
     repeats,
 )
-from needlemap.reports.labels import length_labels, percent_of, row_labels
-from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, sought_of
+from needlemap.reports.figures.styles import MapStyle
+from needlemap.reports.labels import length_labels, row_labels
 
 OPENCOMPASS, NEEDLEHAYSTACK = "opencompass", "needlehaystack"
-OLDER = (OPENCOMPASS, NEEDLEHAYSTACK)
 TICKS = (0, 20, 40, 60, 80, 100)
 NARROW, LOW = 6.0, 5.5  # points: columns and rows that have a label each
 BAR = 7.0
@@ -73,14 +47,39 @@ MAP_MOST = 260.0
 SEAM = 0.6
 
 
-def older_title(map: Map, style: str) -> str:
-    """The title of a map that has none of its own."""
-    longest = (
-        length_labels(map.lengths[-1:]).get(map.lengths[-1], "").upper() if map.lengths else ""
-    )
-    if style == OPENCOMPASS:
-        return context_title(map.model, longest)
-    return f'Pressure Testing {map.model} {longest} Context\n{FACTS}("Needle In A HayStack")'
+class OpenCompassStyle(MapStyle):
+    """A map as OpenCompass draws it."""
+
+    def title(self, map: Map) -> str:
+        """Return the title that its plotting script gives."""
+        return context_title(map.model, _longest(map))
+
+    def draw(
+        self, map: Map, title: str, scale: Scale, width: float, y: float
+    ) -> tuple[list[str], float]:
+        """Return the parts of a map from y on, and where it ends."""
+        return draw_older(map, title, scale, OPENCOMPASS, width, y)
+
+
+class NeedlehaystackStyle(MapStyle):
+    """A map as needlehaystack draws it."""
+
+    def title(self, map: Map) -> str:
+        """Return the title of its published maps."""
+        return (
+            f'Pressure Testing {map.model} {_longest(map)} Context\n{FACTS}("Needle In A HayStack")'
+        )
+
+    def draw(
+        self, map: Map, title: str, scale: Scale, width: float, y: float
+    ) -> tuple[list[str], float]:
+        """Return the parts of a map from y on, and where it ends."""
+        return draw_older(map, title, scale, NEEDLEHAYSTACK, width, y)
+
+
+def _longest(map: Map) -> str:
+    labels = length_labels(map.lengths[-1:])
+    return labels.get(map.lengths[-1], "").upper() if map.lengths else ""
 
 
 def draw_older(
@@ -219,73 +218,3 @@ def _overlay(map: Map, box: Box) -> list[str]:
         mark(x + 9, y + 5, 1.8, "circle", "white", "white"),
         text(x + 17.5, y + 7.2, words, TEXT - 1, fill=INK),
     ]
-
-
-FOUND = "#F3E3C3"  # behind the interval
-CURVE = Stroke(SOFT, BAND)
-WORDS = (
-    "Circles: what was asked, larger with more haystacks, 95 % intervals. Band: the fitted curve."
-)
-
-
-def draw_sought(runs: Sequence[Loaded], title: str | None, width: float | None) -> Drawing:
-    """A plot a run, all of which seek, one below the other. width: of the paper in points,
-    None for a screen's."""
-    total, y, parts = width or ALONE, EDGE, list[str]()
-    for run in runs:
-        sought, named = sought_of(run), map_title(run.map) if title is None else title
-        lines = (
-            ["nothing is scored yet"]
-            if sought is None
-            else [length_line(sought), asked_line(sought), WORDS]
-        )
-        heading = rows(named, lines, total - 2 * EDGE)
-        parts += draw_rows(heading, EDGE, y)
-        y += sum(size for _, size, _ in heading) * 1.22 + 8
-        if sought is not None:
-            box = Box(EDGE + SCORE.room, y, total - 3 * EDGE - SCORE.room, min(0.45 * total, 200.0))
-            parts += _plot(sought, box)
-            y = below(box) + 8
-    return Drawing(tuple(parts), total, y, width is not None)
-
-
-def _plot(found: Sought, box: Box) -> list[str]:
-    """The interval behind, the curve, what was asked before it."""
-    axis, plane = make_axis(found.axis.lengths, ("log",)), Plane(box, SCORE)
-    low, high = (_end(axis, end) for end in (found.low, found.high))
-    left = plane.at(low, 0)[0]
-    level = [plane.at(share, 100 * found.threshold) for share in (0, 1)]
-    return [
-        rect(left, box.y, plane.at(high, 0)[0] - left, box.height, FOUND),
-        *plane.grid(),
-        *plane.labels(),
-        *draw_bands(_curve(found, axis), plane, CURVE, joined=True),
-        line([plane.at(mean.place, mean.value or 0.0) for mean in _curve(found, axis)], SOFT, 0.8),
-        line(level, SOFT, 0.5, stroke_dasharray="3 2"),
-        *_draw_lengths(found, axis, plane),
-        rect(*box, "none", stroke=FAINT, stroke_width=0.5),
-        *length_axis(axis, box),
-    ]
-
-
-def _end(axis: Axis, tokens: float) -> float:
-    """The position of an end; beyond the axis, the axis's edge."""
-    return 0.0 if tokens == 0 else 1.0 if tokens == inf else axis.position(tokens)
-
-
-def _curve(found: Sought, axis: Axis) -> list[DrawnMean]:
-    ends = zip(found.axis.lengths, np.transpose(found.curve).tolist(), strict=True)
-    return [DrawnMean(axis.position(length), *map(percent_of, three)) for length, three in ends]
-
-
-def _draw_lengths(found: Sought, axis: Axis, plane: Plane) -> list[str]:
-    """A circle a length, its interval as of the trials over the design effect."""
-    drawn, rows = list[str](), asked_by_length(found)
-    most = max(asks for _, asks, _, _ in rows)
-    for length, asks, trials, hits in rows:
-        place, score = axis.position(length), hits / trials
-        ends = effective_wilson(score, trials, found.effect, 1)
-        drawn.append(line([plane.at(place, 100 * end) for end in ends], LINES[0], 0.5))
-        size = 1.2 + 1.8 * sqrt(asks / most)
-        drawn.append(mark(*plane.at(place, 100 * score), size, "circle", "white", INK))
-    return drawn

@@ -1,0 +1,32 @@
+"""Other styles of a map, which packages register by entry points of group `needlemap.styles`."""
+
+from __future__ import annotations
+
+from needlemap.maps.means import Map
+from needlemap.registry import find_kind, installed
+from needlemap.reports.figures.heat import Scale
+
+
+class MapStyle:
+    """How a map is drawn in place of our own way."""
+
+    def title(self, map: Map) -> str:
+        """Return the title of a map that has none of its own."""
+        raise NotImplementedError
+
+    def draw(
+        self, map: Map, title: str, scale: Scale, width: float, y: float
+    ) -> tuple[list[str], float]:
+        """Return the SVG parts of a map from y on, and where it ends; y and width in points.
+        Raises SettingsError for a map that this style cannot show."""
+        raise NotImplementedError
+
+
+def find_style(name: str) -> MapStyle:
+    """Return a style by its registered name. Raises SettingsError."""
+    return find_kind("styles", name, MapStyle)()
+
+
+def is_other(name: str | None) -> bool:
+    """Return whether a style is another package's."""
+    return name in installed("styles")

@@ -1,0 +1,106 @@
+"""YAML files that are typed by name: presets, suites and templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from needlemap.errors import SettingsError, did_you_mean
+from needlemap.files import is_yaml, read_regular, read_yaml
+from needlemap.registry import installed
+
+_FEW = 20  # names that an error lists where no file is
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """YAML files of one kind: those of packages by name, all others by path.
+
+    folder: of this package's. noun, own: what one of them, and one of one's own, is called.
+    known: what an error about a text begins with. group: of the entry points by which other
+    packages add files, each naming a package that holds them; '' for none.
+    """
+
+    folder: str
+    noun: str
+    own: str
+    known: str = ""
+    group: str = ""
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The texts of packages, by name. Raises SettingsError for a name that two have."""
+        return _texts(self.folder, self.group)
+
+    def about(self, name: str) -> str:
+        """The first comment line of a package's file: what it is."""
+        return self.texts[name].partition("\n")[0].removeprefix("#").strip()
+
+    def read(self, name: str) -> Any:
+        """The data of a name or a path. Raises SettingsError."""
+        if name in self.texts:
+            return deepcopy(_data(self, name))
+        text = self._text(name)
+        try:
+            return read_yaml(text.decode("utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            words = " ".join(str(error).split())
+            raise SettingsError(f"{self.known}'{name}' is not readable YAML: {words}") from None
+
+    def _text(self, name: str) -> bytes:
+        path = Path(name)
+        if is_yaml(name):
+            if path.is_file():
+                return read_regular(path)
+            names = f" Give a .yaml file or one of: {', '.join(self.texts)}." * (
+                len(self.texts) <= _FEW
+            )
+            raise SettingsError(f"No {self.own} file at '{name}'.{names}")
+        raise SettingsError(f"Unknown {self.noun} '{name}'. {self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        if self is PRESETS and name in SUITES.texts:
+            return f"It is a suite. Type: needlemap run suite:{name}"
+        near, _, names = did_you_mean(name, self.texts).partition("Known: ")
+        listed = (
+            f"Known: {names}" if len(self.texts) <= _FEW else f"Type: needlemap list {self.noun}s."
+        )
+        return f"{near}{listed} Or give a .yaml file."
+
+
+@cache
+def _texts(folder: str, group: str) -> Mapping[str, str]:
+    """The YAML texts of this package's folder and of a group's packages, by name."""
+    points = installed(group).values() if group else ()
+    found = dict[str, str]()
+    for place in (files("needlemap").joinpath(folder), *(files(point.value) for point in points)):
+        for name, text in _yamls(place):
+            if name in found:
+                raise SettingsError(f"Two packages have a file '{name}'. Uninstall one of them.")
+            found[name] = text
+    return dict(sorted(found.items()))
+
+
+def _yamls(place: Any) -> Iterator[tuple[str, str]]:
+    for entry in place.iterdir():
+        if entry.name.endswith(".yaml"):
+            yield entry.name.removesuffix(".yaml"), entry.read_text(encoding="utf-8")
+
+
+@cache
+def _data(shelf: Shelf, name: str) -> Any:
+    """What one of them says: to read a template for each family took longer than to build
+    it."""
+    return read_yaml(shelf.texts[name])
+
+
+PRESETS = Shelf("presets", "preset", "settings", group="presets")
+SUITES = Shelf("presets/suites", "suite", "suite", "Suite ", group="suites")
+TEMPLATES = Shelf("templates", "template", "template", "Template ")
