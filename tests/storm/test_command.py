@@ -13,8 +13,8 @@ from time import sleep
 
 import pytest
 
-from needlemap.commands.arguments import StormFlags
 from needlemap.errors import SettingsError
+from needlemap.servers.flags import StormFlags
 from needlemap.storm.file import STORM, StormFile
 
 ENGINE = Path(__file__).parent / "boxed_engine.py"
