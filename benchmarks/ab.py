@@ -30,16 +30,16 @@ from time import monotonic
 import numpy as np
 
 from machine import machine
-from needlemap.asking.ab import Ab, AbOptions, ArmsInBlocks
 from needlemap.asking.campaign import Campaign, RunObserver
-from needlemap.maps import Array
-from needlemap.maps.arms import ArmTrial, judge_arms, tripwire
-from needlemap.maps.difference import mcnemar
-from needlemap.maps.sequential import BETS, Bets
-from needlemap.maps.verdicts import HIGH_ALPHA, LOW_ALPHA
 from needlemap.models import Logprobs
-from needlemap.records.ab import Arm
+from needlemap.servers.ab.arms import ArmTrial, judge_arms, tripwire
+from needlemap.servers.ab.campaign import Ab, AbOptions, ArmsInBlocks
+from needlemap.servers.ab.file import Arm
 from needlemap.settings.suites import choose_each
+from needlemap.stats import Array
+from needlemap.stats.difference import mcnemar
+from needlemap.stats.sequential import BETS, Bets
+from needlemap.stats.verdicts import HIGH_ALPHA, LOW_ALPHA
 from table import rounded, show
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"

@@ -51,8 +51,8 @@ from faults import NOISE
 from mutants import MUTANTS, SIZES, SOUND, asking, begins_at, examined
 
 from conftest import Served, Servers  # of tests/real_servers
-from needlemap.check import probes as all_probes
 from needlemap.grid import tokens
+from needlemap.servers.check import probes as all_probes
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT / "tests" / "real_servers"

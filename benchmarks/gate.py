@@ -5,7 +5,7 @@ something true?
 
 Pairs of pass or fail are drawn: flips is the share that changes though nothing is worse, half of it
 lost and half gained; a loss comes on top. `compare --sequential` and `run --until` judge the
-planned haystacks in turn (`needlemap.maps.judging`). Wrong is what the planned prompts themselves
+planned haystacks in turn (`needlemap.stats.judging`). Wrong is what the planned prompts themselves
 contradict: `no worse` where they lose the margin or more, `worse` where they lose less.
 """
 
@@ -16,8 +16,8 @@ import argparse
 import numpy as np
 
 from machine import machine
-from needlemap.maps.judging import Judgement, Looks, Rows, judge
-from needlemap.maps.sequential import haystack_order
+from needlemap.stats.judging import Judgement, Looks, Rows, judge
+from needlemap.stats.sequential import haystack_order
 from sides.verdicts import Design, Draw, coins, dead, flips, one_look, planned_looks
 from table import rounded, show
 

@@ -44,8 +44,14 @@ from numpy.typing import NDArray
 from machine import machine
 from needlemap.haystacks.generated import Generated
 from needlemap.models.demo import NumpyEngine
-from needlemap.models.gauge import DATA, TOKENIZER, holds_tokens, load_weights, read_tensors
 from needlemap.prompts.templates import load_template
+from needlemap.servers.gauge.checkpoint import (
+    DATA,
+    TOKENIZER,
+    holds_tokens,
+    load_weights,
+    read_tensors,
+)
 from needlemap.settings.reading import DEFAULT_ITEMS
 from table import rounded, show
 
@@ -285,7 +291,7 @@ def llama_server() -> Iterator[str]:
         os.environ[f"NEEDLEMAP_{each}"] for each in ("LLAMA_SERVER", "GGUF_CONVERTER")
     )
     sys.path.append(package)
-    from needlemap.models.gauge_gguf import NAME, write_gguf
+    from needlemap.servers.gauge.gguf import NAME, write_gguf
 
     with tempfile.TemporaryDirectory() as folder:
         write_gguf(Path(folder, NAME))

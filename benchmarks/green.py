@@ -28,7 +28,7 @@ from time import process_time
 from typing import Any
 
 from machine import machine
-from needlemap.check import Options, Schedule
+from needlemap.servers.check import Options, Schedule
 from sides import broken, sound
 from sides.replayed import Outcome, check
 from sides.served import Server, serving

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from machine import machine
-from needlemap.maps import Array, Cube
-from needlemap.maps.difference import paired_difference
-from needlemap.maps.effective import effective_length, parse_rule
-from needlemap.maps.intervals import cluster_mean, tango, wilson
-from needlemap.maps.judging import Judgement, Rows, judge
-from needlemap.maps.means import depth_scores, length_scores, total_score
+from needlemap.stats import Array, Cube
+from needlemap.stats.difference import paired_difference
+from needlemap.stats.effective import effective_length, parse_rule
+from needlemap.stats.intervals import cluster_mean, tango, wilson
+from needlemap.stats.judging import Judgement, Rows, judge
+from needlemap.stats.means import depth_scores, length_scores, total_score
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths
 

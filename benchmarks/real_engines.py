@@ -36,15 +36,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_ser
 from between import between  # of tests/servers
 
 from conftest import Served, Servers  # of tests/real_servers
-from needlemap.check.ask import BESIDE
-from needlemap.check.gauge import MOVES
-from needlemap.check.haystack import Options
-from needlemap.check.margins import margins_of, nats_apart
-from needlemap.check.schedule import Schedule
 from needlemap.grid import tokens
-from needlemap.models.gauge import holds_tokens, read_tensors, widened, write_checkpoint
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
+from needlemap.servers.check.ask import BESIDE
+from needlemap.servers.check.gauge import MOVES
+from needlemap.servers.check.haystack import Options
+from needlemap.servers.check.margins import margins_of, nats_apart
+from needlemap.servers.check.schedule import Schedule
+from needlemap.servers.gauge.checkpoint import holds_tokens, read_tensors, widened, write_checkpoint
 
 Tensors = dict[str, NDArray[np.uint16]]
 LLAMA, TRANSFORMERS, IN_PROCESS = "llama-server", "transformers serve", "transformers"
@@ -218,7 +218,7 @@ def heated(served: Served, temperature: float | None) -> Iterator[Served]:
 
 def _llama(started: Servers, case: Case, tokens: int, folder: Path) -> Served:
     sys.path.append(os.environ["NEEDLEMAP_GGUF_CONVERTER"])
-    from needlemap.models import gauge_gguf
+    from needlemap.servers.gauge import gguf as gauge_gguf
 
     file = folder / gauge_gguf.NAME
     gauge_gguf.write_gguf(file, case.altered())

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "servers"
 
 from between import SPOILT, Moving, Spoiling, between  # of tests/servers
 
-from needlemap.storm.file import STORM
+from needlemap.servers.storm.file import STORM
 from real_engines import Case, cpu_s, serving
 
 TOKENS = 1_200  # of the longest prompt: the gauge holds to 16,000, and a small share of a processor

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from machine import machine
-from needlemap.maps.cube import linearised
-from needlemap.maps.intervals import Z, cluster_mean, robust_error, t_interval
-from needlemap.maps.ratio import ratio_interval
 from needlemap.plan.summary import WalkedTrials
-from needlemap.scorers.recovery import LEAST_GAIN
 from needlemap.settings.reading import configure
+from needlemap.stats.cube import linearised
+from needlemap.stats.intervals import Z, cluster_mean, robust_error, t_interval
+from needlemap.stats.ratio import ratio_interval
+from needlemap.training.scorer import LEAST_GAIN
 from needlemap.trials.build import prepare
 from recovery_recipes import LEARNS, LENGTH, RECIPES, SNAPSHOTS, THIRD
 from table import rounded, show

@@ -34,10 +34,10 @@ from train_demo_model import DOCUMENTS, STAGES, TEXT_SEED, Retriever, Shape, tra
 
 from needlemap.haystacks.generated import Generated
 from needlemap.models.demo import DATA, TOKENIZER
-from needlemap.scorers.recovery import LEAST_NATS
 from needlemap.settings.reading import configure
 from needlemap.text.tokens import Tokenizer
 from needlemap.tokenizers import load
+from needlemap.training.scorer import LEAST_NATS
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 from recovery_recipes import (

@@ -25,8 +25,8 @@ from distributed.comm.tcp import TCP
 from machine import machine
 from needlemap.asking import TrialObserver
 from needlemap.asking.session import Session, make_replicas
-from needlemap.models.replicas import Processes
-from needlemap.models.replicas.cluster import FOLDER, OwnCluster
+from needlemap.cluster import Processes
+from needlemap.cluster.cluster import FOLDER, OwnCluster
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings.reading import configure

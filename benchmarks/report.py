@@ -39,7 +39,7 @@ from sides.filled import fill
 from table import rounded, show
 
 MANY = {"lengths": "1000:16000:15", "depths": "0:100:15", "repeats": 1}
-_START = "import needlemap.cli, needlemap.maps.means, needlemap.settings"
+_START = "import needlemap.cli, needlemap.stats.means, needlemap.settings"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from unittest.mock import patch
 import numpy as np
 
 from machine import machine
-from needlemap.maps import Array, seek
-from needlemap.maps.gaussian import DEPTH_CELLS, is_rough
-from needlemap.maps.rehearsal import rehearse
-from needlemap.maps.seek import PLACES, LengthAsks, LengthAxis, Posterior
+from needlemap.stats import Array, seek
+from needlemap.stats.gaussian import DEPTH_CELLS, is_rough
+from needlemap.stats.rehearsal import rehearse
+from needlemap.stats.seek import PLACES, LengthAsks, LengthAxis, Posterior
 from table import rounded, show
 from truths import CONSTANT, HIGH, LOW, ROUGH, SMOOTH, THRESHOLD, Truth, answers, every_truth
 

@@ -35,16 +35,16 @@ from boxed_reader import Boxed
 from reported_faults import REPORTED, make_engine
 
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
-from needlemap.maps.rare import highest_rate
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
-from needlemap.storm.act import Round
-from needlemap.storm.operations.fresh import Fresh
-from needlemap.storm.plan import make_round
-from needlemap.storm.repro import write_repro
-from needlemap.storm.shrink import SELDOM, Shrinking, Shrunk
-from needlemap.storm.storm import Storm, StormOptions
-from needlemap.storm.storming import StormInRounds
+from needlemap.servers.storm.act import Round
+from needlemap.servers.storm.operations.fresh import Fresh
+from needlemap.servers.storm.plan import make_round
+from needlemap.servers.storm.rare import highest_rate
+from needlemap.servers.storm.repro import write_repro
+from needlemap.servers.storm.shrink import SELDOM, Shrinking, Shrunk
+from needlemap.servers.storm.storm import Storm, StormOptions
+from needlemap.servers.storm.storming import StormInRounds
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = {

@@ -21,7 +21,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from needlemap.maps import Array
+from needlemap.stats import Array
 
 LOW, HIGH = 1_000, 128_000
 THRESHOLD = 0.85

@@ -227,10 +227,7 @@ class Command:
                 log = Path(os.readlink(process / "fd/1"))
             except OSError:
                 continue
-            ours = (
-                "needlemap.models.replicas.replica" in command
-                and str(self.folder / run) in command[-2]
-            )
+            ours = "needlemap.cluster.replica" in command and str(self.folder / run) in command[-2]
             found |= {log.stem: int(process.name)} if ours and state != "Z" else {}
         return found
 

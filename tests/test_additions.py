@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from needlemap.check import probes
+from needlemap.servers.check import probes
 from needlemap.trials import provider_host
 
 TASK = '''

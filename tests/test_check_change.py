@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
-from needlemap.check.change import judge_change
+from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
+from needlemap.servers.check.change import judge_change
 
 
 def asked(is_lost: Callable[[Ask], bool]) -> tuple[Schedule, Answers]:

@@ -94,8 +94,8 @@ def test_a_second_caller_would_be_seen() -> None:
 
 DRAWN = ("rich", "xml", "html")  # what a terminal, JUnit and a page are made with
 FINDINGS = (
-    *("check", "storm", "asking", "commands", "plan"),
-    *("maps.arms", "maps.comparison", "maps.judging"),
+    *("servers", "asking", "commands", "plan"),
+    *("stats.comparison", "stats.judging"),
 )
 RENDERERS = "needlemap.reports.renderers."
 OF_MAPS = {  # draw maps, as they fill in, in the browser and as pictures
@@ -103,7 +103,7 @@ OF_MAPS = {  # draw maps, as they fill in, in the browser and as pictures
     "needlemap.reports.page.document",
     "needlemap.reports.figures.shapes",
 }
-OF_TABLES = {"needlemap.reports.trackers"}  # settings and cells, for TensorBoard
+OF_TABLES = {"needlemap.interop.trackers"}  # settings and cells, for TensorBoard
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -150,13 +150,17 @@ def test_findings_meet_terminal_page_junit_and_markdown_in_renderers_alone(house
 @pytest.mark.parametrize(
     ("file", "code", "seen"),
     [
-        ("check/judge.py", "from rich.table import Table", draws),
-        ("commands/ab.py", "def late():\n    from xml.etree import ElementTree", draws),
-        ("reports/ab_report.py", "import html", draws),
-        ("reports/renderers/page.py", "from needlemap.check.judge import Verdict", knows_a_finding),
-        ("reports/renderers/text.py", "from needlemap import storm", knows_a_finding),
-        ("commands/check.py", "head = '| a | b |\\n| --- | --- |'", writes_markdown),
-        ("check/judge.py", "from needlemap.reports.table import markdown_table", writes_markdown),
+        ("servers/check/judge.py", "from rich.table import Table", draws),
+        ("servers/ab/command.py", "def late():\n    from xml.etree import ElementTree", draws),
+        ("servers/ab/report.py", "import html", draws),
+        ("reports/renderers/page.py", "from needlemap.servers import check", knows_a_finding),
+        ("reports/renderers/text.py", "from needlemap.servers import storm", knows_a_finding),
+        ("servers/check/command.py", "head = '| a | b |\\n| --- | --- |'", writes_markdown),
+        (
+            "servers/check/judge.py",
+            "from needlemap.reports.table import markdown_table",
+            writes_markdown,
+        ),
     ],
 )
 def test_a_finding_that_is_drawn_elsewhere_would_be_seen(

@@ -19,8 +19,8 @@ from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
 from needlemap.interop.opencompass.prompts import chain
+from needlemap.interop.placement import PeriodBuilder, TokenBuilder
 from needlemap.prompts import Prompt
-from needlemap.prompts.older_placement import PeriodBuilder, TokenBuilder
 from needlemap.prompts.placement import Frame, PromptBuilder
 from needlemap.prompts.templates import load_template, make_frame
 from needlemap.tasks import Needle

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from needlemap.cluster import Processes
 from needlemap.files import folder_name
 from needlemap.http import check_address
-from needlemap.models.replicas import Processes
 from needlemap.records.loaded import load_run
 from needlemap.reports.renderers.heat import terminal_map
 from needlemap.secrets import refuse_keys
@@ -296,9 +296,7 @@ def test_no_command_writes_into_a_file_that_has_another_name_outside(typed):
 
 def test_replicas_take_no_module_from_the_folder_that_they_start_in(tmp_path):
     """A yaml.py that lay there was run by each."""
-    assert "-P -m needlemap.models.replicas.replica" in Processes(tmp_path, 1).script(
-        1, tmp_path / "file"
-    )
+    assert "-P -m needlemap.cluster.replica" in Processes(tmp_path, 1).script(1, tmp_path / "file")
 
 
 def test_what_is_left_out_of_a_folder_is_told(typed):

@@ -10,8 +10,8 @@ import needlemap
 from needlemap.callbacks import logits_of
 from needlemap.errors import SettingsError
 from needlemap.models.demo import DATA, load_engine
-from needlemap.models.gauge import write_checkpoint
-from needlemap.training import Items, as_rows
+from needlemap.servers.gauge.checkpoint import write_checkpoint
+from needlemap.training.recovery import Items, as_rows
 
 GRID = {"lengths": "128,512", "depths": "10,90", "repeats": 4, "max_answer_tokens": 32}
 

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from needlemap.maps.table_schema import CELLS, TRIALS, DataColumn
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
+from needlemap.stats.table_schema import CELLS, TRIALS, DataColumn
 
 DOCS = Path(__file__).parent.parent / "docs"
 PLAIN = {

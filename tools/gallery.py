@@ -46,9 +46,9 @@ from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
 from threads import THREADS, Thread  # noqa: E402
 
 from gauge_faults import Begun, read_begun  # noqa: E402
-from needlemap.check import Finding, read_check  # noqa: E402
 from needlemap.records.folder import RunFolder  # noqa: E402
 from needlemap.records.record import Record  # noqa: E402
+from needlemap.servers.check import Finding, read_check  # noqa: E402
 
 Block = tuple[int, list[tuple[str, list[str]]]]
 

@@ -15,23 +15,23 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from needlemap.check.ask import Answers, Ask, Reply, secret_of
-from needlemap.check.change import judge_change
-from needlemap.check.haystack import Options
-from needlemap.check.judge import Verdict, judge
-from needlemap.check.schedule import Schedule
 from needlemap.errors import Failure
-from needlemap.maps.arms import ArmTrial, judge_arms, tripwire, worst_of
-from needlemap.maps.judging import JudgedPrompt, Judgement, Looks, Rows
-from needlemap.maps.judging import judge as judge_pairs
 from needlemap.models import Logprobs
 from needlemap.records.record import Record
-from needlemap.storm.act import Act, key_of
-from needlemap.storm.judge import Seen, Seens, StormVerdict, Suspect, judge_storm
-from needlemap.storm.moves import Moves
-from needlemap.storm.operation import Limits
-from needlemap.storm.outcome import RequestOutcome, Word
-from needlemap.storm.plan import make_round
+from needlemap.servers.ab.arms import ArmTrial, judge_arms, tripwire, worst_of
+from needlemap.servers.check.ask import Answers, Ask, Reply, secret_of
+from needlemap.servers.check.change import judge_change
+from needlemap.servers.check.haystack import Options
+from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.schedule import Schedule
+from needlemap.servers.storm.act import Act, key_of
+from needlemap.servers.storm.judge import Seen, Seens, StormVerdict, Suspect, judge_storm
+from needlemap.servers.storm.moves import Moves
+from needlemap.servers.storm.operation import Limits
+from needlemap.servers.storm.outcome import RequestOutcome, Word
+from needlemap.servers.storm.plan import make_round
+from needlemap.stats.judging import JudgedPrompt, Judgement, Looks, Rows
+from needlemap.stats.judging import judge as judge_pairs
 
 SEEDS = (1, 2, 3)
 Made = tuple[str, str, Any, Any]  # a set's name, its verdict in clear, its numbers, its sentences

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from needlemap.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
 from needlemap.errors import Failure
+from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
 from sides.engines import Change, Engine, Fact, Machine, Request, chance, worded_answer
 from sides.engines import Reply as Said
 

@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from needlemap.maps import Array, seek
-from needlemap.maps.rehearsal import rehearse
-from needlemap.maps.seek import PLACES, LengthAsks, LengthAxis
+from needlemap.stats import Array, seek
+from needlemap.stats.rehearsal import rehearse
+from needlemap.stats.seek import PLACES, LengthAsks, LengthAxis
 from truths import HIGH, LOW, THRESHOLD, answers, fall, octaves
 
 WITHIN = 0.3

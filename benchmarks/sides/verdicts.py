@@ -2,7 +2,7 @@
 often does it say what is true?
 
 Pairs are drawn as two engines would answer them, and judged by the product's own
-`needlemap.maps.judging.judge`, in each of its three ways: one look (compare, ab of so many pairs),
+`needlemap.stats.judging.judge`, in each of its three ways: one look (compare, ab of so many pairs),
 looks after each of the planned haystacks (compare --sequential, run --until), and looks without an
 end (ab --until decided). `figures` returns all shares by name; `benchmarks/green.py` has the bars.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from needlemap.maps import Array
-from needlemap.maps.judging import Judgement, Looks, Rows, judge
-from needlemap.maps.sequential import haystack_order
+from needlemap.stats import Array
+from needlemap.stats.judging import Judgement, Looks, Rows, judge
+from needlemap.stats.sequential import haystack_order
 
 MARGIN = 0.02
 ASKINGS = 4  # a lost answer is asked again three times

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError
 from needlemap.secrets import raised_by
-from needlemap.training import Forward, Items, TrainingRecovery
+from needlemap.training.recovery import Forward, Items, TrainingRecovery
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments

@@ -158,10 +158,10 @@ def slow_prompts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
     """Time is up when a function is called for that time."""
 
     def end(name: str, number: int) -> None:
-        import needlemap.asking.ab
         import needlemap.asking.run
         import needlemap.asking.seek
-        import needlemap.check.families
+        import needlemap.servers.ab.campaign
+        import needlemap.servers.check.families
 
         module, _, function = name.rpartition(".")
         owner: Any = needlemap

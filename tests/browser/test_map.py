@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from needlemap.maps.effective import RULES
 from needlemap.reports import PALETTE, PALETTES
+from needlemap.stats.effective import RULES
 
 WIDE = {"width": 1400, "height": 1000}
 NARROW = {"viewport": {"width": 360, "height": 740}, "reduced_motion": "reduce"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from needlemap.check import Options
+from needlemap.servers.check import Options
 from sides.engines import Engine, Machine, Reply, Seen, chance
 from sides.replayed import Outcome, check
 

@@ -9,12 +9,12 @@ from threading import Event
 
 import pytest
 
-from needlemap.check.ahead import BuiltAhead
-from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.check.gauge import MOVES
-from needlemap.check.haystack import Options
-from needlemap.check.schedule import Schedule
 from needlemap.deadline import LimitReached, limited_to, seconds_left
+from needlemap.servers.check.ahead import BuiltAhead
+from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.servers.check.gauge import MOVES
+from needlemap.servers.check.haystack import Options
+from needlemap.servers.check.schedule import Schedule
 
 
 def test_what_is_begun_is_built_meanwhile_and_once():

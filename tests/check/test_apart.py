@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from needlemap.check import families
-from needlemap.check.families import made_for
-from needlemap.check.haystack import Options
+from needlemap.servers.check import families
+from needlemap.servers.check.families import made_for
+from needlemap.servers.check.haystack import Options
 
 SHORT = Options(max_length=2_000, few=True)
 HEAD = 200  # characters of a template and a first line, of prompts of 5,000 and more

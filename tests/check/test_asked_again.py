@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from needlemap.check import Answers, Ask, Options, Reply, Schedule, probes
-from needlemap.check.finding import AtSize
+from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, probes
+from needlemap.servers.check.finding import AtSize
 
 LONGEST = 128_000
 Wrong = Callable[[Ask], bool]

@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needlemap.check import Answers, Schedule, asking, haystack, known_by_answer
-from needlemap.check.ask import BESIDE, Ask, Reply
-from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.check.beside import counted_apart
-from needlemap.check.coarse import ALIKE, explained
-from needlemap.check.finding import CHECK, AtSize
-from needlemap.check.gauge import (
+from needlemap.deadline import clock, limited_to
+from needlemap.errors import SettingsError
+from needlemap.http import Sent
+from needlemap.models import Answer, Decoding
+from needlemap.models.walk import Engine
+from needlemap.prompts import Prompt
+from needlemap.servers.ab.file import Arm
+from needlemap.servers.check import Answers, Schedule, asking, haystack, known_by_answer
+from needlemap.servers.check.ask import BESIDE, Ask, Reply
+from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.servers.check.beside import counted_apart
+from needlemap.servers.check.coarse import ALIKE, explained
+from needlemap.servers.check.finding import CHECK, AtSize
+from needlemap.servers.check.gauge import (
     MOVES,
     ab_settings,
     arms_of_the_gauge,
@@ -28,17 +35,12 @@ from needlemap.check.gauge import (
     named_gauge,
     with_reference,
 )
-from needlemap.check.haystack import TOSSES, Amount, Options
-from needlemap.check.judge import Verdict, judge
-from needlemap.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
-from needlemap.check.probe import LEAST, LOSS, Paired
-from needlemap.check.repeats import sampled
-from needlemap.deadline import clock, limited_to
-from needlemap.errors import SettingsError
-from needlemap.http import Sent
-from needlemap.models import Answer, Decoding
-from needlemap.models.gauge import DATA, REFERENCE, holds_tokens, write_checkpoint
-from needlemap.models.gauge_cache import (
+from needlemap.servers.check.haystack import TOSSES, Amount, Options
+from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
+from needlemap.servers.check.probe import LEAST, LOSS, Paired
+from needlemap.servers.check.repeats import sampled
+from needlemap.servers.gauge.cache import (
     CoarseEngine,
     eight_bits,
     four_bits,
@@ -46,10 +48,8 @@ from needlemap.models.gauge_cache import (
     fp8_cut_off,
     turned,
 )
-from needlemap.models.gauge_model import NAME, GaugeModel
-from needlemap.models.walk import Engine
-from needlemap.prompts import Prompt
-from needlemap.records.ab import Arm
+from needlemap.servers.gauge.checkpoint import DATA, REFERENCE, holds_tokens, write_checkpoint
+from needlemap.servers.gauge.model import NAME, GaugeModel
 
 HOLDS = holds_tokens()
 

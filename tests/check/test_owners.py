@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from needlemap.check.owners import Owners
+from needlemap.servers.check.owners import Owners
 
 LONG = "123456789012", "210987654321"
 

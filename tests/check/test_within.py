@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from needlemap.check import Answers, Ask, Options, Reply, Schedule, probes
-from needlemap.check.families import made_for
-from needlemap.models.gauge import DATA
+from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, probes
+from needlemap.servers.check.families import made_for
+from needlemap.servers.gauge.checkpoint import DATA
 
 GAUGE = {"model": "gauge/numpy", "tokenizer": str(DATA), "max_answer_tokens": 24}
 NUMBER, KEPT = 12, 9  # digits; of them in both prompts

@@ -17,12 +17,12 @@ from xml.etree import ElementTree
 import pytest
 from tests.models.test_likelihood import Box
 
-from needlemap.asking.ab import Ab, AbOptions, first_open
 from needlemap.models.demo import DATA
-from needlemap.records.ab import Arm
 from needlemap.records.families import families_of
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets
 from needlemap.reports.summary import read_families
+from needlemap.servers.ab.campaign import Ab, AbOptions, first_open
+from needlemap.servers.ab.file import Arm
 from needlemap.settings.suites import choose_each
 
 WIRE = Path(__file__).parents[1] / "servers" / "wire.py"

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from needlemap.check import asking, probes
 from needlemap.records.families import families_of
 from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets
 from needlemap.reports.summary import read_families
+from needlemap.servers.check import asking, probes
 
 pytestmark = pytest.mark.timeout(900)  # the whole check of the page, on a busy machine
 BOX = ("--model", "demo/retriever", "--max-length", "256", "--max-answer-tokens", "24", "--quiet")

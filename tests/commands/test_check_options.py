@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from needlemap.check import asking, haystack, schedule
-from needlemap.check.haystack import Amount
+from needlemap.servers.check import asking, haystack, schedule
+from needlemap.servers.check.haystack import Amount
 
 SHORTEST, MIDDLE, LONGEST = 175, 265, 400
 # a check of a quarter of the prompts: still enough for each probe to pass

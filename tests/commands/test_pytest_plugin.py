@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-PLUGIN = "needlemap.commands.pytest_plugin"
+PLUGIN = "needlemap.servers.pytest_plugin"
 ROOT = Path(__file__).parents[2]
 WIRE = ROOT / "tests" / "servers" / "wire.py"
 GRID = ("--lengths", "500,900", "--depths", "0,50,100", "--repeats", "16", "--quiet")

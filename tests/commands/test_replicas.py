@@ -151,7 +151,7 @@ def test_a_limit_holds_over_all_replicas_as_it_does_for_one_process(needlemap, w
 def test_waiting_for_replicas_does_not_count_as_the_runs_time(needlemap):
     (needlemap.folder / "late.py").write_text(
         "import sys, time\n"
-        "if 'needlemap.models.replicas.replica' in sys.orig_argv:\n"
+        "if 'needlemap.cluster.replica' in sys.orig_argv:\n"
         "    time.sleep(6)\n"
         "def answer(messages):\n"
         "    return ''\n"
@@ -189,7 +189,7 @@ def test_a_run_scored_anew_needs_no_replica(needlemap):
 def test_what_a_replica_finds_wrong_is_told_and_not_tried_again(needlemap):
     (needlemap.folder / "here.py").write_text(
         "import sys\n"
-        "if 'needlemap.models.replicas.replica' in sys.orig_argv:\n"
+        "if 'needlemap.cluster.replica' in sys.orig_argv:\n"
         "    raise ImportError('no such device on this machine')\n"
         "def answer(messages):\n"
         "    return ''\n"
@@ -221,7 +221,7 @@ def test_the_gpus_of_each_replica_stand_in_its_command(needlemap):
     flags = ("--workers", "2", "--gpus-per-worker", "2")
     dry = needlemap("run", *chosen, *flags, "--dry-run", "-o", "other")
     assert re.search(
-        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.models.replicas.replica \S+", dry.stdout
+        r"CUDA_VISIBLE_DEVICES=6,7 \S+ -P -m needlemap.cluster.replica \S+", dry.stdout
     )
     assert not (needlemap.folder / "other").exists()
     none = needlemap(
@@ -233,7 +233,7 @@ def test_the_gpus_of_each_replica_stand_in_its_command(needlemap):
 def test_no_more_replicas_are_started_than_there_are_trials(typed):
     one = ("--model", "baseline/bm25", "--lengths", "500", "--depths", "0")
     shown = typed("run", *one, "--workers", "8", "--dry-run", "-o", "r").stdout
-    assert shown.count("needlemap.models.replicas.replica") == 1
+    assert shown.count("needlemap.cluster.replica") == 1
 
 
 @pytest.mark.parametrize(

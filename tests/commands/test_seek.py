@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import needlemap
-from needlemap.maps.seek import sought_in
 from needlemap.records.families import families_of
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
@@ -22,6 +21,7 @@ from needlemap.reports.page.sheets import Subject
 from needlemap.reports.page.summary import summary
 from needlemap.reports.seek_report import length_line
 from needlemap.reports.summary import read_families
+from needlemap.stats.seek import sought_in
 
 # Finds the code in prompts of up to a length; the demo's words are 'locker code for CITY is
 # NUMBER'.

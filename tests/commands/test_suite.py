@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from needlemap.maps.effective import PUBLISHED
 from needlemap.records.folder import RunFolder
+from needlemap.stats.effective import PUBLISHED
 
 SMALL = (
     "# Three of mine.\nsettings: {lengths: [900, 1200], depths: [0, 50, 100], max_answer_tokens: "

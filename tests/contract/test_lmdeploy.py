@@ -35,8 +35,7 @@ from needlemap.trials.build import prepare
 pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
 lmdeploy = pytest.importorskip("lmdeploy", reason="needs lmdeploy: see .ci/run")
 
-from needlemap.models.hf import HuggingFaceModel  # noqa: E402
-from needlemap.models.lmdeploy import (  # noqa: E402
+from needlemap.cluster.lmdeploy import (  # noqa: E402
     _REFUSALS,
     OURS,
     LMDeployModel,
@@ -44,6 +43,7 @@ from needlemap.models.lmdeploy import (  # noqa: E402
     generation,
     refusal,
 )
+from needlemap.models.hf import HuggingFaceModel  # noqa: E402
 
 Folders = Callable[..., Path]
 SHORT = Decoding(max_answer_tokens=6)

@@ -22,14 +22,14 @@ import typer
 import needlemap
 from needlemap import api
 from needlemap.asking.resume import with_prompts_of
-from needlemap.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.cli import app
 from needlemap.errors import NeedlemapError
-from needlemap.records.ab import AB, AbFile, Arm, Findings
 from needlemap.records.families import SUITE, SuiteFile, families_of
 from needlemap.records.origin import CheckedRun, check_origin
+from needlemap.servers.ab.file import AB, AbFile, Arm, Findings
+from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
+from needlemap.servers.storm.file import STORM, Replayed, StormFile
 from needlemap.settings.reading import configure
-from needlemap.storm.file import STORM, Replayed, StormFile
 
 KEY = "planted-key-0123456789"
 GRID = ("--lengths", "500", "--depths", "50")

@@ -17,9 +17,9 @@ import numpy as np
 
 from needlemap.models import demo
 from needlemap.models.demo import DATA, Array, DemoModel, NumpyEngine, Weights, load_engine
-from needlemap.models.gauge import load_weights
-from needlemap.models.gauge_model import NAME, GaugeModel
 from needlemap.models.walk import Ids, Walk, Walked, shared_prefix
+from needlemap.servers.gauge.checkpoint import load_weights
+from needlemap.servers.gauge.model import NAME, GaugeModel
 
 Attend = Callable[[Array, Array, Array], Array]
 REAL: Attend = demo.attention

@@ -52,17 +52,17 @@ from faults import (
 
 from needlemap.asking.campaign import MakeModel
 from needlemap.asking.session import make_model
-from needlemap.check import Finding, Options, probes
-from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.check.gauge import beside_the_gauge
 from needlemap.models import Model
 from needlemap.models.baseline import PythonModel
 from needlemap.models.demo import DATA
-from needlemap.models.gauge import REFERENCE
 from needlemap.models.walk import Walk
-from needlemap.reports.check_report import check_report
 from needlemap.reports.renderers.text import show_report
 from needlemap.scorers import name_function
+from needlemap.servers.check import Finding, Options, probes
+from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.servers.check.gauge import beside_the_gauge
+from needlemap.servers.check.report import check_report
+from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.text import show
 

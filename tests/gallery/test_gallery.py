@@ -22,9 +22,9 @@ from reported_faults import REPORTED
 from threads import THREADS
 
 from gauge_faults import begun
-from needlemap.check import KnownIssue, Options, probes
-from needlemap.check.asking import Check, CheckOptions, ProbesOnSchedule
-from needlemap.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
+from needlemap.servers.check import KnownIssue, Options, probes
+from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
+from needlemap.servers.check.exact import ALPHA, lost_tail, strata_tail, upper_tail
 
 STORMS = {fault.name: fault.thread for fault in FAULTS.values()}
 STORMS |= {name: fault.thread for name, (fault, _) in REPORTED.items()}

@@ -15,9 +15,9 @@ import tokenizers
 
 from needlemap import cli
 from needlemap.errors import SettingsError
-from needlemap.models import gauge
 from needlemap.models.demo import NumpyEngine
 from needlemap.prompts.templates import load_template
+from needlemap.servers.gauge import checkpoint as gauge
 from needlemap.settings.reading import DEFAULT_ITEMS, configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
@@ -219,7 +219,7 @@ def test_the_command_writes_a_checkpoint_and_leaves_other_files_alone(
 
 
 def test_no_torch_is_needed() -> None:
-    code = "import sys; from needlemap.models.gauge import load_engine; load_engine();"
+    code = "import sys; from needlemap.servers.gauge.checkpoint import load_engine; load_engine();"
     code += "print(json.dumps(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules))))"
     ended = subprocess.run(
         [sys.executable, "-c", f"import json; {code}"], capture_output=True, text=True, check=True
@@ -230,7 +230,7 @@ def test_no_torch_is_needed() -> None:
 def test_without_its_package_the_file_of_llama_cpp_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from needlemap.models.gauge_gguf import write_gguf
+    from needlemap.servers.gauge.gguf import write_gguf
 
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(SettingsError, match=r"pip install 'gguf"):

@@ -15,11 +15,11 @@ from needlemap.errors import SettingsError
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.anthropic import AnthropicModel
 from needlemap.models.call import call_model
-from needlemap.models.gauge import DATA
-from needlemap.models.gauge_model import NAME, GaugeModel
 from needlemap.models.openai import OpenAIModel
 from needlemap.prompts import Prompt
 from needlemap.prompts.templates import load_template, parse_template
+from needlemap.servers.gauge.checkpoint import DATA
+from needlemap.servers.gauge.model import NAME, GaugeModel
 from needlemap.settings.reading import configure
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare

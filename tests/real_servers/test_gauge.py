@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tokenizers
 
-from needlemap.models.gauge import DATA
-from needlemap.models.gauge_cache import eight_bits, four_bits
+from needlemap.servers.gauge.cache import eight_bits, four_bits
+from needlemap.servers.gauge.checkpoint import DATA
 
 STRINGS = 10_000
 PIECES = (
@@ -175,7 +175,7 @@ def test_the_pytest_fixture_writes_the_gauge_for_the_engine(tmp_path):
     binary = os.environ["NEEDLEMAP_LLAMA_SERVER"]
     command = f"{binary} -m {{gauge}}/gauge.gguf -c 4096 -t 1 -tb 1 --alias gauge --port {{port}}"
     (tmp_path / "test_it.py").write_text(TEST.format(command=command))
-    plugin = ("-p", "needlemap.commands.pytest_plugin", "-p", "no:cacheprovider")
+    plugin = ("-p", "needlemap.servers.pytest_plugin", "-p", "no:cacheprovider")
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugin, "--basetemp", tmp_path / "kept"],
         cwd=tmp_path,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
-PLUGIN = "needlemap.commands.pytest_plugin"
+PLUGIN = "needlemap.servers.pytest_plugin"
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from needlemap.cluster.slurm import Slurm
 from needlemap.errors import SettingsError
-from needlemap.models.replicas.slurm import Slurm
 from needlemap.reports.table import plain_markdown, safe
 
 NEEDLEMAP = str(Path(sys.executable).with_name("needlemap"))

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from needlemap.maps import prompts_of
-from needlemap.maps.cell_score import CellScore
-from needlemap.maps.intervals import wilson
-from needlemap.maps.means import Map
-from needlemap.maps.means import make_map as map_of_records
 from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
+from needlemap.stats import prompts_of
+from needlemap.stats.cell_score import CellScore
+from needlemap.stats.intervals import wilson
+from needlemap.stats.means import Map
+from needlemap.stats.means import make_map as map_of_records
 
 MakeCell = Callable[..., CellScore]
 MakeMap = Callable[..., Map]

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.effective import RULES, parse_rule
 from needlemap.records import RunFile
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import PromptRecord, Record
 from needlemap.reports.figures.curves import draw_curves, plots_of, spread
+from needlemap.stats.effective import RULES, parse_rule
 
 LENGTHS, DEPTHS, REPEATS = (1_000, 2_000, 4_000, 8_000), (0.0, 0.5, 1.0), 6
 RULE = parse_rule("absolute:85")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
 from needlemap.reports.page.document import tables
 from needlemap.reports.page.summary import summary
 from needlemap.reports.renderers.heat import terminal_map
+from needlemap.stats.means import Map
 
 FLAGS = (
     "--lengths",

@@ -16,10 +16,10 @@ import pytest
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.extras import install_line
-from needlemap.maps.means import Map
 from needlemap.reports import figures, parse_width
 from needlemap.reports.figures import FIGURES, TEXT, TITLE, Drawing, text, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw
+from needlemap.stats.means import Map
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from needlemap.check.exact import Effect
-from needlemap.check.finding import CHECK, AtSize, CheckFile, Finding, Worst
 from needlemap.errors import NeedlemapError
 from needlemap.records.document import DocumentKind
 from needlemap.records.families import SUITE, SuiteFile, families_of
@@ -22,8 +20,10 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
 from needlemap.reports.renderers.markdown import to_markdown
 from needlemap.reports.renderers.text import to_text
-from needlemap.storm.act import ACTS
-from needlemap.storm.file import STORM, Replayed, StormFile, StormRequest
+from needlemap.servers.check.exact import Effect
+from needlemap.servers.check.finding import CHECK, AtSize, CheckFile, Finding, Worst
+from needlemap.servers.storm.act import ACTS
+from needlemap.servers.storm.file import STORM, Replayed, StormFile, StormRequest
 
 ODD = (-5, 0, 2_000_000_000, 2**63 - 1, 10**30, 10**400, 5e-324, 1e308)
 OUTCOMES = ("right", "foreign", "lost", "cancelled")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from needlemap.errors import NeedlemapError
+from needlemap.interop.trackers import Logged, log_tensorboard, markdown
 from needlemap.reports.table import cells_table
-from needlemap.reports.trackers import Logged, log_tensorboard, markdown
 
 accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"

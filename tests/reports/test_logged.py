@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from needlemap.errors import SettingsError
+from needlemap.interop.trackers import logged
 from needlemap.records.loaded import Loaded
-from needlemap.reports.trackers import logged
 
 
 def test_scores_are_in_percent_lengths_in_tokens_and_what_is_unknown_is_left_out(loaded):

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.means import Map
 from needlemap.reports import PALETTES
 from needlemap.reports.figures import HATCHED, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
@@ -23,6 +22,7 @@ from needlemap.reports.figures.heat import (
     Stroke,
     draw_bands,
 )
+from needlemap.stats.means import Map
 
 SVG = "{http://www.w3.org/2000/svg}"
 

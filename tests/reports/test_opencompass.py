@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.means import Map
 from needlemap.records.run_file import RunSettings
 from needlemap.reports.table import column_names, summary_csv, summary_txt
+from needlemap.stats.means import Map
 
 
 def named(model: str, label: str = "") -> RunSettings:

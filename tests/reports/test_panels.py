@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from needlemap.maps import prompts_of
-from needlemap.maps.comparison import FamilyComparison, compare_pairs
-from needlemap.maps.means import Map
-from needlemap.maps.pairs import pair_up
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
 from needlemap.reports import CHANGES
 from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, panels_of
 from needlemap.reports.figures.panels import legend_items
+from needlemap.stats import prompts_of
+from needlemap.stats.comparison import FamilyComparison, compare_pairs
+from needlemap.stats.means import Map
+from needlemap.stats.pairs import pair_up
 
 LENGTHS, DEPTHS = (1_000, 4_000), (0.0, 0.5)
 

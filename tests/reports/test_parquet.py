@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.table_schema import CELLS, TRIALS, DataColumn
 from needlemap.reports.table import DataTable, parquet_bytes
+from needlemap.stats.table_schema import CELLS, TRIALS, DataColumn
 
 COLUMNS = (
     DataColumn("a", "text", "a word"),

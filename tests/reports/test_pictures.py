@@ -17,10 +17,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from needlemap.maps.means import Map
 from needlemap.reports import PALETTES
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.figure import Figure, Shown, draw
+from needlemap.stats.means import Map
 
 SVG = "{http://www.w3.org/2000/svg}"
 COLUMN, PAGE = 234.0, 486.0

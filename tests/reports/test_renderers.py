@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from needlemap.maps.effective import Mean
 from needlemap.reports.renderers.frame import to_pandas
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import to_junit
@@ -30,6 +29,7 @@ from needlemap.reports.report import (
     Table,
     Verdict,
 )
+from needlemap.stats.effective import Mean
 
 COLUMNS = (
     Column("length", "length", LENGTH),

@@ -11,11 +11,11 @@ import pytest
 import needlemap
 from needlemap.errors import SettingsError
 from needlemap.records.loaded import load_run
-from needlemap.reports.figures.series import draw_series
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.markdown import to_markdown
 from needlemap.reports.renderers.text import to_text
-from needlemap.reports.series_report import series_report, steps_of
+from needlemap.training.figure import draw_series
+from needlemap.training.report import series_report, steps_of
 
 GRID = {"lengths": [128, 256], "depths": [0, 100], "repeats": 4, "max_answer_tokens": 16}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps import Cube, cube_of
-from needlemap.maps.effective import RULES
 from needlemap.reports.summary import summary_lines
+from needlemap.stats import Cube, cube_of
+from needlemap.stats.effective import RULES
 
 
 def cube(repeats: int, wrong_from: int = 10**9, missing: int = 0) -> Cube:

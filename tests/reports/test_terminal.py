@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from needlemap.maps.means import Map
 from needlemap.reports.renderers.heat import broken, plain_summary, terminal_map
+from needlemap.stats.means import Map
 
 
 def printed(map: Map, width: int = 80, encoding: str = "utf-8", **options: Any) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score
-from needlemap.scorers.f1 import F1, alone, items
+from needlemap.suites.f1 import F1, alone, items
 from needlemap.tasks import Reference
 from needlemap.tasks.values import Values
 

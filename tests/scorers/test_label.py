@@ -10,8 +10,8 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Label
+from needlemap.suites.lexicon import lexicon
 from needlemap.tasks import Reference
-from needlemap.tasks.values import lexicon
 
 REFERENCE = Reference(
     "barn", question="Where is Ada, who left the hall?", decoys=("hall", "attic", "bar")

@@ -8,8 +8,8 @@ import pytest
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.models import Answer, Forced, Logprobs
-from needlemap.scorers.recovery import Recovery, places_of_words
 from needlemap.tasks import Reference
+from needlemap.training.scorer import Recovery, places_of_words
 
 REFERENCE = Reference("The code is 4711.", ("4711",))
 TOKENS = ("The", " code", " is", " 47", "11", ".")

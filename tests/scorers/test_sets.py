@@ -8,7 +8,7 @@ import time
 import pytest
 
 from needlemap.scorers import Score
-from needlemap.scorers.sets import Set
+from needlemap.suites.sets import Set
 from needlemap.tasks import Reference
 
 QUESTION = "Which nodes? End with: Final answer: [node, node, ...]"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from needlemap.models.replicas import Phase
-from needlemap.models.replicas.slurm import accounted, job_states
+from needlemap.cluster import Phase
+from needlemap.cluster.slurm import accounted, job_states
 
 GRID = ("--lengths", "300:500:5", "--depths", "0:100:8")  # 40 trials
 ON = ("--slurm", "-p", "main")

@@ -12,9 +12,9 @@ import pytest
 
 from needlemap.asking.campaign import MakeModel
 from needlemap.asking.session import make_model
-from needlemap.storm.judge import StormVerdict
-from needlemap.storm.storm import Storm, StormOptions
-from needlemap.storm.storming import StormInRounds
+from needlemap.servers.storm.judge import StormVerdict
+from needlemap.servers.storm.storm import Storm, StormOptions
+from needlemap.servers.storm.storming import StormInRounds
 
 sys.path.insert(0, str(Path(__file__).parent))
 

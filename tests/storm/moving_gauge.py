@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from needlemap.models import Answer, Decoding
-from needlemap.models.gauge_model import NAME, GaugeModel, chat
 from needlemap.models.walk import Engine, Ids, shared_prefix
 from needlemap.prompts import Prompt
+from needlemap.servers.gauge.model import NAME, GaugeModel, chat
 
 HIT = 40  # tokens that a prompt shares with an earlier one, from which on that is a hit
 

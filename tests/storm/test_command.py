@@ -15,7 +15,7 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.servers.flags import StormFlags
-from needlemap.storm.file import STORM, StormFile
+from needlemap.servers.storm.file import STORM, StormFile
 
 ENGINE = Path(__file__).parent / "boxed_engine.py"
 SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-length", "2k")

@@ -10,21 +10,21 @@ import pytest
 from boxed_reader import Sure, beginning
 from moving_gauge import Served
 
-from needlemap.check.margins import LEAST_NATS, Margins
 from needlemap.models import Decoding
-from needlemap.models.gauge import DATA, REFERENCE
-from needlemap.models.gauge_cache import CoarseEngine, four_bits, fp8_cut_off, turned
-from needlemap.models.gauge_model import GaugeModel, chat
 from needlemap.prompts import TEXT, Message, Prompt
-from needlemap.storm.file import STORM
-from needlemap.storm.judge import Seen, Seens, Suspect, judge_storm
-from needlemap.storm.moves import Moves
-from needlemap.storm.operation import Limits
-from needlemap.storm.outcome import RequestOutcome
-from needlemap.storm.plan import make_round
-from needlemap.storm.repro import write_repro
-from needlemap.storm.shrink import Shrinking
-from needlemap.storm.storm import Storm
+from needlemap.servers.check.margins import LEAST_NATS, Margins
+from needlemap.servers.gauge.cache import CoarseEngine, four_bits, fp8_cut_off, turned
+from needlemap.servers.gauge.checkpoint import DATA, REFERENCE
+from needlemap.servers.gauge.model import GaugeModel, chat
+from needlemap.servers.storm.file import STORM
+from needlemap.servers.storm.judge import Seen, Seens, Suspect, judge_storm
+from needlemap.servers.storm.moves import Moves
+from needlemap.servers.storm.operation import Limits
+from needlemap.servers.storm.outcome import RequestOutcome
+from needlemap.servers.storm.plan import make_round
+from needlemap.servers.storm.repro import write_repro
+from needlemap.servers.storm.shrink import Shrinking
+from needlemap.servers.storm.storm import Storm
 
 WEIGHED = {"gauge": True, "reference": REFERENCE, "flags": {"logprobs": True}}
 ASKED = {**WEIGHED, "elsewhere": lambda _: Sure()}

@@ -23,13 +23,13 @@ from reported_faults import make_engine
 from needlemap.deadline import TimeUp
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
-from needlemap.reports.storm_report import storm_report
-from needlemap.storm.act import Round
-from needlemap.storm.file import STORM, StormFile, StormRequest
-from needlemap.storm.operation import Limits
-from needlemap.storm.plan import make_round
-from needlemap.storm.repro import SCRIPT, write_repro
-from needlemap.storm.shrink import (
+from needlemap.servers.storm.act import Round
+from needlemap.servers.storm.file import STORM, StormFile, StormRequest
+from needlemap.servers.storm.operation import Limits
+from needlemap.servers.storm.plan import make_round
+from needlemap.servers.storm.report import storm_report
+from needlemap.servers.storm.repro import SCRIPT, write_repro
+from needlemap.servers.storm.shrink import (
     LOOPS,
     MOST,
     Shrinking,
@@ -40,7 +40,7 @@ from needlemap.storm.shrink import (
     times,
     to_replay,
 )
-from needlemap.storm.storm import Storm, StormOptions
+from needlemap.servers.storm.storm import Storm, StormOptions
 
 BOX = {"pages": 300, "host": 400}
 LIMITS = Limits(8_000, load=4, answer_tokens=60, kv_tokens=None)

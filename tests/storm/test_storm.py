@@ -12,15 +12,15 @@ from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.models import Answer, Decoding
-from needlemap.models.gauge import REFERENCE
 from needlemap.prompts import Prompt
-from needlemap.storm.file import STORM, StormFile
-from needlemap.storm.judge import POINTS, Seen, Seens, Suspect, judge_storm, log_spoilt
-from needlemap.storm.operation import Limits
-from needlemap.storm.outcome import RequestOutcome
-from needlemap.storm.plan import CALM, make_round
-from needlemap.storm.storm import Storm, StormOptions
-from needlemap.storm.storming import StormInRounds
+from needlemap.servers.gauge.checkpoint import REFERENCE
+from needlemap.servers.storm.file import STORM, StormFile
+from needlemap.servers.storm.judge import POINTS, Seen, Seens, Suspect, judge_storm, log_spoilt
+from needlemap.servers.storm.operation import Limits
+from needlemap.servers.storm.outcome import RequestOutcome
+from needlemap.servers.storm.plan import CALM, make_round
+from needlemap.servers.storm.storm import Storm, StormOptions
+from needlemap.servers.storm.storming import StormInRounds
 
 LIMITS = Limits(2_000, load=4, answer_tokens=60, kv_tokens=6_000)
 

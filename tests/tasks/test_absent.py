@@ -21,10 +21,10 @@ from needlemap.reports.page.summary import summary
 from needlemap.scorers import Score
 from needlemap.scorers.stated import Only
 from needlemap.settings.reading import configure
+from needlemap.suites.latent import Latent, knowledge
 from needlemap.tasks import Draw, Item
 from needlemap.tasks.absence import one_edit
 from needlemap.tasks.key_values import Magic, Multikey, Multiquery, Multivalue
-from needlemap.tasks.latent import Latent, knowledge
 from needlemap.tasks.values import Values, words
 from needlemap.trials.build import Experiment, prepare
 

@@ -14,8 +14,8 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.settings.reading import configure
+from needlemap.suites.count_words import CommonWords, Words
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.count_words import CommonWords, Words
 from needlemap.tasks.values import Values
 from needlemap.trials.build import Experiment, prepare
 

@@ -15,8 +15,8 @@ from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
+from needlemap.suites.count_words import Coded, FrequentWords
 from needlemap.tasks import Draw
-from needlemap.tasks.count_words import Coded, FrequentWords
 from needlemap.trials.build import Experiment, prepare
 
 SMALL = {

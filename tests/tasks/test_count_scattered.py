@@ -11,10 +11,10 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.scorers import Score
-from needlemap.scorers.f1 import F1
 from needlemap.settings.reading import configure
+from needlemap.suites.f1 import F1
+from needlemap.suites.trace import ScatteredCounts
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.trace import ScatteredCounts
 from needlemap.trials.build import prepare
 
 

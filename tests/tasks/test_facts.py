@@ -14,9 +14,9 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
+from needlemap.suites.facts import Cast, Facts, Move, another, cast, sentence, state, supporting
+from needlemap.suites.lexicon import lexicon
 from needlemap.tasks import Draw, Item, holds_nothing
-from needlemap.tasks.facts import Cast, Facts, Move, another, cast, sentence, state, supporting
-from needlemap.tasks.values import lexicon
 
 CAST = Cast(("Ada", "Eve"), ("barn", "hall"), ("coin", "ring"), ("tin", "jar"))
 

@@ -30,8 +30,8 @@ from kinship_reader import PERSON, kinship_oracle, parents
 
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
-from needlemap.tasks.latent import knowledge
-from needlemap.tasks.values import lexicon
+from needlemap.suites.latent import knowledge
+from needlemap.suites.lexicon import lexicon
 from needlemap.tokenizers import load
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare

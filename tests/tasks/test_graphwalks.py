@@ -18,10 +18,10 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
-from needlemap.scorers.sets import Set
 from needlemap.settings.reading import configure
+from needlemap.suites.graphwalks import Graph, GraphWalks
+from needlemap.suites.sets import Set
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.graphwalks import Graph, GraphWalks
 from needlemap.tasks.values import Values
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare

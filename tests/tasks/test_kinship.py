@@ -18,9 +18,10 @@ from needlemap.errors import SettingsError, TooShort
 from needlemap.grid import Cell
 from needlemap.scorers.stated import Boxed
 from needlemap.settings.reading import configure
+from needlemap.suites.kinship import FamilyLines, Kinship, line, links
+from needlemap.suites.lexicon import lexicon
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.kinship import FamilyLines, Kinship, line, links
-from needlemap.tasks.values import Person, fresh_person, lexicon
+from needlemap.tasks.values import Person, fresh_person
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

@@ -16,9 +16,9 @@ from needlemap.grid import Cell
 from needlemap.haystacks.generated import Scene, rules_of
 from needlemap.models.baseline import Sentences, rank, terms
 from needlemap.settings.reading import configure
+from needlemap.suites.latent import APART, ORDERS, Association, Latent, knowledge
+from needlemap.suites.lexicon import lexicon
 from needlemap.tasks import Draw
-from needlemap.tasks.latent import APART, ORDERS, Association, Latent, knowledge
-from needlemap.tasks.values import lexicon
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

@@ -16,8 +16,7 @@ from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.scorers.edit import Verbatim
 from needlemap.settings.reading import configure
-from needlemap.tasks import Draw, Item
-from needlemap.tasks.ordinal import (
+from needlemap.suites.ordinal import (
     Ordinal,
     Transcript,
     exchange,
@@ -26,6 +25,7 @@ from needlemap.tasks.ordinal import (
     request,
     request_words,
 )
+from needlemap.tasks import Draw, Item
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

@@ -16,7 +16,7 @@ from needlemap.errors import SettingsError
 from needlemap.records.loaded import load_run
 from needlemap.reports.run_notes import ended_lines
 from needlemap.settings.reading import configure
-from needlemap.tasks.parallel import Parallel
+from needlemap.suites.parallel import Parallel
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment, prepare
 

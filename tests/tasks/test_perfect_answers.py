@@ -12,8 +12,8 @@ from needlemap.models import Traits
 from needlemap.registry import find, installed
 from needlemap.settings.reading import configure
 from needlemap.shelves import PRESETS as SHELF
+from needlemap.suites.published import FORMATS
 from needlemap.tasks import Draw, Reference, make_task
-from needlemap.tasks.published import FORMATS
 from needlemap.trials.resolve import make_scorer
 
 KITES = {

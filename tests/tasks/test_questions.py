@@ -20,10 +20,10 @@ from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
 from needlemap.settings.reading import configure
+from needlemap.suites.lexicon import lexicon
+from needlemap.suites.passages import KINDS, Entries, facts_of
+from needlemap.suites.questions import Questions
 from needlemap.tasks import Draw
-from needlemap.tasks.passages import KINDS, Entries, facts_of
-from needlemap.tasks.questions import Questions
-from needlemap.tasks.values import lexicon
 from needlemap.trials.build import Experiment, prepare
 
 KNOWN = lexicon("passages", "english")

@@ -10,11 +10,11 @@ import pytest
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
-from needlemap.scorers.f1 import F1
 from needlemap.scorers.stated import First
 from needlemap.settings.reading import configure
+from needlemap.suites.f1 import F1
+from needlemap.suites.trace import Thread
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.trace import Thread
 from needlemap.trials import Trial
 from needlemap.trials.build import prepare
 

@@ -13,10 +13,10 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
 from needlemap.plan import reused, walk_order
-from needlemap.scorers.f1 import F1
 from needlemap.settings.reading import configure
+from needlemap.suites.f1 import F1
+from needlemap.suites.trace import Chain, Trace
 from needlemap.tasks import Draw, Item
-from needlemap.tasks.trace import Chain, Trace
 from needlemap.trials.build import prepare
 
 CELL = Cell(4000, 0.3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from needlemap.errors import VocabularyMissing
-from needlemap.models.gauge import write_checkpoint
+from needlemap.servers.gauge.checkpoint import write_checkpoint
 from needlemap.settings.reading import configure
 from needlemap.tokenizers import BUNDLED, Bundled, bundled_for, load, path_of
 from needlemap.tokenizers.huggingface import HuggingFace, SentencePiece

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
 from needlemap.grid import make_grid, percent
-from needlemap.maps import Place, place_of, places_of
 from needlemap.records import RuledScorer, how_to_score
 from needlemap.records.folder import (
     CLOSED_BOOK,
@@ -35,6 +34,7 @@ from needlemap.scorers import Scorer, rule_of
 from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
+from needlemap.stats import Place, place_of, places_of
 from needlemap.trials import provider_host, requests
 
 if TYPE_CHECKING:

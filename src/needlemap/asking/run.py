@@ -28,12 +28,12 @@ from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError, naming
 from needlemap.grid import setting
-from needlemap.maps import prompts_of
 from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import Kept, RunFolder
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
+from needlemap.stats import prompts_of
 from needlemap.trials.build import prepare
 from needlemap.trials.resolve import Resolved, model_options, resolve
 

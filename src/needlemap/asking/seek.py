@@ -21,12 +21,12 @@ from needlemap.asking.resume import is_unanswered
 from needlemap.asking.session import Session
 from needlemap.errors import SettingsError
 from needlemap.grid import Grid
-from needlemap.maps import Place, latest_records, place_of
-from needlemap.maps.rehearsal import tokens_by_kind
-from needlemap.maps.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.settings import Settings, prompt_source_of
+from needlemap.stats import Place, latest_records, place_of
+from needlemap.stats.rehearsal import tokens_by_kind
+from needlemap.stats.seek import PLACES, asked_in, axis_of, batch_size, learn, next_batch
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 

@@ -1,7 +1,7 @@
 """A run that ends as soon as its verdict is known: `run --until no-worse-than REFERENCE:2`.
 
 It asks what the reference scored, haystack by haystack in a seeded order
-(`maps/sequential.py`), and judges after each in that very order, however answers come in. So
+(`stats/sequential.py`), and judges after each in that very order, however answers come in. So
 what stopped the run is what `compare --sequential` finds in it. What failed is asked again
 three times before it ends.
 """
@@ -19,7 +19,10 @@ from needlemap.asking.campaign import FullGrid
 from needlemap.asking.resume import first_at, scorer_about
 from needlemap.asking.session import Session
 from needlemap.errors import SettingsError
-from needlemap.maps import (
+from needlemap.records import phrase
+from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
+from needlemap.stats import (
     Place,
     asks_same,
     by_place,
@@ -29,12 +32,9 @@ from needlemap.maps import (
     prompt_of,
     prompts_of,
 )
-from needlemap.maps.judging import JudgedPrompt, Looks, Rows, Scope, judge
-from needlemap.maps.pairs import scores_of
-from needlemap.maps.sequential import haystack_order, interleaved
-from needlemap.records import phrase
-from needlemap.records.folder import RunFolder
-from needlemap.records.record import Record
+from needlemap.stats.judging import JudgedPrompt, Looks, Rows, Scope, judge
+from needlemap.stats.pairs import scores_of
+from needlemap.stats.sequential import haystack_order, interleaved
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from needlemap.asking.session import check_price, options_of
+from needlemap.cluster.cluster import Cluster
+from needlemap.cluster.pool import Replicas
+from needlemap.cluster.replica import Recipe
 from needlemap.models import find_backend
-from needlemap.models.replicas.cluster import Cluster
-from needlemap.models.replicas.pool import Replicas
-from needlemap.models.replicas.replica import Recipe
 from needlemap.settings import Settings
 
 

@@ -12,8 +12,8 @@ from needlemap.settings import MOST_AT_A_TIME, Settings
 from needlemap.settings.flags import RARE
 
 if TYPE_CHECKING:
+    from needlemap.cluster.cluster import OwnCluster
     from needlemap.models import Model
-    from needlemap.models.replicas.cluster import OwnCluster
 
 MOST = 32  # jobs at a time, where nobody says
 
@@ -91,8 +91,8 @@ class CopiesFlags:
     def model(self, settings: Settings, run: Path) -> Model:
         """Return the model whose copies answer. run: where they keep their logs. Raises
         SettingsError."""
+        from needlemap.cluster.cluster import Cluster, dask_distributed
         from needlemap.cluster.copies import make_replicas
-        from needlemap.models.replicas.cluster import Cluster, dask_distributed
 
         # What is missing is said before anything is written.
         dask_distributed()
@@ -110,9 +110,9 @@ class CopiesFlags:
 
     def _own_cluster(self, run: Path) -> OwnCluster:
         """Return the cluster that this program starts, on Slurm or on this machine."""
-        from needlemap.models.replicas import Jobs, Processes
-        from needlemap.models.replicas.cluster import FOLDER, OwnCluster
-        from needlemap.models.replicas.slurm import Slurm
+        from needlemap.cluster import Jobs, Processes
+        from needlemap.cluster.cluster import FOLDER, OwnCluster
+        from needlemap.cluster.slurm import Slurm
 
         jobs: Jobs
         folder, count, gpus = run / FOLDER, self.workers or 1, self.gpus_per_worker

@@ -7,14 +7,14 @@ from pathlib import Path
 from needlemap.commands.announce import show_finding
 from needlemap.commands.arguments import CompareFlags, is_address
 from needlemap.errors import SettingsError
-from needlemap.maps.comparison import Comparison
-from needlemap.maps.judging import Scope
-from needlemap.maps.verdicts import NO_WORSE, WORSE, softened, worst_code
 from needlemap.records.families import families_of
 from needlemap.reports.comparison import answers_text, comparison_report
 from needlemap.reports.judgement import margin_label
 from needlemap.reports.pairing import MARGIN, compare_runs, load_any
 from needlemap.reports.report import Claim, Fact
+from needlemap.stats.comparison import Comparison
+from needlemap.stats.judging import Scope
+from needlemap.stats.verdicts import NO_WORSE, WORSE, softened, worst_code
 from needlemap.text import printable, tell
 
 

@@ -15,7 +15,6 @@ from needlemap.commands.announce import show_json
 from needlemap.commands.arguments import MoreReportFlags, ReportFlags
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.maps.effective import RULES, parse_rules
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import GOLDEN, Loaded, freeze, load_run
 from needlemap.records.results import ResultsReader, reader_of
@@ -34,6 +33,7 @@ from needlemap.reports.seek_report import seeks
 from needlemap.reports.suite_report import fields_of, models_report, suite_report
 from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
+from needlemap.stats.effective import RULES, parse_rules
 from needlemap.text import printable, show, tell
 
 _SHOWN = 3  # reasons for files left out

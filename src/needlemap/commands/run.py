@@ -40,8 +40,6 @@ from needlemap.commands.report import show_families
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import is_run_folder
-from needlemap.maps.seek import sought_in
-from needlemap.maps.verdicts import softened, worst_code
 from needlemap.models import Model
 from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
@@ -64,6 +62,8 @@ from needlemap.reports.verdict import (
 )
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
+from needlemap.stats.seek import sought_in
+from needlemap.stats.verdicts import softened, worst_code
 from needlemap.sync import run_coroutine
 from needlemap.text import show, tell
 

@@ -16,8 +16,8 @@ from needlemap.commands.arguments import (
 )
 
 if TYPE_CHECKING:
+    from needlemap.interop.trackers import Tracker
     from needlemap.records.loaded import Loaded
-    from needlemap.reports.trackers import Tracker
 
 DatasetLength = Annotated[
     str,
@@ -51,7 +51,7 @@ class TrackerFlags(MoreReportFlags):
 
     def send(self, runs: Sequence[Loaded], typed: ReportFlags, rules: tuple[str, ...]) -> list[str]:
         """Log the runs. Returns lines about where they are."""
-        from needlemap.reports.trackers import log_runs
+        from needlemap.interop.trackers import log_runs
 
         return [
             line
@@ -62,7 +62,7 @@ class TrackerFlags(MoreReportFlags):
         ]
 
     def _trackers(self) -> list[Tracker]:
-        from needlemap.reports.trackers import parse_tracker
+        from needlemap.interop.trackers import parse_tracker
 
         return [parse_tracker(text) for text in self.log or ()]
 

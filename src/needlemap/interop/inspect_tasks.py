@@ -32,7 +32,7 @@ from inspect_ai.solver import Generate, TaskState, solver
 from needlemap.errors import NeedlemapError
 from needlemap.interop.hosted import hosted, hosted_tasks
 from needlemap.interop.logs import OURS
-from needlemap.maps.intervals import FEWEST
+from needlemap.stats.intervals import FEWEST
 
 HAYSTACK = "haystack"  # what samples share, so that their scores are no independent ones
 _ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant}

@@ -27,12 +27,12 @@ from needlemap.files import (
     refuse_link,
     write_whole,
 )
-from needlemap.maps import AskedPrompt, Cube, latest_records, make_cube, prompts_of
-from needlemap.maps.means import Map, make_map, with_skipped
-from needlemap.maps.pairs import WEIGHS
 from needlemap.records.folder import CLOSED_BOOK, RunFolder
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
+from needlemap.stats import AskedPrompt, Cube, latest_records, make_cube, prompts_of
+from needlemap.stats.means import Map, make_map, with_skipped
+from needlemap.stats.pairs import WEIGHS
 from needlemap.text import counted, printable
 from needlemap.version import SCHEMA
 

@@ -8,15 +8,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
-from needlemap.maps.intervals import FEWEST
-from needlemap.maps.pairs import FirstDifference, Token
 from needlemap.reports.labels import depth_labels, length_labels, p_label, score_label
+from needlemap.stats.intervals import FEWEST
+from needlemap.stats.pairs import FirstDifference, Token
 from needlemap.text import counted
 
 if TYPE_CHECKING:
-    from needlemap.maps import Place
-    from needlemap.maps.difference import Difference
-    from needlemap.maps.pairs import AnswerPairs, ChangedAnswer, NatsChange
+    from needlemap.stats import Place
+    from needlemap.stats.difference import Difference
+    from needlemap.stats.pairs import AnswerPairs, ChangedAnswer, NatsChange
 
 _ASKED = 60  # characters of a sample's input
 SHOWN = 5  # changed answers

@@ -55,10 +55,10 @@ from needlemap.reports.report import (
 from needlemap.text import counted
 
 if TYPE_CHECKING:
-    from needlemap.maps.comparison import CellChange, Comparison, FamilyComparison
-    from needlemap.maps.difference import Difference
-    from needlemap.maps.judging import Judgement
     from needlemap.reports.pairing import Names
+    from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison
+    from needlemap.stats.difference import Difference
+    from needlemap.stats.judging import Judgement
 
 EXPLORED = 5  # cells shown
 DIFFERENCE = (

@@ -8,11 +8,11 @@ from math import ceil
 from typing import Any
 
 from needlemap.grid import percent
-from needlemap.maps.intervals import least_pairs
-from needlemap.maps.judging import Judgement, LostLength, Missing
-from needlemap.maps.sequential import FEWEST_NEW
 from needlemap.reports.labels import length_labels
 from needlemap.reports.report import Verdict
+from needlemap.stats.intervals import least_pairs
+from needlemap.stats.judging import Judgement, LostLength, Missing
+from needlemap.stats.sequential import FEWEST_NEW
 from needlemap.text import counted
 
 SCOPES = {"these": "on these prompts", "new": "also on new haystacks"}

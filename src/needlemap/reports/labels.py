@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from needlemap.grid import percent
-from needlemap.maps.difference import Difference
-from needlemap.maps.effective import LEAST_BASE, Effective
-from needlemap.maps.intervals import NoiseFloor
+from needlemap.stats.difference import Difference
+from needlemap.stats.effective import LEAST_BASE, Effective
+from needlemap.stats.intervals import NoiseFloor
 
 if TYPE_CHECKING:
-    from needlemap.maps.cell_score import CellScore
-    from needlemap.maps.intervals import ClusterMean
-    from needlemap.maps.means import DepthScore, Map
+    from needlemap.stats.cell_score import CellScore
+    from needlemap.stats.intervals import ClusterMean
+    from needlemap.stats.means import DepthScore, Map
 
 T = TypeVar("T")
 NOT_ASKED = "not asked"

@@ -24,13 +24,13 @@ from needlemap.asking.run import FamiliesToAsk, ModelsObserver
 from needlemap.asking.session import Session, about
 from needlemap.files import make_inside, write_whole
 from needlemap.grid import percent
-from needlemap.maps.means import Map
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile
 from needlemap.reports.renderers.heat import broken, terminal_map
 from needlemap.reports.run_notes import Tally
+from needlemap.stats.means import Map
 from needlemap.text import printable, show
 from needlemap.trials import Trial
 

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, naming
 from needlemap.grid import percent
-from needlemap.maps.comparison import Comparison, compare_families
-from needlemap.maps.judging import Scope
-from needlemap.maps.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.records import (
     contrast,
     how_to_score,
@@ -24,6 +21,9 @@ from needlemap.records import (
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.results import reader_of
+from needlemap.stats.comparison import Comparison, compare_families
+from needlemap.stats.judging import Scope
+from needlemap.stats.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.tokenizers import bundled_for, load
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 
 from needlemap.asking.seek import rehearsed
 from needlemap.grid import make_grid
-from needlemap.maps.seek import PLACES
 from needlemap.plan.estimate import PlanEstimate, estimate_plan, sum_of
 from needlemap.plan.summary import WORTH, Summary, Terms
 from needlemap.reports.labels import tokens_label
@@ -21,6 +20,7 @@ from needlemap.reports.report import COUNT, Column, Fact, Parts, Report, Row, Ta
 from needlemap.settings import Settings
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.suites import Chosen
+from needlemap.stats.seek import PLACES
 from needlemap.text import counted, dollars, short
 
 _GRID = 15  # lengths and depths of the grid beside a seek

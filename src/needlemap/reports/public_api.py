@@ -12,11 +12,6 @@ from needlemap.asking import Outcome
 from needlemap.asking.until import Goal
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
-from needlemap.maps.comparison import Comparison
-from needlemap.maps.effective import Effective, FamilyScores, Mean, parse_rule, published_length
-from needlemap.maps.means import Map, margin_frame
-from needlemap.maps.seek import Sought
-from needlemap.maps.table_schema import trial_frame
 from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
@@ -41,6 +36,11 @@ from needlemap.reports.suite_report import models_report, suite_report
 from needlemap.reports.summary import read_families, scores_of
 from needlemap.reports.table import is_table, write_table
 from needlemap.reports.verdict import UntilVerdict, judge_goal
+from needlemap.stats.comparison import Comparison
+from needlemap.stats.effective import Effective, FamilyScores, Mean, parse_rule, published_length
+from needlemap.stats.means import Map, margin_frame
+from needlemap.stats.seek import Sought
+from needlemap.stats.table_schema import trial_frame
 from needlemap.text import printable
 
 

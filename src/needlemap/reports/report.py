@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.grid import percent
-from needlemap.maps.effective import Effective, Mean
-from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.means import Map
 from needlemap.reports.labels import length_labels, p_label, points, score_label
+from needlemap.stats.effective import Effective, Mean
+from needlemap.stats.intervals import ClusterMean
+from needlemap.stats.means import Map
 
 
 def _same(value: Any) -> Any:

@@ -16,8 +16,6 @@ from statistics import median
 
 from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label
-from needlemap.maps import AskedPrompt
-from needlemap.maps.intervals import ClusterMean, rate_of
 from needlemap.models import backend_or_default
 from needlemap.records import RunFile, outdated
 from needlemap.records.folder import scorer_of
@@ -39,6 +37,8 @@ from needlemap.records.record import (
 from needlemap.reports.labels import interval_label, length_labels, score_label
 from needlemap.settings import LEAST_FRAMING
 from needlemap.settings.prices import summed
+from needlemap.stats import AskedPrompt
+from needlemap.stats.intervals import ClusterMean, rate_of
 from needlemap.text import printable
 
 _RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right

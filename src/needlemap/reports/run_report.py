@@ -16,10 +16,6 @@ from typing import Any
 from needlemap.errors import NeedlemapError
 from needlemap.files import is_run_folder
 from needlemap.grid import percent
-from needlemap.maps.effective import RULES, Effective, Mean, effective_length
-from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.means import depth_scores
-from needlemap.maps.table_schema import CELLS, RUN
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.records.lock import is_held
@@ -33,6 +29,10 @@ from needlemap.reports.report import Fact, Heat, Report, keyed
 from needlemap.reports.run_notes import Taken, ended_lines
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import held_by, overall_of, read_families, summary_lines
+from needlemap.stats.effective import RULES, Effective, Mean, effective_length
+from needlemap.stats.intervals import ClusterMean
+from needlemap.stats.means import depth_scores
+from needlemap.stats.table_schema import CELLS, RUN
 from needlemap.text import printable
 
 DEEP = 4  # folders below the one that is looked through

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, isinf
 
-from needlemap.maps.seek import Sought, sought_in
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import length_labels, score_label, tokens_label
 from needlemap.reports.report import Fact, Report, Row, Table, keyed
+from needlemap.stats.seek import Sought, sought_in
 from needlemap.text import counted, short
 
 _LENGTHS_SHOWN = 3  # of the lengths that a seek asked

@@ -8,9 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from needlemap.maps.effective import RULES, FamilyScores, Mean, parse_rule
-from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.seek import Sought
 from needlemap.records.families import Families, families_of
 from needlemap.records.loaded import Loaded
 from needlemap.reports.labels import (
@@ -46,6 +43,9 @@ from needlemap.reports.summary import (
     scores_of,
     weighted_scores,
 )
+from needlemap.stats.effective import RULES, FamilyScores, Mean, parse_rule
+from needlemap.stats.intervals import ClusterMean
+from needlemap.stats.seek import Sought
 from needlemap.text import printable
 
 SOUGHT = (Column("name", "family"), Column("found", "effective length"), Column("asked", "asked"))

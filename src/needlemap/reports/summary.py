@@ -9,28 +9,6 @@ from math import inf
 
 import numpy as np
 
-from needlemap.maps import Array, Cube
-from needlemap.maps.difference import missing_bounds
-from needlemap.maps.effective import (
-    PUBLISHED,
-    RULES,
-    Effective,
-    FamilyScores,
-    Mean,
-    Rule,
-    effective_length,
-    parse_rule,
-    published_length,
-)
-from needlemap.maps.intervals import (
-    ASSUMED,
-    FEWEST,
-    ClusterMean,
-    effective_wilson,
-    noise_floor,
-    trials_needed,
-)
-from needlemap.maps.means import position_gap, total_score
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.labels import (
@@ -46,6 +24,28 @@ from needlemap.reports.labels import (
     tokens_label,
     withheld_label,
 )
+from needlemap.stats import Array, Cube
+from needlemap.stats.difference import missing_bounds
+from needlemap.stats.effective import (
+    PUBLISHED,
+    RULES,
+    Effective,
+    FamilyScores,
+    Mean,
+    Rule,
+    effective_length,
+    parse_rule,
+    published_length,
+)
+from needlemap.stats.intervals import (
+    ASSUMED,
+    FEWEST,
+    ClusterMean,
+    effective_wilson,
+    noise_floor,
+    trials_needed,
+)
+from needlemap.stats.means import position_gap, total_score
 from needlemap.text import counted, printable
 
 DROP = 0.05

@@ -36,8 +36,6 @@ from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.extras import install_line
 from needlemap.files import is_regular, read_regular, write_report
 from needlemap.grid import Cell, percent
-from needlemap.maps.means import Map
-from needlemap.maps.table_schema import CELLS, RUN, TRIALS, DataColumn, Value
 from needlemap.records.loaded import Loaded
 from needlemap.records.run_file import RunSettings
 from needlemap.reports.labels import (
@@ -48,13 +46,15 @@ from needlemap.reports.labels import (
     score_label,
     unique_names,
 )
+from needlemap.stats.means import Map
+from needlemap.stats.table_schema import CELLS, RUN, TRIALS, DataColumn, Value
 from needlemap.text import FORMULA_STARTS, LINE_BREAKS, printable, whole_characters
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
-    from needlemap.maps import Cell as Place
     from needlemap.reports.figures import Drawing
     from needlemap.reports.figures.figure import Figure
+    from needlemap.stats import Cell as Place
 
 
 _DEPTHS = ("depth_percent", "realised_depth_percent")

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.maps.judging import Judgement, Scope
-from needlemap.maps.verdicts import NO_WORSE, UNDECIDED, WORSE
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
 from needlemap.reports.comparison import looks_line
@@ -26,6 +24,8 @@ from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Claim, Fact, Report, Verdict, keyed
 from needlemap.reports.summary import overall_of, read_families, score_weights
+from needlemap.stats.judging import Judgement, Scope
+from needlemap.stats.verdicts import NO_WORSE, UNDECIDED, WORSE
 from needlemap.text import counted
 
 

@@ -25,9 +25,9 @@ def _check(typed: CheckFlags, **flags: Any) -> int:
       needlemap check --base-url http://127.0.0.1:8000/v1 --plan
     """
     from needlemap.asking.discovery import listed_model
-    from needlemap.check.asking import begun_in
-    from needlemap.commands.check import check_command
     from needlemap.records.lock import hold_folder
+    from needlemap.servers.check.asking import begun_in
+    from needlemap.servers.check.command import check_command
 
     refuse_strangers(typed.out, typed.trust_run, begun_in(typed.out))
     held = hold_folder(None if typed.plan else typed.out)  # its seed is drawn, or read there
@@ -51,9 +51,9 @@ def _storm(
       needlemap storm --base-url http://127.0.0.1:8000/v1 --plan
     """
     from needlemap.asking.discovery import listed_model
-    from needlemap.commands.storm import shrink_command, storm_command
     from needlemap.records.lock import hold_folder
-    from needlemap.storm.storm import ALL_FAMILIES
+    from needlemap.servers.storm.command import shrink_command, storm_command
+    from needlemap.servers.storm.storm import ALL_FAMILIES
 
     if folder is not None or typed.shrink:
         with limited_to(60 * typed.minutes, "--minutes"):
@@ -76,7 +76,7 @@ def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:
         --tokenizer qwen3 --plan
     """
     from needlemap.asking.chosen import models_to_ask
-    from needlemap.commands.ab import LONG_AB, ab_command
+    from needlemap.servers.ab.command import LONG_AB, ab_command
 
     named = preset or LONG_AB
     settle = partial(models_to_ask, trusted=typed.trust_run)
@@ -98,7 +98,7 @@ def gauge(
       needlemap gauge -o gauge
       needlemap gauge -o gauge --gguf
     """
-    from needlemap.commands.gauge import gauge_command
+    from needlemap.servers.gauge.command import gauge_command
 
     gauge_command(out, gguf)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from needlemap.check.finding import CHECK
-from needlemap.reports.ab_report import read_ab_report
-from needlemap.reports.check_report import check_report
 from needlemap.reports.kept import Finding
-from needlemap.reports.storm_report import storm_report
-from needlemap.storm.file import STORM
+from needlemap.servers.ab.report import read_ab_report
+from needlemap.servers.check.finding import CHECK
+from needlemap.servers.check.report import check_report
+from needlemap.servers.storm.file import STORM
+from needlemap.servers.storm.report import storm_report
 
 if TYPE_CHECKING:
     from needlemap.records.families import Families

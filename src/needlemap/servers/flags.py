@@ -164,8 +164,8 @@ class WorstFlags:
     def find_place(self, folder: Path) -> tuple[Path, str, float, int] | None:
         """Return the family's folder, length, depth in percent and repeat; None if none of these
         flags is typed. Raises NeedlemapError."""
-        from needlemap.check.asking import worst_in
-        from needlemap.records.ab import AB, worst_of_ab
+        from needlemap.servers.ab.file import AB, worst_of_ab
+        from needlemap.servers.check.asking import worst_in
 
         if self.worst and (self.arm is not None or AB.is_in(folder)):
             way, place = worst_of_ab(folder, self.arm)

@@ -31,9 +31,9 @@ _JOINTS = {"english": "-", "chinese": ""}
 
 
 @cache
-def lexicon(name: str, language: Language) -> Mapping[str, Any]:
-    """A language's part of `data/NAME.yaml`."""
-    read = read_yaml(files("needlemap.tasks").joinpath("data", f"{name}.yaml").read_text("utf-8"))
+def lexicon(name: str, language: Language, package: str = "needlemap.tasks") -> Mapping[str, Any]:
+    """A language's part of a package's `data/NAME.yaml`."""
+    read = read_yaml(files(package).joinpath("data", f"{name}.yaml").read_text("utf-8"))
     found: Mapping[str, Any] = read[language]
     return found
 

@@ -17,12 +17,12 @@ from unittest.mock import patch
 import pytest
 
 from needlemap import __version__
+from needlemap.cluster import Processes, cluster, replica
+from needlemap.cluster.cluster import Cluster, OwnCluster
+from needlemap.cluster.pool import Replicas
+from needlemap.cluster.replica import Recipe, packed, unpacked
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.models import LANE, Decoding
-from needlemap.models.replicas import Processes, cluster, replica
-from needlemap.models.replicas.cluster import Cluster, OwnCluster
-from needlemap.models.replicas.pool import Replicas
-from needlemap.models.replicas.replica import Recipe, packed, unpacked
 from needlemap.prompts import Message, Prompt
 from needlemap.tokenizers import load
 

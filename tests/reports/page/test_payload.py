@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.maps.means import depth_scores
 from needlemap.reports.page.summary import summary
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.summary import summary_lines
+from needlemap.stats.means import depth_scores
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

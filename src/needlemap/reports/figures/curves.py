@@ -14,16 +14,6 @@ from math import isfinite
 from pathlib import Path
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps.effective import (
-    RULES,
-    Effective,
-    FamilyScores,
-    Rule,
-    effective_length,
-    parse_rule,
-)
-from needlemap.maps.effective import Mean as FamilyMean
-from needlemap.maps.intervals import ClusterMean
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports import LINES
@@ -62,6 +52,16 @@ from needlemap.reports.figures.heat import (
 from needlemap.reports.figures.panels import PanelItem, draw_legend, facts, one_of
 from needlemap.reports.labels import effective_label, length_range, unique_names
 from needlemap.reports.run_notes import accuracy_by_length
+from needlemap.stats.effective import (
+    RULES,
+    Effective,
+    FamilyScores,
+    Rule,
+    effective_length,
+    parse_rule,
+)
+from needlemap.stats.effective import Mean as FamilyMean
+from needlemap.stats.intervals import ClusterMean
 
 DOTTED = "0.8 1.6"  # of accuracy beside a score that forces answers
 DASHES = ("", "4 1.5", "1.2 1.2", "5 1.5 1 1.5")

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.maps.comparison import FamilyComparison
-from needlemap.maps.means import Map
 from needlemap.records.loaded import Loaded
 from needlemap.registry import installed
 from needlemap.reports.figures import (
@@ -63,6 +61,8 @@ from needlemap.reports.labels import (
 )
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.seek_report import seeks
+from needlemap.stats.comparison import FamilyComparison
+from needlemap.stats.means import Map
 
 if TYPE_CHECKING:
     from needlemap.reports.figures import Drawing

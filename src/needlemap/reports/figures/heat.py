@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from needlemap.maps.effective import Mean as FamilyMean
-from needlemap.maps.intervals import ClusterMean
 from needlemap.reports import LINES, colour_of
 from needlemap.reports.figures import (
     FAINT,
@@ -26,6 +24,8 @@ from needlemap.reports.figures import (
 )
 from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
 from needlemap.reports.labels import percent_of
+from needlemap.stats.effective import Mean as FamilyMean
+from needlemap.stats.intervals import ClusterMean
 
 BAND = "#C9D3DF"
 GAP, ABOVE = 4.0, 7.0  # between a map and what stands beside and above it

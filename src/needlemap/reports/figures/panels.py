@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from needlemap.grid import percent
-from needlemap.maps.cell_score import CellScore
-from needlemap.maps.comparison import FamilyComparison
-from needlemap.maps.difference import Difference
-from needlemap.maps.means import Map
 from needlemap.plan.bins import bin_edges
 from needlemap.records.record import THINKING_SPENT
 from needlemap.reports import CHANGES, palette_colours
@@ -46,6 +42,10 @@ from needlemap.reports.labels import (
     score_label,
     withheld_label,
 )
+from needlemap.stats.cell_score import CellScore
+from needlemap.stats.comparison import FamilyComparison
+from needlemap.stats.difference import Difference
+from needlemap.stats.means import Map
 
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 

@@ -8,8 +8,6 @@ from math import inf, sqrt
 
 import numpy as np
 
-from needlemap.maps.intervals import effective_wilson
-from needlemap.maps.seek import Sought
 from needlemap.records.loaded import Loaded
 from needlemap.reports import LINES
 from needlemap.reports.figures import (
@@ -42,6 +40,8 @@ from needlemap.reports.figures.panels import (
 )
 from needlemap.reports.labels import percent_of
 from needlemap.reports.seek_report import asked_by_length, asked_line, length_line, sought_of
+from needlemap.stats.intervals import effective_wilson
+from needlemap.stats.seek import Sought
 
 FOUND = "#F3E3C3"  # behind the interval
 CURVE = Stroke(SOFT, BAND)

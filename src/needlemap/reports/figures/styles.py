@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from needlemap.maps.means import Map
 from needlemap.registry import find_kind, installed
 from needlemap.reports.figures.heat import Scale
+from needlemap.stats.means import Map
 
 
 class MapStyle:

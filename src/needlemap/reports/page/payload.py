@@ -16,11 +16,6 @@ from functools import partial
 from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.maps import AskedPrompt, Cube
-from needlemap.maps.cell_score import CellScore
-from needlemap.maps.comparison import Comparison, FamilyComparison
-from needlemap.maps.effective import Effective, Rule, effective_length
-from needlemap.maps.means import Map, depth_scores
 from needlemap.records.loaded import Loaded
 from needlemap.records.record import SKIPPED, Record, costs_of
 from needlemap.records.run_file import ImportedFile, RunFile, RunHaystack
@@ -44,6 +39,11 @@ from needlemap.reports.seek_report import seeks
 from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
+from needlemap.stats import AskedPrompt, Cube
+from needlemap.stats.cell_score import CellScore
+from needlemap.stats.comparison import Comparison, FamilyComparison
+from needlemap.stats.effective import Effective, Rule, effective_length
+from needlemap.stats.means import Map, depth_scores
 
 
 def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _effective_row(effective: Effective, first: float | None) -> dict[str, Any]:
 def rule_says(rule: Rule) -> str:
     """A rule in words.
 
-    >>> from needlemap.maps.effective import parse_rule
+    >>> from needlemap.stats.effective import parse_rule
     >>> rule_says(parse_rule("relative:85"))
     'mean score at least 85 % of that at the shortest length'
     """

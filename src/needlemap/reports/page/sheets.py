@@ -13,7 +13,6 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.grid import MOST_TOKENS, short_size
-from needlemap.maps.effective import effective_length, parse_rule
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded
 from needlemap.reports.kept import kept_report
@@ -32,6 +31,7 @@ from needlemap.reports.report import FIGURES, Column, Fact, Line, Report, Row, T
 from needlemap.reports.suite_report import family_lines, suite_report
 from needlemap.reports.summary import overall_of, score_name, scores_of
 from needlemap.secrets import hidden
+from needlemap.stats.effective import effective_length, parse_rule
 
 Sheet = dict[str, Any]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
-from needlemap.maps.effective import RULES
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
 from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
@@ -25,6 +24,7 @@ from needlemap.reports.page.sheets import PageRuns, Subject, make_sheets, order_
 from needlemap.reports.page.trials import FULL, Detail, trial_columns
 from needlemap.reports.seek_report import seek_report, seeks
 from needlemap.reports.summary import read_families
+from needlemap.stats.effective import RULES
 from needlemap.version import __version__
 
 LIMIT = 15_000_000  # bytes of all runs' compressed trials: 20 MB of page

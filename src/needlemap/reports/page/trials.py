@@ -18,11 +18,11 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from needlemap.maps import AskedPrompt
-from needlemap.maps.means import Map
-from needlemap.maps.table_schema import TRIALS
 from needlemap.records.record import NeedleRecord, Record
 from needlemap.reports.renderers.page import share
+from needlemap.stats import AskedPrompt
+from needlemap.stats.means import Map
+from needlemap.stats.table_schema import TRIALS
 
 Place = tuple[int, float]  # length in tokens, depth
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from needlemap.maps.table_schema import plain_frame
 from needlemap.reports.report import Report
+from needlemap.stats.table_schema import plain_frame
 
 
 def to_pandas(report: Report, key: str = "") -> Any:

@@ -18,9 +18,6 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.text import Text
 
-from needlemap.maps.cell_score import CellScore
-from needlemap.maps.intervals import ClusterMean
-from needlemap.maps.means import Map
 from needlemap.records.record import SKIPPED
 from needlemap.reports import colour_of, palette_colours
 from needlemap.reports.labels import (
@@ -37,6 +34,9 @@ from needlemap.reports.labels import (
     row_labels,
     score_label,
 )
+from needlemap.stats.cell_score import CellScore
+from needlemap.stats.intervals import ClusterMean
+from needlemap.stats.means import Map
 
 T = TypeVar("T")
 RAGGED_ROWS = 20

@@ -12,9 +12,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from needlemap.files import write_report
-from needlemap.maps.verdicts import NO_WORSE, WORSE, softened
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
+from needlemap.stats.verdicts import NO_WORSE, WORSE, softened
 from needlemap.text import printable
 
 _TYPES = {"failure": "fail", "error": "undecided", "skipped": "skipped"}

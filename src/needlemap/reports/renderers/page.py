@@ -11,11 +11,11 @@ from dataclasses import astuple
 from math import isfinite
 from typing import Any
 
-from needlemap.maps.effective import Effective, Mean
-from needlemap.maps.intervals import ClusterMean
 from needlemap.reports.labels import effective_label, length_labels
 from needlemap.reports.report import SCORE, SENTENCE, Column, Line, Report, Row, Squares, Table
 from needlemap.secrets import hidden
+from needlemap.stats.effective import Effective, Mean
+from needlemap.stats.intervals import ClusterMean
 
 Columns = dict[str, list[Any]]
 Views = Mapping[str, Sequence[Any]]

@@ -1,0 +1,1 @@
+"""One server beside another: the same prompts in random order, until a verdict."""

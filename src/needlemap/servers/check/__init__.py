@@ -1,0 +1,32 @@
+"""`check`: is a server right at length? Asks the same in several ways that must come to the same.
+
+Pure: `Schedule` (what is asked next), the probes and `judge` (what the replies come to). I/O:
+`asking`.
+"""
+
+from needlemap.servers.check.ask import Answers, Ask, Reply
+from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst, read_check
+from needlemap.servers.check.haystack import AskBatch as Batch
+from needlemap.servers.check.haystack import Options
+from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.probe import Paired, Probe, probes
+from needlemap.servers.check.schedule import Schedule
+
+__all__ = [
+    "Answers",
+    "Ask",
+    "AtSize",
+    "Batch",
+    "Finding",
+    "KnownIssue",
+    "Options",
+    "Paired",
+    "Probe",
+    "Reply",
+    "Schedule",
+    "Verdict",
+    "Worst",
+    "judge",
+    "probes",
+    "read_check",
+]

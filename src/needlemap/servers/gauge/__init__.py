@@ -1,0 +1,1 @@
+"""The small model that never misses."""

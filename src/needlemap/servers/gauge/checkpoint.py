@@ -1,0 +1,118 @@
+"""The gauge: a small Llama that finds every needle, so that a lost needle is the engine's
+fault.
+
+`gauge_data` is its checkpoint, as engines load it. tools/train_gauge.py made it and says what each
+head does. It answers a question that ends in "KEY?" with the digits that stand behind "KEY is" in
+the document, and a full stop; in chat, or behind "Answer:". It knows no other task, and its text is
+no prose.
+
+Here: the checkpoint copied, its weights read without torch, and the NumPy engine that computes what
+every engine should.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.errors import SettingsError
+from needlemap.models.demo import Array, Layer, NumpyEngine, Weights
+
+DATA = Path(str(files("needlemap.servers.gauge") / "data"))
+REFERENCE = "gauge/numpy"  # what serves it in this process
+CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+TEMPLATE = "chat_template.jinja"
+FILES = (CONFIG, "generation_config.json", TENSORS, TOKENIZER, "tokenizer_config.json", TEMPLATE)
+
+
+def write_checkpoint(folder: Path) -> Path:
+    """Copy the checkpoint into a folder, which is made; the folder. Raises SettingsError where
+    a file of another kind lies there."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"'{folder}' is a file. Name a folder for the gauge: -o FOLDER")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        data = (DATA / name).read_bytes()
+        target = folder / name
+        if target.exists() and target.read_bytes() != data:
+            raise SettingsError(
+                f"'{target}' is another file than the gauge's. Name an empty folder: -o FOLDER"
+            )
+        target.write_bytes(data)
+    return folder
+
+
+def read_config() -> dict[str, Any]:
+    """What config.json says."""
+    told: dict[str, Any] = json.loads((DATA / CONFIG).read_text("utf-8"))
+    return told
+
+
+def holds_tokens() -> int:
+    """The longest prompt at which the gauge was measured to find every needle, in tokens."""
+    return int(read_config()["holds_tokens"])
+
+
+def read_tensors() -> dict[str, NDArray[np.uint16]]:
+    """The stored bits of each tensor, bfloat16: the first half of a float32's."""
+    data = (DATA / TENSORS).read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    told = json.loads(data[8 : 8 + size])
+    told.pop("__metadata__", None)
+    bits = np.frombuffer(data, "<u2", offset=8 + size)
+    return {
+        name: bits[row["data_offsets"][0] // 2 : row["data_offsets"][1] // 2].reshape(row["shape"])
+        for name, row in told.items()
+    }
+
+
+def widened(bits: NDArray[np.uint16]) -> Array:
+    """The numbers that bits of bfloat16 stand for."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def load_weights() -> Weights:
+    """The gauge's weights, in 32 bits."""
+    told, stored = read_config(), read_tensors()
+
+    def tensor(name: str) -> Array:
+        return widened(stored[f"{name}.weight"])
+
+    def joined(*names: str) -> Array:
+        return np.concatenate([tensor(name) for name in names])
+
+    layers = []
+    for number in range(told["num_hidden_layers"]):
+        prefix = f"model.layers.{number}."
+        attention, inner = f"{prefix}self_attn.", f"{prefix}mlp."
+        layers.append(
+            Layer(
+                norm_1=tensor(f"{prefix}input_layernorm"),
+                attend=joined(*(f"{attention}{part}_proj" for part in "qkv")),
+                mix=tensor(f"{attention}o_proj"),
+                norm_2=tensor(f"{prefix}post_attention_layernorm"),
+                widen=joined(f"{inner}gate_proj", f"{inner}up_proj"),
+                narrow=tensor(f"{inner}down_proj"),
+            )
+        )
+    return Weights(
+        embedding=tensor("model.embed_tokens"),
+        output=tensor("lm_head"),
+        last_norm=tensor("model.norm"),
+        layers=tuple(layers),
+        heads=told["num_attention_heads"],
+        shared=told["num_key_value_heads"],
+        theta=told["rope_parameters"]["rope_theta"],
+        eps=told["rms_norm_eps"],
+        short_angles=True,
+    )
+
+
+def load_engine() -> NumpyEngine:
+    """The gauge in NumPy, with an empty cache."""
+    return NumpyEngine(load_weights())

@@ -1,0 +1,121 @@
+"""The gauge as llama.cpp loads it: one GGUF file in 16-bit floats, written from NumPy arrays.
+
+Needs PyPI's `gguf`, and neither torch nor a converter. All weights are exact in 16 bits' range of
+float32 only, so that vectors stay 32 bits, as llama.cpp's converter keeps them too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.errors import SettingsError
+from needlemap.extras import install_line
+from needlemap.models.demo import Array
+from needlemap.servers.gauge.checkpoint import (
+    DATA,
+    TEMPLATE,
+    TOKENIZER,
+    read_config,
+    read_tensors,
+    widened,
+)
+
+NAME = "gauge.gguf"
+RULES = "smollm"  # llama.cpp's name for: digits one by one, then GPT-2's rules
+TYPE_F16 = 1  # llama.cpp's number of a file whose matrices are 16-bit floats
+TENSORS = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def write_gguf(path: Path, tensors: Mapping[str, NDArray[np.uint16]] | None = None) -> None:
+    """Write the gauge as a GGUF file. tensors: other weights than its own, by name, as bits of
+    bfloat16. Raises SettingsError without the package `gguf`."""
+    try:
+        import gguf
+    except ImportError:
+        raise SettingsError(f"--gguf needs the package gguf. Run: {install_line('gguf')}") from None
+    told = read_config()
+    writer = gguf.GGUFWriter(path, "llama")
+    _write_shape(writer, told)
+    _write_tokenizer(writer, told, gguf.TokenType)
+    heads = {"attn_q": told["num_attention_heads"], "attn_k": told["num_key_value_heads"]}
+    for name, bits in (tensors or read_tensors()).items():
+        prefix, kind = renamed(name.removesuffix(".weight"))
+        weights = widened(bits)
+        if kind in heads:
+            weights = interleaved(weights, heads[kind])
+        if weights.ndim > 1:
+            weights = weights.astype(np.float16)
+        writer.add_tensor(f"{prefix}{kind}.weight", weights)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def renamed(name: str) -> tuple[str, str]:
+    """llama.cpp's name of a tensor: its block ('blk.0.', or '') and its kind."""
+    if not name.startswith("model.layers."):
+        return "", TENSORS[name]
+    _, _, block, rest = name.split(".", 3)
+    return f"blk.{block}.", TENSORS[rest]
+
+
+def interleaved(weights: Array, heads: int) -> Array:
+    """Rows in llama.cpp's order: pairs that turn together stand beside each other, where
+    transformers has them half a head apart."""
+    rows, columns = weights.shape
+    pairs = weights.reshape(heads, 2, rows // heads // 2, columns)
+    return pairs.swapaxes(1, 2).reshape(rows, columns).copy()
+
+
+def _write_shape(writer: Any, told: dict[str, Any]) -> None:
+    writer.add_name("needlemap gauge")
+    writer.add_context_length(told["max_position_embeddings"])
+    writer.add_embedding_length(told["hidden_size"])
+    writer.add_block_count(told["num_hidden_layers"])
+    writer.add_feed_forward_length(told["intermediate_size"])
+    writer.add_head_count(told["num_attention_heads"])
+    writer.add_head_count_kv(told["num_key_value_heads"])
+    writer.add_key_length(told["head_dim"])
+    writer.add_value_length(told["head_dim"])
+    writer.add_rope_dimension_count(told["head_dim"])
+    writer.add_rope_freq_base(told["rope_parameters"]["rope_theta"])
+    writer.add_layer_norm_rms_eps(told["rms_norm_eps"])
+    writer.add_vocab_size(told["vocab_size"])
+    writer.add_file_type(TYPE_F16)
+
+
+def _write_tokenizer(writer: Any, told: dict[str, Any], kinds: Any) -> None:
+    described = json.loads((DATA / TOKENIZER).read_text("utf-8"))
+    special = {each["id"]: each["content"] for each in described["added_tokens"]}
+    texts = {number: text for text, number in described["model"]["vocab"].items()} | special
+    numbers = range(told["vocab_size"])
+    merges = described["model"]["merges"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(RULES)
+    writer.add_token_list([texts[number] for number in numbers])
+    writer.add_token_types([kinds.CONTROL if n in special else kinds.NORMAL for n in numbers])
+    writer.add_token_merges([each if isinstance(each, str) else " ".join(each) for each in merges])
+    writer.add_add_bos_token(False)
+    writer.add_eos_token_id(told["eos_token_id"])
+    writer.add_pad_token_id(told["pad_token_id"])
+    writer.add_chat_template((DATA / TEMPLATE).read_text("utf-8"))

@@ -1,0 +1,82 @@
+"""The gauge as a back end: `gauge/numpy`, asked in this process by the package's own NumPy engine.
+
+A server of the gauge is checked beside it: right answers, and log-probabilities, of the very
+prompts, without torch. Chat messages get the checkpoint's template; one plain text is fed as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from needlemap.errors import Failure, SettingsError, Unmeasured
+from needlemap.models import Decoding, Traits
+from needlemap.models.chat import Chat, Row
+from needlemap.models.decoding import STOP_FIELDS
+from needlemap.models.model_files import ModelFiles
+from needlemap.models.walk import Engine, Ids, WalkingModel
+from needlemap.prompts import TEXT, Prompt
+from needlemap.servers.gauge.checkpoint import DATA, load_engine, read_config
+from needlemap.text.tokens import TokenText
+
+NAME = "numpy"
+
+
+class GaugeModel(WalkingModel):
+    """Answers one prompt after another, from one cache. engine: another one than the exact."""
+
+    unread, free = ("thinking_tokens", "concurrency"), True
+    backend = "gauge"
+
+    def __init__(self, name: str, engine: Engine | None = None) -> None:
+        check_name(name)
+        stops = (int(read_config()["eos_token_id"]),)
+        super().__init__(name, engine or load_engine(), stops, chat().vocabulary)
+
+    @classmethod
+    def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
+        """Messages or one text, in tokens of its own vocabulary, fed as ids."""
+        check_name(name)
+        positions = int(read_config()["max_position_embeddings"])
+        known = chat().traits(teacher=True, serial=True, positions=positions, request=STOP_FIELDS)
+        return replace(known, render=rendered)
+
+    def prompt_ids(self, prompt: Prompt) -> Ids:
+        """A prompt's ids, with the chat template's where it has messages."""
+        return chat(base=not prompt.chat).ids(prompt)
+
+    def answer_ids(self, prompt: Prompt, answer: str) -> Ids:
+        """An answer as the gauge gives it: no blank before it."""
+        return np.asarray(chat().plain.index(answer.encode()).ids, np.int32)
+
+    def refuse(self, ids: Ids, answer_tokens: int, decoding: Decoding) -> None:
+        """Raises Unmeasured for request fields that it does not heed, and too long a
+        prompt."""
+        if unknown := sorted(set(decoding.request) - set(STOP_FIELDS)):
+            said = f"gauge/{NAME} takes no request field but stop, got {', '.join(unknown)}."
+            raise Unmeasured(Failure.REJECTED, said)
+        room = int(read_config()["max_position_embeddings"])
+        if len(ids) + answer_tokens > room:
+            said = f"{len(ids):,} prompt and {answer_tokens:,} answer tokens are more than the "
+            raise Unmeasured(Failure.TOO_LONG, f"{said}{room:,} positions of gauge/{NAME}.")
+
+
+def check_name(name: str) -> None:
+    """Raises SettingsError for another name than the engine's."""
+    if name != NAME:
+        raise SettingsError(f"Unknown gauge '{name}'. Type: gauge/{NAME}")
+
+
+@cache
+def chat(*, base: bool = False) -> Chat:
+    """The checkpoint's tokenizer, with its chat template; without it for plain texts."""
+    return Chat.of(ModelFiles(str(DATA)), base=base)
+
+
+def rendered(rows: Sequence[Row]) -> tuple[TokenText, TokenText]:
+    """The tokens before and behind a haystack."""
+    return chat(base=rows[0][0] == TEXT).render(rows)

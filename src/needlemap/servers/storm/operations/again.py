@@ -1,0 +1,27 @@
+"""The same prompt once more, byte for byte."""
+
+from __future__ import annotations
+
+from needlemap.servers.check.finding import issue
+from needlemap.servers.storm.operation import FamilyPlan, Operation
+
+
+class Again(Operation):
+    """A hit that ends where the prompt does."""
+
+    name = "again"
+    known = (
+        issue(
+            "sgl-project/sglang#29633",
+            "the first token is wrong on a hit of some lengths",
+            "the prefix cache off",
+        ),
+    )
+
+    def plan(self, family: FamilyPlan) -> None:
+        """Once or twice, one after another or at the same time."""
+        session = family.random.randrange(len(family.paths))
+        path, wave = family.paths[session], family.at
+        together = family.random.random() < 0.3
+        for _ in range(family.random.choice((1, 1, 2))):
+            family.ask(self.name, session, path, wave=wave if together else None)

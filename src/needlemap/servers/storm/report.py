@@ -1,0 +1,207 @@
+"""What a storm found, as a report.
+
+Its page has a picture of the round in which the first fault came: a row a session, a square a
+request. The sequence that `--shrink` left stands below it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from needlemap.reports.report import (
+    COUNT,
+    SENTENCE,
+    Claim,
+    Column,
+    Fact,
+    Report,
+    Row,
+    Square,
+    Squares,
+    Table,
+    Verdict,
+)
+from needlemap.servers.storm.file import StormFile, StormRequest
+from needlemap.servers.storm.outcome import CERTAIN
+from needlemap.servers.storm.rare import rounded_up
+from needlemap.stats.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+
+_WORDS = {
+    NO_WORSE: "below the wanted rate",
+    WORSE: "faulty",
+    UNDECIDED: "undecided",
+    SUSPECT: "undecided, and something points to faults",
+}
+SQUARES = {
+    "right": "■",
+    "foreign": "F",
+    "text": "T",
+    "salad": "S",
+    "lost": "L",
+    "endless": "E",
+    "empty": "0",
+    "moved": "M",
+    "refused": "R",
+    "cancelled": "·",
+}
+KINDS = (
+    ("right", "right"),
+    ("fault", "wrong, with the letter of the outcome"),
+    ("gone", "the client went away, or was refused"),
+    ("marked", "the first fault, and the sessions that share its texts"),
+)
+SHRUNK = (("other", "a request that it takes"), ("fault", "the answer that is wrong"))
+TIME_LINE = (
+    Column("session", "session"),
+    Column("waves", "time"),
+    Column("operations", "operations"),
+    Column("marked", "fault", SENTENCE),
+)
+COLUMNS = (
+    Column("operation", "operation"),
+    Column("requests", "requests", COUNT),
+    Column("right", "right", COUNT),
+    Column("others", "others", SENTENCE),
+)
+
+
+def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Report:
+    """The report of a storm. ends: the exit code that the command ends with, by default the
+    verdict's."""
+    code = UNDECIDED if found.code is None else found.code
+    word = _WORDS.get(code, "undecided") if found.code is not None else "not ended yet"
+    first = _first_fault(found)
+    return Report(
+        "storm",
+        found.model,
+        (
+            Fact("storm", str(path)),
+            Fact("code", found.code if ends is None else ends),
+            Fact("verdict_code", found.code),
+            Fact("line", found.line),
+            Fact("wanted", found.wanted),
+            Fact("highest", found.highest),
+            Fact("requests", found.requests),
+            Fact("families", found.families),
+            Fact("faulty", found.faulty),
+            Fact("rounds", found.rounds),
+            Fact("counts", dict(found.counts)),
+            Fact("suspects", [each.model_dump() for each in found.suspects]),
+            Fact("first_fault", first.model_dump() if first else None),
+            Fact(value=f"{found.families:,}", head="Families", note="of requests that share texts"),
+            Fact(value=f"{found.requests:,}", head="Requests"),
+            Fact(
+                value=f"{rounded_up(found.highest)} %",
+                head="Not excluded",
+                note="the highest rate of faulty families",
+            ),
+            Table("operations", COLUMNS, _rows(found)),
+            *([_time_line(found, first)] if first else []),
+            *(Fact(said=line) for line in found.said),
+        ),
+        Verdict(
+            word,
+            found.line,
+            found.code,
+            ends,
+            leads=True,
+            answer=f"{word}. {found.line[:1].upper()}{found.line[1:]}",
+        ),
+        (Claim("storm", code, found.line, "\n".join([found.line, *found.said])),),
+        squares=tuple(_pictures(found, first)),
+    )
+
+
+def _rows(found: StormFile) -> tuple[Row, ...]:
+    """A row for each operation: what came of its requests."""
+    by_operation: dict[str, Counter[str]] = {}
+    for request in found.sequence:
+        by_operation.setdefault(request.operation, Counter())[request.outcome] += 1
+    rows = []
+    for name, counts in sorted(by_operation.items()):
+        others = ", ".join(
+            f"{count} {word}" for word, count in sorted(counts.items()) if word != "right"
+        )
+        asked = sum(counts.values())
+        rows.append(
+            {"operation": name, "requests": asked, "right": counts["right"], "others": others}
+        )
+    return tuple(map(Row, rows))
+
+
+def _time_line(found: StormFile, first: StormRequest) -> Table:
+    """The round of the first fault, session by session: a square for each request, in the
+    column of its wave. The faulty session is marked, and those of its family."""
+    rows = [each for each in found.sequence if each.round == first.round]
+    columns = _columns(rows)
+    sessions: dict[tuple[int, int], list[StormRequest]] = {}
+    for each in rows:
+        sessions.setdefault((each.family, each.session), []).append(each)
+    made = []
+    for (family, session), requests in sorted(sessions.items()):
+        line = [" "] * len(columns)
+        for each in requests:
+            at = columns[each.wave]
+            worse = line[at] not in (" ", SQUARES["right"])
+            line[at] = line[at] if worse else SQUARES.get(each.outcome, "?")
+        mark = "of the same family" if family == first.family else ""
+        if (family, session) == (first.family, first.session):
+            mark = f"the first fault: request {first.key}, {first.operation}, {first.outcome}"
+        operations = ", ".join(dict.fromkeys(each.operation for each in requests))
+        values = {"session": f"{family}.{session}", "waves": "".join(line).rstrip()}
+        made.append(Row({**values, "operations": operations, "marked": mark}))
+    key = ", ".join(f"{square} {word}" for word, square in SQUARES.items())
+    title = f"round {first.round}, a square a request, by wave"
+    folded = "The time line as text"
+    return Table("time_line", TIME_LINE, tuple(made), title, key, folded)
+
+
+def _pictures(found: StormFile, first: StormRequest | None) -> Iterator[Squares]:
+    """The round of the first fault, and the shrunk sequence."""
+    if first is not None:
+        own = [each for each in found.sequence if each.round == first.round]
+        said = f"Round {first.round}, session by session, time to the right"
+        yield Squares(said, _by_session(own, first), KINDS)
+    if found.shrunk:
+        said = "The shortest sequence that shows it"
+        yield Squares(said, _by_session(found.shrunk), SHRUNK)
+
+
+def _by_session(
+    requests: Sequence[StormRequest], first: StormRequest | None = None
+) -> tuple[tuple[str, tuple[Square, ...]], ...]:
+    """A row a session; the later of two in one place is the worse."""
+    rows: dict[tuple[int, int], list[Square]] = {}
+    columns = _columns(requests)
+    for each in sorted(requests, key=lambda each: _kind(each.outcome) == "fault"):
+        letter = "" if each.outcome in ("right", "") else SQUARES.get(each.outcome, "!")
+        says = f"request {each.key}, {each.operation}, {each.tokens:,} tokens, {each.outcome}"
+        marked = first is not None and each.family == first.family
+        square = Square(columns[each.wave], _kind(each.outcome), letter, says.rstrip(", "), marked)
+        rows.setdefault((each.family, each.session), []).append(square)
+    return tuple(
+        (f"{family}.{session}", tuple(squares))
+        for (family, session), squares in sorted(rows.items())
+    )
+
+
+def _columns(requests: Iterable[StormRequest]) -> dict[int, int]:
+    """The column of each wave: they are numbered as they are there, whatever a file says."""
+    return {wave: at for at, wave in enumerate(sorted({each.wave for each in requests}))}
+
+
+def _kind(outcome: str) -> str:
+    """How a square is drawn."""
+    known = {"right": "right", "cancelled": "gone", "refused": "gone", "": "other"}
+    return known.get(outcome, "fault")
+
+
+def _first_fault(found: StormFile) -> StormRequest | None:
+    """The first request that was a fault by itself, else the first whose replays were lost
+    more often than its cold askings."""
+    certain = (each for each in found.sequence if each.outcome in CERTAIN)
+    suspects = {each.key for each in found.suspects if each.lost > each.cold_lost}
+    doubtful = (each for each in found.sequence if each.key in suspects)
+    return next(certain, None) or next(doubtful, None)

@@ -1,0 +1,275 @@
+"""A shrunk sequence as a script for an issue: standard library only, beside the very texts.
+
+`repro.json.gz` holds the requests, wave by wave. `@salt-line@` in a text is replaced by a line of
+its own in each loop, so that no cache of before answers it. An assistant's message `{"from": n}` is
+what the server itself said to request n.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from needlemap.asking import decoding_of
+from needlemap.files import write_whole
+from needlemap.finishes import Ending, pattern_of
+from needlemap.http import bearer
+from needlemap.http.compatible import KEY
+from needlemap.reports.table import fenced, plain_markdown
+from needlemap.servers.storm.act import Act, Turn
+from needlemap.servers.storm.act import Path as Conversation
+from needlemap.servers.storm.shrink import LOOPS, Shrunk
+from needlemap.servers.storm.storm import Storm
+from needlemap.settings import Settings
+
+SALT, _DIGITS = "@salt-line@", "7182818284"  # the second has as many tokens as any salt
+SCRIPT, TEXTS, ISSUE = "repro.py", "repro.json.gz", "issue.md"
+MOMENTS = 10  # at which a client goes away, of one loop each, beside that of the storm
+FILLED = 3  # times what a server caches is asked
+_SHOWN = 300  # characters of an answer in the text for an issue
+
+_SCRIPT = """#!/usr/bin/env python3
+'''{title}
+python repro.py http://127.0.0.1:8000/v1 [MODEL]   exit code 1: it shows the fault; 0: it does not;
+2: the model misses the same prompt alone, or no answer came. It takes about {minutes} at most{key}.'''
+import gzip, json, os, pathlib, re, secrets, sys, threading, time, urllib.request
+
+told = json.loads(gzip.decompress((pathlib.Path(__file__).parent / "repro.json.gz").read_bytes()))
+url = (sys.argv[1] if len(sys.argv) > 1 else told["base_url"]).rstrip("/") + told["path"]
+model = sys.argv[2] if len(sys.argv) > 2 else told["model"]
+key = os.environ.get(told["key_env"], "")
+headers = {{"content-type": "application/json"}} | ({{"authorization": f"Bearer {{key}}"}} if key else {{}})
+urllib.request.HTTPRedirectHandler.redirect_request = lambda *_: None  # the key stays here
+
+
+def ask(request, answers, salts, pace, share):
+    rows = []
+    for role, said in request["messages"]:
+        if isinstance(said, dict):  # what the server itself said before
+            said = answers.get(said["from"], ("",))[0] or said["else"]
+        salt = salts.setdefault(request["family"], f"{{secrets.randbelow(10**10):010}}")
+        rows.append({{"role": role, "content": said.replace("@salt-line@", salt)}})
+    text = {{"prompt": "\\n\\n".join(row["content"] for row in rows)}}
+    fields = told["fields"] | {{"model": model}} | (text if told["text"] else {{"messages": rows}})
+    time.sleep(pace * request["after_s"])
+    wait_s = pace * (share * request["seconds"] or request["cancel_s"])
+    try:
+        sent = urllib.request.Request(url, json.dumps(fields).encode(), headers)
+        with urllib.request.urlopen(sent, timeout=wait_s if request["cancel_s"] else 600) as reply:
+            rows = json.load(reply)["choices"]
+        choice = next(row for at in (0, None) for row in rows if row.get("index") == at)
+        said = choice["text"] if told["text"] else choice["message"]["content"]
+        finish = re.sub(r"[\\W_]", "", str(choice.get("finish_reason", "stop") or told["null"])).lower()
+        why = choice.get("error") or (re.search(told["broken"], finish) and f"broken off: {{finish}}")
+        answers[request["n"]] = "" if why else said or "", finish, why
+    except Exception as error:  # it was cancelled, or refused
+        answers[request["n"]] = "", "", f"no answer: {{error!r}} {{error}}"
+
+
+def play(waves, pace=1, share=0):
+    answers, salts, began = {{}}, {{}}, time.monotonic()
+    for wave in waves:
+        threads = [threading.Thread(target=ask, args=(row, answers, salts, pace, share)) for row in wave]
+        [each.start() for each in threads], [each.join() for each in threads]
+    got, finish, why = answers[told["target"]]  # no answer is neither right nor wrong
+    odd = re.search(told["cut"], finish) or any(secret in got for secret in told["foreign"])
+    right = None if why else not odd and all(each in got for each in told["wanted"])
+    return why or got, right, time.monotonic() - began
+
+
+alone = [play([[{{**told["alone"], "after_s": 0, "cancel_s": 0}}]]) for _ in range(3)]
+if not any(right for _, right, _ in alone):
+    sys.exit(print("missed alone, by the model or a spoilt server: got", repr(alone[-1][0])) or 2)
+pace = min(seconds for _, right, seconds in alone if right) / told["alone"]["seconds"]
+loops, missing = told["loops"], 0
+print(f"{{loops}} loops at most, about {{pace * loops * told['seconds']:.0f}} s", flush=True)
+for loop in range(1, loops + 1):
+    got, right, _ = play(told["waves"], pace, loop % 2 * loop * 0.618 % 1)  # when clients go away
+    right is False and sys.exit(print(f"loop {{loop}}: wanted {{told['wanted']}} got {{got!r}}") or 1)
+    missing += right is None
+sys.exit(print(f"{{loops}} loops, {{missing}} without an answer, others right") or 2 * (missing == loops))
+"""  # noqa: E501
+
+
+def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
+    """Write the script, its texts, and a text for an issue; where they lie. A script has no
+    reference beside which margins move: of these the text alone."""
+    held = document(storm, shrunk)
+    minutes = _minutes(held["loops"] * held["seconds"])
+    title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
+    key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
+    packed = gzip.compress(json.dumps(held).encode(), mtime=0)
+    script = _SCRIPT.format(title=title, minutes=minutes, key=key)
+    issue = issue_text(storm, shrunk, held["loops"], minutes)
+    written = [(SCRIPT, script.encode()), (TEXTS, packed)] if shrunk.limit is None else []
+    made = []
+    for name, data in (*written, (ISSUE, issue.encode())):
+        write_whole(folder / name, data)
+        made.append(folder / name)
+    return made
+
+
+def _often(shrunk: Shrunk) -> str:
+    return f"{shrunk.failed} of {shrunk.of} times"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{max(1, round(seconds))} seconds"
+
+
+def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
+    """What repro.json.gz holds: requests, what is wanted, how often it is played. seconds: of
+    one loop at the pace of the storm. foreign: secrets of the other requests. null, broken,
+    cut: what an empty finish reason means, and patterns of others. key_env: the variable of the
+    key, where the storm had one; never the key."""
+    settings, texts, made = storm.resolved.settings, storm.texts, shrunk.sequence
+    numbers = {act.path: act.number for act in reversed(made.acts)}
+    waves = [[_request(storm, shrunk, act, numbers) for act in wave] for wave in made.waves]
+    target = next(each for wave in waves for each in wave if each["n"] == shrunk.target)
+    hidden = set[str]().union(*(texts.hidden(made.number, act) for act in made.acts))
+    is_text = not storm.resolved.traits.chat
+    return {
+        "base_url": _address(settings.base_url or "http://127.0.0.1:8000/v1"),
+        "path": "/completions" if is_text else "/chat/completions",
+        "text": is_text,
+        "model": settings.model_name,
+        "fields": _fields(settings, storm.resolved.stops),
+        "key_env": _key_variable(settings),
+        "null": "stop" if settings.model_options.get("null_finish") == "whole" else "null",
+        "broken": pattern_of(Ending.BROKEN, Ending.WINDOW, Ending.FILTERED),
+        "cut": pattern_of(Ending.CUT),
+        "loops": loops_of(storm, shrunk),
+        "seconds": round(sum(max(each["seconds"] for each in wave) for wave in waves), 4),
+        "target": shrunk.target,
+        "wanted": list(texts.secrets(made.number, shrunk.act)),
+        "foreign": sorted(hidden - texts.hidden(made.number, shrunk.act)),
+        "alone": target,
+        "waves": waves,
+    }
+
+
+def _address(base_url: str) -> str:
+    """An address with the /v1 that is tried too where only a host was typed."""
+    return (
+        base_url
+        if "/" in base_url.partition("://")[2].rstrip("/")
+        else f"{base_url.rstrip('/')}/v1"
+    )
+
+
+def loops_of(storm: Storm, shrunk: Shrunk) -> int:
+    """How often the script plays the sequence: as the fault's rate needs; each time at several
+    moments where a client goes away; and until a fresh server is full, where it is known what it
+    caches: the one that showed the fault was."""
+    acts, kv_tokens = shrunk.sequence.acts, storm.file().kv_tokens
+    loops = shrunk.loops * (2 * MOMENTS if any(act.cancel for act in acts) else 1)
+    if kv_tokens:
+        loops = max(loops, ceil(FILLED * kv_tokens / sum(act.tokens for act in acts)))
+    return min(loops, LOOPS)
+
+
+def _fields(settings: Settings, stops: Sequence[str]) -> dict[str, Any]:
+    """What a request holds beside its model and its prompt."""
+    budget = settings.model_options.get("max_tokens_field") or "max_tokens"
+    fields: dict[str, Any] = {budget: decoding_of(settings).most_tokens}
+    if settings.temperature is not None:
+        fields["temperature"] = settings.temperature
+    if stops:
+        fields["stop"] = list(stops)
+    return {**fields, **settings.request}
+
+
+def _key_variable(settings: Settings) -> str:
+    """The variable that holds the key with which the storm was asked; '' without one."""
+    variable = str(settings.model_options.get("key_env") or KEY)
+    return variable if bearer(variable) else ""
+
+
+def _request(
+    storm: Storm, shrunk: Shrunk, act: Act, numbers: dict[Conversation, int]
+) -> dict[str, Any]:
+    """One request, with what the server said before in its place."""
+    texts, number = storm.texts, shrunk.sequence.number
+    marks = {path: f"@answer {at}@" for path, at in numbers.items()}
+    rows = texts.messages(number, act.path, marks.get, _DIGITS)
+    made: list[tuple[str, Any]] = []
+    known = {mark: (numbers[path], path[-1]) for path, mark in marks.items()}
+    for role, said in rows:
+        if role == "assistant" and said in known:
+            at, turn = known[said]
+            made.append((role, {"from": at, "else": _right(storm, number, turn)}))
+        else:
+            made.append((role, said.replace(_DIGITS, SALT)))
+    base, each = storm.fixed.pace if storm.fixed else (0.0, 0.0)
+    pace_s = base + each * (act.tokens + 100)
+    return {
+        "n": act.number,
+        "family": act.family,
+        "operation": act.operation,
+        "messages": made,
+        "after_s": round(act.after * pace_s, 4),
+        "cancel_s": 0 if act.cancel is None else max(0.001, round(act.cancel * pace_s, 4)),
+        "seconds": max(0.0001, round(pace_s, 4)),
+    }
+
+
+def _right(storm: Storm, number: int, turn: Turn) -> str:
+    return storm.texts.right(number, turn)
+
+
+def issue_text(storm: Storm, shrunk: Shrunk, loops: int, minutes: str) -> str:
+    """What to paste into an issue."""
+    acts = [
+        f"{place}. wave {act.wave}, session {act.session}: {act.operation}, "
+        f"about {act.tokens:,} tokens"
+        + (f", the client goes away after {act.cancel:g} of a prompt's time" if act.cancel else "")
+        + (" <- this answer is wrong" if act.number == shrunk.target else "")
+        for place, act in enumerate(shrunk.sequence.acts, 1)
+    ]
+    title, how = "Wrong answers", "A prompt is answered wrong"
+    told = {
+        "Model": storm.resolved.settings.model,
+        "Wanted": ", ".join(storm.texts.secrets(shrunk.sequence.number, shrunk.act)),
+        "Got": " ".join(shrunk.got.split())[:_SHOWN],
+    }
+    moved = []
+    played = [
+        f"`{SCRIPT}` beside `{TEXTS}` plays it with Python's standard library alone, "
+        f"{loops} times at most (about {minutes}):",
+        "",
+        "    python repro.py http://127.0.0.1:8000/v1",
+        "",
+    ]
+    if shrunk.limit is not None:
+        title, how = "Log-probabilities that move", "The margins of a right answer move"
+        played = []
+        told["Got"] = told["Wanted"]
+        moved = [
+            "That is said. Its tokens' margins over the likeliest others move by more than "
+            f"{shrunk.limit:.2g} nats a token from those of "
+            f"{plain_markdown(storm.options.reference)}.",
+            "",
+        ]
+    return "\n".join(
+        [
+            f"# {title} after a sequence of {len(acts)} requests",
+            "",
+            f"{how} in {shrunk.failed} of {shrunk.of} replays of the sequence "
+            f"below, and in {shrunk.cold} of {shrunk.cold_of} when it is asked alone behind a "
+            "first line that no cache holds.",
+            "",
+            *acts,
+            "",
+            # A server's words and names: in somebody's tracker they must neither link nor mention.
+            fenced(f"{name}: {said}" for name, said in told.items()),
+            "",
+            *moved,
+            *played,
+            f"Found by needlemap storm, whose sequence had {shrunk.was} requests.",
+            "",
+        ]
+    )

@@ -1,0 +1,111 @@
+"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold,
+its area.
+
+Rows are draws, columns lengths. Between tested lengths a curve is straight over log2 of the
+length.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf, log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.stats import Array
+
+_SEED = 0
+
+
+def column(
+    cells: Array, drawn: Array, worst: bool = False, order: NDArray[np.intp] | None = None
+) -> Array:
+    """The score at one length for each draw of clusters: (clusters, depths), NaN missing, to
+    (draws,).
+
+    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the
+    worst depth: a cell) at which all clusters agree gets the spread of `agreed`, as the
+    bootstrap would see no doubt there however few the trials.
+    """
+    if not worst:
+        return _doubted(_means(cells, drawn), cells, order)
+    measured = [
+        cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()
+    ]
+    columns = [_doubted(_means(cell, drawn), cell, order) for cell in measured]
+    return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
+
+
+def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
+    """Drawn means, or where none differs from another, those of `agreed` in the order of the
+    draws. Linearised scores (`ratio.py`) may sum to less than nothing."""
+    if order is None or np.ptp(drawn_means) > 1e-12:
+        return drawn_means
+    n = int((~np.isnan(scores)).sum())
+    return agreed(min(float(n), max(0.0, float(np.nansum(scores)))), n, len(order))[order]
+
+
+@lru_cache(maxsize=1_000)
+def agreed(total: float, n: int, draws: int) -> Array:
+    """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
+
+    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science
+    16:101. Ascending, so that one order for all lengths makes them doubtful together and not
+    one by one.
+    """
+    return np.sort(np.random.default_rng(_SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
+
+
+def _means(cells: Array, drawn: Array) -> Array:
+    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds
+    none."""
+    counts = drawn @ (~np.isnan(cells)).sum(axis=1).astype(np.float64)
+    sums = drawn @ np.nansum(cells, axis=1)
+    return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
+
+
+def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
+    """Curves (draws, lengths) fitted as never rising, by least squares with so many trials a
+    length.
+
+    The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew,
+    Bremner and Brunk 1972, Statistical Inference under Order Restrictions, theorem 1.4).
+    doubt: of each length. A curve that is below 0 by more has clearly fallen: what comes
+    behind may rise again, and does not lift it.
+    """
+    count = above.shape[1]
+    clear = above + doubt < 0
+    fall = np.where(clear.any(axis=1), clear.argmax(axis=1), count)[:, None]
+    fitted = np.full(above.shape, inf)
+    for start in range(count):
+        means = np.cumsum(above[:, start:] * sizes[start:], axis=1) / np.cumsum(sizes[start:])
+        means = np.where(np.arange(start, count) > fall, -inf, means)
+        most = np.maximum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        fitted[:, start:] = np.minimum(fitted[:, start:], most)
+    at = np.arange(count)
+    return np.where(at < fall, fitted, np.where(at == fall, np.minimum(fitted, -1e-6), -1.0))
+
+
+def crossing(above: Array, lengths: Array) -> Array:
+    """Where curves (draws, lengths) first fall below 0, straight over log2 of the length."""
+    above = np.where(np.abs(above) < 1e-12, 0.0, above)
+    below = above < 0
+    first = below.argmax(axis=1)
+    rows = np.arange(len(above))
+    right, left = above[rows, first], above[rows, np.maximum(first - 1, 0)]
+    fall = np.where(left - right > 0, left - right, 1.0)
+    logs = np.log2(lengths)
+    start = logs[np.maximum(first - 1, 0)]
+    found = 2 ** (start + (logs[first] - start) * left / fall)
+    found = np.where(first == 0, 0.0, found)
+    return np.where(np.isnan(above).any(axis=1), np.nan, np.where(below.any(axis=1), found, inf))
+
+
+def area(by_length: Array, lengths: Array) -> Array:
+    """Trapezoids over log2 of the length, divided by its range; one length is its own mean."""
+    if len(lengths) == 1:
+        return by_length[:, 0]
+    widths = np.diff(np.log2(lengths))
+    heights = (by_length[:, 1:] + by_length[:, :-1]) / 2
+    return np.asarray(heights @ widths / log2(lengths[-1] / lengths[0]), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Tasks, scorers, presets and published files of the long-context benchmarks."""

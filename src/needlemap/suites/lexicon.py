@@ -1,0 +1,13 @@
+"""The words of this wing's tasks: `data/*.yaml`, by language, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from needlemap.tasks import Language, values
+
+
+def lexicon(name: str, language: Language) -> Mapping[str, Any]:
+    """A language's part of `data/NAME.yaml`."""
+    return values.lexicon(name, language, "needlemap.suites")

@@ -1,0 +1,213 @@
+"""Two arms of an ab: what answers and log-probabilities of the same prompts come to."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from needlemap.models import Logprobs
+from needlemap.records.record import Record
+from needlemap.servers.ab.arms import (
+    ArmTrial,
+    LogprobShift,
+    judge_arms,
+    moved,
+    trios,
+    tripwire,
+    worst_of,
+)
+
+
+def record(
+    score: float | None = 1.0, answer: str | None = "ab", repeat: int = 0, **more: Any
+) -> Record:
+    """A trial's record at length 100, depth 0."""
+    named = {"key": f"{repeat}", "task": "single", "model": "m", "seed": 0, "failure": "timed out"}
+    place = {"length_tokens": 100, "depth": more.pop("depth", 0.0), "repeat": repeat}
+    return Record.model_validate(named | place | {"score": score, "answer": answer, **more})
+
+
+def said(*rows: tuple[str, float, str, float], start: int = 100) -> Logprobs:
+    """An answer's tokens with their log-probabilities, and the runners-up."""
+    found = Logprobs.of(rows, "generated", start)
+    assert found is not None
+    return found
+
+
+def trio(
+    first: Record | None, second: Record | None, again: Record | None = None, number: int = 0
+) -> ArmTrial:
+    return ArmTrial("single", (number, 100, 0.0), first, second, again)
+
+
+def test_the_token_that_ends_an_answer_is_the_same_however_a_server_spells_it():
+    """llama-server spells it as '', so equal arms were 3 nats a token apart."""
+    one, other = (
+        record(logprobs=said(("7", -0.5, "1", -9.0), (end, 0.0, "1", -46.0)))
+        for end in ("<|im_end|>", "")
+    )
+    assert moved(one, other) == moved(other, one) == 0
+    goes_on = record(logprobs=said(("7", -0.5, "1", -9.0), ("8", 0.0, "1", -46.0)))
+    assert moved(goes_on, record(logprobs=said(("7", -0.5, "1", -9.0)))) == 0
+    assert moved(goes_on, one) == -23
+
+
+def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
+    stops, runs_on = record(finish="stop"), record(finish="length")
+    assert trio(stops, runs_on).scores == (1.0, 0.0)
+    assert trio(runs_on, stops).scores == (0.0, 1.0)
+    assert trio(runs_on, runs_on).scores == (1.0, 1.0)  # so with a base model
+    assert trio(record(None), None).scores == (None, None)
+
+
+def test_who_fails_to_answer_is_wrong_and_a_prompt_that_both_fail_is_no_pair():
+    assert trio(record(), record(None)).lost == 1
+    assert trio(record(None), record()).lost == -1
+    assert not trio(record(None), record(None)).is_pair
+    assert not trio(record(), None).is_pair
+
+
+def test_the_same_answer_moves_by_its_mean_log_probability():
+    one, other = (
+        said(("a", -0.1, "x", -3), ("b", -0.3, "y", -2)),
+        said(("a", -0.2, "x", -3), ("b", -0.6, "y", -2)),
+    )
+    assert moved(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.2)
+    assert moved(record(), record(logprobs=other)) is None
+
+
+def test_another_answer_counts_to_its_first_other_token_by_the_runner_up_there():
+    one = said(("a", -0.1, "x", -3), ("b", -0.3, "y", -2), ("c", -0.1, "z", -4))
+    runner_up = said(("a", -0.1, "x", -3), ("y", -0.5, "b", -1.3), ("d", -9.0, "e", -9.5))
+    neither = said(("a", -0.1, "x", -3), ("q", -0.5, "y", -1.3))
+    assert moved(record(logprobs=one), record(logprobs=runner_up)) == pytest.approx((0 - 1.0) / 2)
+    assert moved(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 1.0) / 2)
+
+
+def test_an_answer_that_was_weighed_says_more_than_its_beginning():
+    written, weighed = (
+        said(("a", -0.1, "x", -3)),
+        [said(("a", at, "x", -3)) for at in (-0.2, -0.9, -0.25)],
+    )
+    records = [record(logprobs=each) for each in weighed]
+    found = ArmTrial(
+        "single", (0, 100, 0.0), record(logprobs=written), record(), None, tuple(records)
+    )
+    assert (found.nats, found.own_nats) == (pytest.approx(-0.7), pytest.approx(-0.05))
+    assert found.way == "generated"
+
+
+def test_the_position_of_the_first_other_token_counts_the_prompt():
+    one, other = (
+        said(("a", -0.1, "x", -3), ("b", -1, "c", -1.1)),
+        said(("a", -0.1, "x", -3), ("c", -1, "b", -1.1)),
+    )
+    found = trio(record(logprobs=one), record(answer="ac", logprobs=other))
+    assert found.position == 101
+    assert found.difference is not None
+    assert found.difference.second_token is not None
+    assert (found.difference.second_token.text, found.difference.second_token.other) == ("c", "b")
+
+
+def test_prompts_come_haystack_by_haystack_and_families_in_turn():
+    arms = [[record(repeat=number, answer=arm) for number in (1, 0)] for arm in ("a", "b", "c")]
+    found = trios({"keys": arms, "edges": arms})
+    assert [(each.place[0], each.family) for each in found] == [
+        (0, "keys"),
+        (0, "edges"),
+        (1, "keys"),
+        (1, "edges"),
+    ]
+    assert found[0].again is not None
+    assert found[0].again.answer == "c"
+
+
+def judged(losses: list[float], margin: float = 0.02) -> Any:
+    """Of haystacks of one prompt each; 1: lost, -1: gained."""
+    pairs = [
+        trio(record(float(lost >= 0)), record(float(lost <= 0)), number=at)
+        for at, lost in enumerate(losses)
+    ]
+    return judge_arms(pairs, margin, stops=True)
+
+
+def test_equal_answers_are_no_worse_after_as_many_haystacks_as_it_says():
+    least = 1 + judged([0.0]).judged.new.more
+    assert judged([0.0] * (least - 1)).word == "undecided"
+    found = judged([0.0] * least).judged
+    assert (found.word, found.scope, found.after) == ("no worse", "new", least)
+
+
+def test_losses_beyond_the_margin_are_worse_and_a_few_are_not():
+    assert judged([1.0] * 12).word == "worse"
+    assert judged([1.0] * 4).word == "undecided"
+
+
+def test_a_loss_below_the_margin_is_no_worse_however_sure():
+    random = Random(1)
+    losses = [1.0 if random.random() < 0.035 else 0.0 for _ in range(5_000)]
+    assert judged(losses, 0.05).word == "no worse"
+    assert judged(losses, 0.01).word == "worse"
+
+
+def test_a_haystack_is_one_bet_however_many_prompts_it_made():
+    pairs = [
+        ArmTrial(
+            "single",
+            (0, 100, depth / 100),
+            record(depth=depth / 100),
+            record(0.0, depth=depth / 100),
+        )
+        for depth in range(60)
+    ]
+    found = judge_arms(pairs, 0.02, stops=True).judged
+    assert (found.word, found.code, found.new.n) == ("undecided", 5, 1)
+
+
+def test_an_arm_that_answers_nothing_does_not_pass():
+    lost = [trio(record(), record(None), number=at) for at in range(3)]
+    found = judge_arms(lost, 0.02)
+    assert (found.judged.code, found.judged.missing.second, found.failed) == (5, 3, (3, 0))
+
+
+def test_a_change_between_the_first_and_the_last_third_is_marked():
+    """A server that lost 6 points from haystack 400 on, and nothing in the words said so."""
+    late = [1.0 if at >= 250 and at % 4 == 0 else 0.0 for at in range(300)]
+    drift = judged(late, 0.05).drift
+    assert (drift.first, round(drift.last, 2)) == (0.0, 0.12)
+    assert judged([1.0 if at % 8 == 0 else 0.0 for at in range(300)]).drift is None
+
+
+def test_nothing_is_proved_where_the_reference_is_never_right():
+    pairs = [trio(record(0.0), record(0.0), number=at) for at in range(500)]
+    found = judge_arms(pairs, 0.02)
+    assert (found.word, found.judged.floored) == ("undecided", True)
+
+
+def test_the_tripwire_heeds_a_small_shift_of_all_and_a_large_one_of_few():
+    random = Random(2)
+    own = [random.gauss(0, 0.02) for _ in range(200)]
+    equal = [random.gauss(0, 0.02) for _ in range(200)]
+    wires = [
+        LogprobShift.of(found, own)
+        for found in (equal, [each + 0.05 for each in equal], [*equal[:160], *[-0.4] * 40])
+    ]
+    assert [wire.tripped for wire in wires if wire is not None] == [False, True, True]
+
+
+def test_the_tripwire_wants_log_probabilities_of_all():
+    assert tripwire([trio(record(), record())]) is None
+    kept = record(logprobs=said(("a", -0.1, "x", -3)))
+    found = tripwire([trio(kept, kept, kept)])
+    assert found is not None
+    assert (found.n, found.again_n, found.tripped) == (1, 1, False)
+
+
+def test_the_worst_prompts_are_lost_ones_then_those_that_became_less_likely():
+    high, low = said(("a", -0.1, "x", -3)), said(("a", -0.9, "x", -3))
+    lost = trio(record(), record(0.0, "c"), number=2)
+    shifted = trio(record(logprobs=high), record(logprobs=low), number=1)
+    same = trio(record(logprobs=high), record(logprobs=high), number=3)
+    assert worst_of([same, shifted, lost]) == [lost, shifted]

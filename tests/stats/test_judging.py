@@ -1,0 +1,225 @@
+"""The verdict of all commands, and the stories in which it was wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from needlemap.reports.judgement import verdict_of, verdict_sentence
+from needlemap.stats.judging import JudgedPrompt, Judgement, Looks, Rows, judge
+from needlemap.stats.sequential import haystack_order
+from needlemap.stats.verdicts import softened
+
+MISSING = np.nan
+
+
+def rows(losses: np.ndarray, lengths: tuple[int, ...] = (1_000,)) -> Rows:
+    """Pairs of haystacks (haystacks, prompts): 1 lost, -1 gained, 0 right in both; prompts take the
+    lengths in turn."""
+    found = []
+    for (stack, at), lost in np.ndenumerate(losses):
+        place = stack, lengths[at % len(lengths)], at / 1_000
+        found.append(JudgedPrompt("", place, stack, float(lost >= 0), float(lost <= 0)))
+    return Rows.of(found)
+
+
+def at_length(found: Rows, length: int, first: float, second: float) -> Rows:
+    """The same with other scores at one length."""
+    here = found.length == length
+    return replace(
+        found,
+        first=np.where(here, first, found.first),
+        second=np.where(here, second, found.second),
+    )
+
+
+def each_way(found: Rows, margin: float) -> list[Judgement]:
+    """One look, looks after each planned haystack, and looks without an end."""
+    stacks = sorted(set(found.haystack.tolist()))
+    planned = Looks(haystack_order(stacks), len(stacks))
+    return [judge(found, margin, looks=looks) for looks in (None, planned, Looks(stacks))]
+
+
+def test_two_hundred_equal_pairs_are_no_worse_than_two_points():
+    found = judge(rows(np.zeros((100, 2))), 0.02)
+    assert (found.word, found.code, found.scope) == ("no worse", 0, "these")
+    assert judge(rows(np.zeros((90, 2))), 0.02).code == 4
+
+
+def test_a_reference_that_did_not_answer_its_longest_prompts_proves_nothing_of_them():
+    """A raised at 800 tokens and B got all of them wrong: no worse than 10 points, exit code 0,
+    also with --sequential."""
+    found = at_length(rows(np.zeros((6, 12)), (200, 400, 800)), 800, MISSING, 0.0)
+    for each in each_way(found, 0.1):
+        assert (each.word, each.code) == ("undecided", 5)
+        assert (each.missing.first, each.missing.lengths) == (24, (800,))
+        said = verdict_sentence(each)
+        assert "A did not answer 24 prompts that B answered (length 800; the first: " in said
+
+
+def test_one_loss_has_one_word_in_every_command():
+    """12 of 480 lost were worse by 5 points in compare and its gate, and no worse than 10 in ab."""
+    losses = np.zeros((40, 12))
+    losses[::4, 0], losses[::20, 1] = 1, 1
+    for margin, word, code in ((0.05, "no worse", 0), (0.03, "undecided", 5)):
+        found = judge(rows(losses), margin)
+        assert (found.word, found.code) == (word, code)
+    assert (
+        "a loss of 2.5 [0.4, 4.7] is sure; more than 3 is neither shown nor excluded"
+        in verdict_sentence(judge(rows(losses), 0.03))
+    )
+
+
+def test_a_loss_of_exactly_the_margin_is_undecided(random):
+    words = [
+        judge(rows((random.random((40, 24)) < 0.02).astype(float)), 0.02).word for _ in range(40)
+    ]
+    assert words.count("undecided") >= 36
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", [0.1, 0.5])
+def test_haystacks_that_turn_by_a_coin_are_not_called_worse(random, part):
+    """One haystack in ten moved half of its pairs, up or down: worse in 41 of 100 runs that looked
+    after each pair."""
+    said = 0
+    for _ in range(60):
+        moved = (random.random((12, 1)) < 0.1) & (random.random((12, 24)) < part)
+        losses = moved * random.choice([-1.0, 1.0], (12, 1))
+        said += any(each.word == "worse" for each in each_way(rows(losses), 0.02))
+    assert said <= 1
+
+
+def test_one_of_three_haystacks_does_not_make_it_worse():
+    losses = np.zeros((3, 88))
+    losses[1, :40] = 1
+    assert judge(rows(losses), 0.02).code == 5
+    losses[0, :40] = 1
+    assert judge(rows(losses), 0.02).word == "worse"
+
+
+def test_new_haystacks_take_seventy_two():
+    """'From 5 on it is about all haystacks such as these', where one in twenty was dead: no worse
+    in 72 of 100 runs."""
+    few = judge(rows(np.zeros((71, 20))), 0.2, wanted="new")
+    assert (few.word, few.code) == ("undecided", 4)
+    assert "71 haystacks, and new ones take 72 at least" in verdict_sentence(few)
+    enough = judge(rows(np.zeros((72, 20))), 0.2, wanted="new")
+    assert (enough.word, enough.scope) == ("no worse", "new")
+    assert judge(rows(np.zeros((72, 20))), 0.2).scope == "new"
+    assert judge(rows(np.zeros((72, 20))), 0.02).scope == "these"
+
+
+def test_random_time_outs_of_an_equal_arm_are_not_worse(random):
+    """1.5 % at random, margin 2: worse in 11 to 23 of 100 runs."""
+    for _ in range(40):
+        found = rows(np.zeros((40, 12)))
+        lost = random.random(len(found.second)) < 0.02
+        found = replace(found, second=np.where(lost, MISSING, found.second))
+        assert judge(found, 0.02).word != "worse"
+
+
+def test_few_missing_answers_that_cannot_reach_the_margin_do_not_matter():
+    found = rows(np.zeros((100, 5)))
+    found.second[:2] = MISSING
+    judged = judge(found, 0.02)
+    assert (judged.word, judged.missing.second, judged.missing.reaches) == ("no worse", 2, False)
+
+
+def test_who_answers_nothing_is_not_called_no_worse():
+    found = replace(rows(np.zeros((6, 10))), second=np.full(60, MISSING))
+    assert [each.code for each in each_way(found, 0.05)] == [5, 5, 5]
+
+
+@pytest.mark.parametrize("lost", [3, 6])
+def test_a_dead_length_is_named_and_never_green(lost):
+    """1 of 40 lengths was always wrong: no worse than 10 points, in compare and in ab."""
+    losses = np.zeros((6, 40))
+    losses[:lost, 7] = 1
+    found = rows(losses, tuple(range(100, 4_100, 100)))
+    for each in each_way(found, 0.1):
+        assert (each.word, each.code, softened(each.code, "pass")) == ("undecided", 5, 5)
+        assert f"length 800: {lost} of 6 lost" in verdict_sentence(each)
+
+
+def test_a_dead_length_that_is_sure_is_worse():
+    losses = np.zeros((20, 4))
+    losses[:, 3] = 1
+    found = judge(rows(losses, (100, 200, 300, 400)), 0.5)
+    assert (found.word, found.code) == ("worse", 1)
+    assert "length 400: 20 of 20 lost, which is sure" in verdict_sentence(found)
+
+
+def test_lengths_with_few_pairs_are_joined_with_their_neighbours():
+    losses = np.zeros((1, 40))
+    losses[0, 7:10] = 1
+    found = judge(rows(losses, tuple(range(100, 4_100, 100))), 0.3)
+    assert (500, 600, 700) not in [each.lengths for each in found.lengths]
+    assert (800, 900, 1_000) in [each.lengths for each in found.lengths]
+
+
+def test_a_family_that_is_dead_at_a_length_is_named():
+    found = [
+        JudgedPrompt(
+            family, (stack, length, 0.5), stack, 1.0, float((family, length) != ("b", 200))
+        )
+        for family in ("a", "b", "c")
+        for stack in range(6)
+        for length in (100, 200, 300)
+    ]
+    judged = judge(Rows.of(found), 0.3)
+    assert judged.code == 5
+    assert [(each.family, each.lengths, each.lost) for each in judged.lengths] == [("b", (200,), 6)]
+
+
+def test_what_breaks_after_the_verdict_takes_it_back():
+    """ab stopped at 300 haystacks, and a server that lost 6 points from 400 on was no worse."""
+    losses = np.zeros((400, 2))
+    losses[300:] = 1
+    found = each_way(rows(losses), 0.02)[2]
+    assert (found.word, found.code) == ("undecided", 5)
+
+
+def test_without_a_margin_only_a_gain_is_no_worse():
+    equal = judge(rows(np.zeros((100, 5))), 0.0)
+    assert (equal.word, equal.code) == ("undecided", 4)
+    assert "without a margin equal engines stay undecided" in verdict_sentence(equal)
+    gained = np.zeros((100, 5))
+    gained[:, 0] = -1
+    assert judge(rows(gained), 0.0).word == "better"
+
+
+def test_a_reference_at_the_floor_proves_nothing():
+    wrong = replace(rows(np.zeros((100, 5))), first=np.zeros(500), second=np.zeros(500))
+    found = judge(wrong, 0.02)
+    assert (found.word, found.code) == ("undecided", 4)
+    assert "at the floor" in verdict_sentence(found)
+
+
+def test_graded_scores_are_judged_by_their_size(random):
+    found = rows(np.zeros((40, 12)))
+    loss = 0.3 + random.normal(0, 0.02, len(found.second))
+    assert judge(replace(found, second=1 - loss), 0.1).word == "worse"
+    assert judge(replace(found, second=1 - loss), 0.4).word == "no worse"
+
+
+def test_the_last_line_says_when_it_was_measured_and_the_exit_code():
+    moments = "2026-11-23T07:10:30+00:00", "2026-11-23T07:45:00+00:00"
+    found = judge(rows(np.zeros((100, 2))), 0.02, measured=moments)
+    assert verdict_of(found, ends=0).last == (
+        "verdict: no worse than 2 points, on these prompts: a loss of 0.0 [-2.6, 1.9]. "
+        "Measured 2026-11-23 07:10 to 07:45 UTC. Exit code 0"
+    )
+
+
+def test_an_interval_that_holds_a_loss_only_points_to_one():
+    """Eleven of 54 pairs were lost and none was gained: the code was 4, which may be passed."""
+    losses = np.zeros((6, 9))
+    for stack, lost in enumerate((2, 1, 3, 2, 3, 0)):
+        losses[stack, :lost] = 1
+    found = judge(rows(losses), 0.02)
+    assert (found.word, found.code) == ("undecided", 5)
+    assert "likely but not sure from 6 haystacks" in verdict_sentence(found)
+    assert judge(rows(np.zeros((6, 9))), 0.02).code == 4
