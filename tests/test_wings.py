@@ -1,0 +1,183 @@
+"""The core does the main job without any wing; a wing adds one whole thing to it from outside."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "needlemap"
+WINGS = ("cluster", "interop", "servers", "suites", "training")
+DOORS = {"needlemap.callbacks": "training"}  # import paths that stay where they were
+# What a wing imports of another, with the reason. Keep it empty if you can.
+BETWEEN: dict[tuple[str, str], str] = {}
+
+
+@pytest.fixture(scope="module")
+def house() -> Any:
+    tool = runpy.run_path(str(ROOT / "tools" / "house.py"))
+    return tool["House"].read(tool["SOURCE"])
+
+
+def wing_of(module: str) -> str:
+    """Return the wing that a module belongs to; 'core' if none."""
+    if module in DOORS:
+        return DOORS[module]
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in WINGS else "core"
+
+
+def named_modules(tree: ast.AST) -> set[str]:
+    """Return the modules that a file names: imports, late and for types too, and strings that are
+    a module's dotted name."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = node.value.replace(":", " ").split()
+            found |= {word for word in words if word.startswith("needlemap.")}
+    return found
+
+
+def crossings(house: Any) -> set[tuple[str, str, str]]:
+    """Return (module, its wing, the other wing) for each name of another wing in a module."""
+    return {
+        (source.module, wing_of(source.module), wing_of(name))
+        for source in house.sources
+        for name in named_modules(source.tree)
+        if wing_of(name) not in ("core", wing_of(source.module))
+    }
+
+
+def test_the_core_names_no_wing(house: Any) -> None:
+    """Not late, not for types, not by a string: a wing comes by its entry points."""
+    assert {found for found in crossings(house) if found[1] == "core"} == set()
+
+
+def test_a_wing_imports_another_only_for_a_reason_that_is_listed(house: Any) -> None:
+    between = {found[1:] for found in crossings(house) if found[1] != "core"}
+    assert between == set(BETWEEN)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from needlemap.servers import check",
+        "def late():\n    import needlemap.cluster.pool",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from needlemap import callbacks",
+        "import_module('needlemap.suites.trace')",
+    ],
+)
+def test_a_core_that_knows_a_wing_would_be_seen(code: str) -> None:
+    assert any(wing_of(name) != "core" for name in named_modules(ast.parse(code)))
+
+
+def test_no_wing_is_loaded_for_the_report_of_a_plain_run(tmp_path: Path, bm25_run: Path) -> None:
+    code = (
+        "import sys; from needlemap.cli import main\n"
+        f"sys.argv = ['needlemap', 'report', {str(bm25_run)!r}]\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code, ended.code\n"
+        "import json; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    loaded: list[str] = json.loads(done.stdout.splitlines()[-1])
+    assert "needlemap.commands.report" in loaded
+    assert [name for name in loaded if wing_of(name) != "core"] == []
+
+
+@pytest.fixture(scope="module")
+def bm25_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wings")
+    words = "run bm25 --lengths 500 --depths 0,100 --quiet -o r"
+    subprocess.run([sys.executable, "-m", "needlemap", *words.split()], check=True, cwd=folder)
+    return folder / "r"
+
+
+def without(wing: str, folder: Path) -> dict[str, str]:
+    """Make a copy of the package as it would be installed without a wing; return the environment in
+    which Python finds that copy first."""
+    shutil.copytree(SOURCE, folder / "needlemap", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(folder / "needlemap" / wing)
+    for module, owner in DOORS.items():
+        if owner == wing:
+            (folder / f"{module.replace('.', '/')}.py").unlink()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = {**project["entry-points"], "console_scripts": project["scripts"]}
+    gone = (f"needlemap.{wing}", *(module for module in DOORS if DOORS[module] == wing))
+    lines = list[str]()
+    for group, points in groups.items():
+        kept = {name: value for name, value in points.items() if not value.startswith(gone)}
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in kept.items()), ""]
+    about = folder / f"needlemap-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "entry_points.txt").write_text("\n".join(lines))
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: needlemap\nVersion: {project['version']}\n"
+    )
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+CORE_TESTS = ("tests/plan", "tests/stats", "tests/records", "tests/test_settings.py")
+LINE = "run --lengths 500,700 --depths 0,50,100 --model baseline/bm25 --quiet -o r"
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_main_job_is_done_without_a_wing(wing: str, tmp_path: Path) -> None:
+    environment = without(wing, tmp_path / "site")
+
+    def type_line(line: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "needlemap", *line.split()],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    shown = type_line("--help")
+    commands = {"servers": ("check", "storm", "ab", "gauge"), "interop": ("import",)}.get(wing, ())
+    assert not any(f"\n  {command} " in shown for command in commands)
+    assert ("--slurm" in type_line("run --help-all")) == (wing != "cluster")
+    assert ("--by" in type_line("report --help")) == (wing != "training")
+    assert ("ruler-vt" in type_line("list presets")) == (wing != "suites")
+    type_line(LINE)
+    type_line(LINE)  # resumes
+    assert "n=6" in type_line("report r")
+    for name in ("map.png", "map.svg", "page.html", "cells.csv", "report.md"):
+        type_line(f"report r -o {name}")
+    shutil.copytree(tmp_path / "r", tmp_path / "again")
+    type_line("compare r again")
+    type_line("plan --lengths 1k --model openai/gpt-4o")
+    type_line("replay r --length 500 --depth 50")
+    type_line("score r --scorer exact -o s")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_core_s_tests_pass_without_a_wing(wing: str, tmp_path: Path) -> None:
+    environment = without(wing, tmp_path / "site")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *CORE_TESTS],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**environment, "PYTEST_ADDOPTS": ""},
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
