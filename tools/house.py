@@ -1,8 +1,11 @@
 """Measure the structure of the source. It gates nothing: what must hold is in tests/test_house.py.
 
-`python tools/house.py` prints the figures: syntax nodes by package, files, lines, classes of one
-name, heavy `__init__`, import chains and circles, long functions. `--before COMMIT` sets those of a
-commit beside them. `--walk MODULE`: what one module reaches.
+`python tools/house.py` prints the figures: files, lines, syntax nodes and imports by package,
+floors of packages, classes of one name, heavy `__init__`, import chains and circles, long
+functions, tests marked `long`. `--before COMMIT` sets those of a commit beside them. `--day` types
+what people type on an ordinary day and prints which modules that loads and which share of the
+functions it calls, and what an installation takes on the disk. `--walk MODULE`: what one module
+reaches.
 
 A syntax node is one that says something: docstrings, annotations and contexts (whether a name is
 read or set) do not count, so neither wrapping nor types change the number. Late imports count;
@@ -14,10 +17,16 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
+import os
+import re
+import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, distribution
 from io import BytesIO
 from pathlib import Path
 from statistics import mean
@@ -25,7 +34,8 @@ from subprocess import run
 from tarfile import open as open_archive
 from tempfile import TemporaryDirectory
 
-SOURCE = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
 FUNCTION_LINES, INIT_LINES, LINE_LENGTH = 60, 150, 95
 _NAMED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -230,6 +240,7 @@ class House:
         functions = [found for source in self.sources for found in source.functions()]
         return {
             "files": len(self.sources),
+            "lines": sum(len(source.text.splitlines()) for source in self.sources),
             "code lines": len(code),
             "characters a code line": _characters(code),
             "characters a line": _characters(lines),
@@ -243,9 +254,40 @@ class House:
             "circles, imports for types too": len(self.with_types.circles()),
             "longest chain": len(self.longest_chain()),
             "root modules": len(self.root()),
+            "floors of packages": self.floors(),
+            "imports": sum(map(len, self.graph.values())),
             "syntax nodes": sum(self.nodes.values()),
-            **{f"  {name}": n for name, n in sorted(self.nodes.items())},
+            **self._by_package(),
         }
+
+    def floors(self) -> int:
+        """How many packages stand one above the other, each of which imports the next."""
+        packages = {source.package for source in self.sources}
+        below: dict[str, set[str]] = {name: set() for name in packages}
+        package_of = {source.module: source.package for source in self.sources}
+        for module, imported in self.graph.items():
+            below[package_of[module]] |= {package_of[name] for name in imported}
+        heights = dict.fromkeys(packages, 1)
+        # A circle of packages would never end: as many rounds as there are packages are enough.
+        for _ in packages:
+            for name in packages:
+                others = below[name] - {name}
+                heights[name] = 1 + max((heights[other] for other in others), default=0)
+            if max(heights.values()) > len(packages):
+                return len(packages)
+        return max(heights.values())
+
+    def _by_package(self) -> dict[str, float]:
+        """Files, lines, syntax nodes and imports of each package."""
+        found = dict[str, float]()
+        for name in sorted({source.package for source in self.sources}):
+            sources = [source for source in self.sources if source.package == name]
+            shown = name or "(root)"
+            found[f"  {shown}: files"] = len(sources)
+            found[f"  {shown}: lines"] = sum(len(source.text.splitlines()) for source in sources)
+            found[f"  {shown}: nodes"] = sum(source.nodes() for source in sources)
+            found[f"  {shown}: imports"] = sum(len(self.graph[each.module]) for each in sources)
+        return found
 
 
 def compared(now: dict[str, float], before: dict[str, float]) -> list[str]:
@@ -258,20 +300,130 @@ def compared(now: dict[str, float], before: dict[str, float]) -> list[str]:
     return rows
 
 
-def of_commit(commit: str) -> dict[str, float]:
+GRID = "--lengths 500:3000:4 --depths 0:100:5 --repeats 2"
+A, B = (f"--model baseline/bm25 --model-options window={n} {GRID}" for n in (1800, 900))
+DAY = (
+    *(f"run {A} -o a", f"run {A} -o a", f"run {B} -o b", "report a", "report a -o a.png"),
+    *("report a -o a.html", "report a -o a.csv", "report a b -o ab.html", "compare a b"),
+    *(f"plan {A}", "list tasks", "--help", "run --help", "score --help"),
+    "run --task multikey --model baseline/bm25 --lengths 1000,2000 --repeats 2 -o mk",
+)
+# Runs one command, then prints its modules and the places of the functions that it called.
+WATCHED = """
+import json, sys, threading
+called = set()
+def watch(frame, event, argument):
+    if event == "call" and "needlemap" in frame.f_code.co_filename:
+        called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+threading.setprofile(watch)
+sys.setprofile(watch)
+try:
+    from needlemap.cli import main
+    main()
+except SystemExit:
+    pass
+sys.setprofile(None)
+loaded = [name for name in sys.modules if name.split(".")[0] == "needlemap"]
+print("\\n" + json.dumps([loaded, sorted(called)]))
+"""
+
+
+def day(root: Path) -> dict[str, float]:
+    """What the commands of an ordinary day load and call. root: of a checkout."""
+    source = root / "src"
+    house = House.read(source)
+    functions = {(str(each.path), line) for each in house.sources for line in first_lines(each)}
+    loaded, called, by_report = set[str](), set[tuple[str, int]](), 0
+    with TemporaryDirectory() as folder:
+        write_metadata(root, Path(folder) / "site")
+        path = os.pathsep.join((str(Path(folder) / "site"), str(source)))
+        for line in DAY:
+            command = [sys.executable, "-c", WATCHED, *line.split()]
+            done = run(
+                command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True
+            )
+            modules, places = json.loads(done.stdout.splitlines()[-1])
+            loaded |= set(modules)
+            called |= {(name, first) for name, first in places}
+            by_report = len(modules) if line == "report a" else by_report
+    return {
+        "modules that a day loads": len(loaded),
+        "modules that `report a` loads": by_report,
+        "% of functions that a day calls": round(100 * len(called & functions) / len(functions), 1),
+    }
+
+
+def first_lines(source: Source) -> Iterator[int]:
+    """The first line of each function, its decorators included."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+def write_metadata(root: Path, site: Path) -> None:
+    """Write what an installation of a checkout would tell of its entry points."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    about = site / f"needlemap-{project['version']}.dist-info"
+    about.mkdir(parents=True)
+    lines = list[str]()
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines), "utf-8")
+    name, version = project["name"], project["version"]
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def installed_mb(root: Path) -> float:
+    """Megabytes of all files of the packages that the core needs, as they are installed here, and
+    of its own source."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    names, ahead = set[str](), list(project["dependencies"])
+    size = sum(path.stat().st_size for path in (root / "src").rglob("*") if path.suffix != ".pyc")
+    while ahead:
+        requirement = ahead.pop()
+        name = re.split(r"[^\w.-]", requirement)[0].lower()
+        if name in names or ";" in requirement:
+            continue
+        names.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            continue
+        ahead += found.requires or []
+        size += sum(file.size or 0 for file in found.files or ())
+    return round(size / 1e6, 1)
+
+
+def of_tests(root: Path) -> dict[str, float]:
+    """Lines of tests, and how many are marked `long`."""
+    texts = [path.read_text("utf-8") for path in sorted((root / "tests").rglob("*.py"))]
+    marked = sum(text.count("mark.long") for text in texts)
+    return {
+        "test lines": sum(text.count("\n") for text in texts),
+        "marks `long` in tests": marked,
+    }
+
+
+def all_figures(root: Path, with_day: bool) -> dict[str, float]:
+    """All figures of a checkout."""
+    more = {**day(root), "installed MB": installed_mb(root)} if with_day else {}
+    return {**of_tests(root), **more, **House.read(root / "src").figures()}
+
+
+def of_commit(commit: str, with_day: bool) -> dict[str, float]:
     """The figures of a commit."""
-    command = ["git", "archive", commit, "src"]
-    packed = run(command, cwd=SOURCE.parent, check=True, capture_output=True).stdout
+    command = ["git", "archive", commit, "src", "tests", "pyproject.toml"]
+    packed = run(command, cwd=ROOT, check=True, capture_output=True).stdout
     with TemporaryDirectory() as folder:
         with open_archive(fileobj=BytesIO(packed)) as archive:
             archive.extractall(folder, filter="data")
-        return House.read(Path(folder) / "src").figures()
+        return all_figures(Path(folder), with_day)
 
 
-def report(house: House, before: str = "") -> str:
+def report(house: House, before: str = "", with_day: bool = False) -> str:
     """All figures, and what stands out."""
-    figures = house.figures()
-    rows = compared(figures, of_commit(before)) if before else []
+    figures = all_figures(ROOT, with_day)
+    rows = compared(figures, of_commit(before, with_day)) if before else []
     rows = rows or [f"{name:34}{value:>10,g}" for name, value in figures.items()]
     functions = [found for source in house.sources for found in source.functions()]
     lines = [
@@ -291,10 +443,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the structure of the source.")
     parser.add_argument("--walk", metavar="MODULE", help="print all modules that this one reaches")
     parser.add_argument("--before", metavar="COMMIT", default="", help="also of a commit")
+    parser.add_argument("--day", action="store_true", help="also of an ordinary day's commands")
     chosen = parser.parse_args()
     house = House.read(SOURCE)
-    walked = house.reach[chosen.walk] if chosen.walk else ()
-    print("\n".join(sorted(walked)) if chosen.walk else report(house, chosen.before))
+    if chosen.walk:
+        print("\n".join(sorted(house.reach[chosen.walk])))
+    else:
+        print(report(house, chosen.before, chosen.day))
 
 
 if __name__ == "__main__":
