@@ -23,7 +23,10 @@ from needlemap.reports.figures.shapes import (
 
 FIGURES = (".png", ".svg", ".pdf")
 KINDS = (*FIGURES, ".html", ".md", ".csv", ".parquet")  # all that a report can be
-_FONTS = [str(path) for path in sorted(Path(__file__).with_name("fonts").glob("*.ttf"))]
+_FONTS = [
+    str(Path(__file__).with_name("fonts") / f"LiberationSans-{style}.ttf")
+    for style in ("Regular", "Bold")
+]
 
 
 @dataclass(frozen=True, slots=True)
