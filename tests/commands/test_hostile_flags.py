@@ -85,3 +85,11 @@ def test_every_number_is_taken_or_refused_in_words(command, ready):
 def test_a_number_beyond_all_use_is_refused(command, flag, ready):
     ended = ready(command, *COMMANDS[command], flag, code=2)
     assert flag.partition("=")[0].lstrip("-") in ended.stderr.replace("_", "-")
+
+
+@pytest.mark.parametrize("name", ["limit_time", "wait"])
+def test_a_number_of_a_settings_file_that_no_float_holds_is_refused_in_words(name, needlemap):
+    written = f"model: baseline/bm25\nlengths: [500]\n{name}: 1{'0' * 400}\n"
+    (needlemap.folder / "own.yaml").write_text(written, "utf-8")
+    ended = needlemap("plan", "own.yaml", code=2)
+    assert f"Setting '{name}' in own.yaml: must be a number" in ended.stderr

@@ -113,7 +113,10 @@ def time_limit(named: str | None, flags: Mapping[str, Any]) -> float | None:
 
 def seconds_of(typed: Any) -> float:
     """A duration as a flag or a Python argument gives it. Raises SettingsError."""
-    return duration_s(typed) if isinstance(typed, str) else float(typed)
+    try:
+        return duration_s(typed) if isinstance(typed, str) else float(typed)
+    except OverflowError:
+        raise SettingsError(f"A duration is {MOST_S:,.0f} s at most.") from None
 
 
 def limit_of(typed: str) -> float:
