@@ -89,7 +89,7 @@ def test_its_parts_are_shown_within_the_page_and_none_lies_on_another(
     assert brightness < 40 if "dark" in state else brightness > 230
 
 
-@pytest.mark.parametrize("state", ["one", "one-phone", "two", "lattice", "faulty"])
+@pytest.mark.parametrize("state", ["one", "one-phone", "two", "faulty"])
 def test_curves_stand_beside_their_map_and_trials_beside_or_below(
     visit: Any, state: str, request: pytest.FixtureRequest
 ) -> None:
