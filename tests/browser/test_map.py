@@ -381,7 +381,7 @@ def test_the_reasons_are_listed_by_kind_with_the_servers_words(visit, faulty):
 
 def test_effective_length_stands_in_a_table_and_on_the_curve(visit, plain):
     page = visit(plain)
-    rows = page.locator("#effective-table tbody tr")
+    rows = page.locator("#effective tbody tr")
     assert rows.count() == len(RULES)
     assert rows.first.inner_text().startswith(("absolute:85", "1 absolute:85", "1\nabsolute:85"))
     marked = page.locator("#by-length .mark-name").all_inner_texts()

@@ -185,15 +185,17 @@ def test_runs_that_asked_something_else_open_with_curves_and_that_line(visit, un
 
 def test_settings_that_differ_are_marked(visit, three):
     page = visit(three)
-    settings = page.locator("#notes details", has_text="Settings")
+    settings = page.locator("#notes details", has=page.get_by_role("heading", name="Settings"))
     settings.locator("summary").click()
     head = settings.locator("thead th").all_inner_texts()
-    assert head[1:] == ["openai/plain", "openai/better", "openai/other"]
+    assert head[1:] == ["Value", "Runs"]
     rows = {row.locator("th bdi").inner_text(): row for row in settings.locator("tbody tr").all()}
     assert "differs" in rows["needle"].get_attribute("class")
+    assert rows["needle"].locator("td").last.inner_text() == "1 of 3: openai/other"
+    assert rows["repeats"].locator("td").last.inner_text() == "all"
     assert "changed" in rows["repeats"].get_attribute("class")
     assert "differs" not in rows["repeats"].get_attribute("class")
-    assert rows["temperature"].get_attribute("class").strip() == ""
+    assert rows["temperature"].get_attribute("class") is None
 
 
 def test_versions_hashes_and_totals_are_there(visit, three):

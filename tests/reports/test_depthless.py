@@ -14,8 +14,8 @@ from rich.console import Console
 
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.reports.figures.figure import Figure, Shown, draw
-from needlemap.reports.page.document import tables
 from needlemap.reports.page.summary import summary
+from needlemap.reports.page.written import written
 from needlemap.reports.renderers.heat import terminal_map
 from needlemap.stats.means import Map
 
@@ -89,8 +89,8 @@ def test_a_page_has_no_depth_in_words_or_numbers(run):
     (shown,) = page["runs"]
     assert shown["depthless"] is True
     assert shown["depths"] == [[0.5, "whole text"]]
-    assert "whole text" in tables(page)
-    assert "50%" not in tables(page)
+    assert "whole text" in written(page)
+    assert "50%" not in written(page)
 
 
 @pytest.mark.parametrize("rows", ["cells", "trials"])

@@ -37,9 +37,12 @@ def printable(text: str, *, line: bool = False) -> str:
         text = " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        letter for letter in text if letter in _KEPT or unicodedata.category(letter) not in _HARMFUL
-    )
+    return "".join(letter for letter in text if not is_unseen(letter))
+
+
+def is_unseen(letter: str) -> bool:
+    """Whether a letter is a control, a format or a half, but no line break or tab."""
+    return letter not in _KEPT and unicodedata.category(letter) in _HARMFUL
 
 
 def whole_characters(text: str) -> str:

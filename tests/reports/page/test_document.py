@@ -27,6 +27,9 @@ HOSTILE = (
 )
 
 
+UNSEEN = ("bdi", {"class": "unseen"})  # a letter made visible
+
+
 class Elements(HTMLParser):
     """What a browser finds in the page: elements with attributes, and their text."""
 
@@ -67,6 +70,12 @@ def page_of(*runs: Loaded, **more: Any) -> str:
 def data_of(page: str, name: str) -> Any:
     text = Elements(page).text("script", type="application/octet-stream", id=name)
     return json.loads(gzip.decompress(b64decode(text)))
+
+
+def texts_of(html: str) -> list[str]:
+    """The texts of all cells of tables."""
+    cells = re.findall(r"<t[hd] [^>]*>(.*?)</t[hd]>", html)
+    return [re.sub("<.*?>", "", cell) for cell in cells]
 
 
 def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
@@ -119,7 +128,8 @@ def test_a_hostile_name_cannot_break_out(make_run, make_record, where):
     )
     plain = page_of(make_run([make_record()], "a"))
     page = page_of(run, title=HOSTILE if where == "title" else None)
-    assert [tag for tag, _ in Elements(page).found] == [tag for tag, _ in Elements(plain).found]
+    made = [each for each in Elements(page).found if each != UNSEEN]
+    assert [tag for tag, _ in made] == [tag for tag, _ in Elements(plain).found]
     assert Elements(page).text("script") == Elements(plain).text("script")
     strings = data_of(page, "trials-0")["strings"]
     assert HOSTILE in strings
@@ -135,12 +145,34 @@ def test_every_script_is_in_the_page_and_none_can_end_early(falling):
 
 def test_without_scripts_there_is_a_table_of_each_run(falling):
     page = page_of(falling)
-    (table,) = re.findall(r"<noscript>(.*?)</noscript>", page, re.S)
-    assert "<h2>openai/m</h2>" in table
-    assert "<tr><th></th><th>1k</th><th>4k</th><th>16k</th></tr>" in table
-    assert "<td>100.0 (6)</td>" in table
+    (run,) = re.findall(r'<section id="run-0" .*?</section>', page, re.S)
+    assert "<h2>openai/m</h2>" in run
+    cells = texts_of(run)
+    at = cells.index("1k")
+    assert cells[at - 1 : at + 6] == ["", "1k", "4k", "16k", "0%", "100.0 (5)", "100.0 (6)"]
     line = summary([falling], made=NOW)["runs"][0]["overall"]["line"]
-    assert f"<p>{line}</p>" in table
+    assert f"<li>{line}</li>" in run
+
+
+def test_a_text_in_a_table_is_text_and_what_cannot_be_seen_is_shown(make_run, make_record):
+    lost = make_record(score=None, scorer=None, failure="server error", error="<b>\x1b\u202e\u200d")
+    page = page_of(make_run([lost]))
+    said = '&lt;b&gt;<bdi class="unseen">U+001B</bdi><bdi class="unseen">U+202E</bdi>\u200d'
+    assert f'<div class="prose" dir="auto">{said}</div>' in page
+
+
+def test_settings_say_who_has_which_value_and_mark_what_differs(make_run, make_record):
+    seeds = {"a": 0, "b": 1, "c": 0, "d": 0, "e": 0}
+    runs = [
+        make_run([make_record()], f"runs/{name}", seed=seed, repeats=6)
+        for name, seed in seeds.items()
+    ]
+    settings = page_of(*runs).partition("<h2>Settings</h2>")[2].partition("</details>")[0]
+    found = {tuple(texts_of(row)): row for row in re.findall(r"<tr .*?</tr>", settings)}
+    most = found["≠ • seed", "0", "4 of 5: openai/m@a, openai/m@c, openai/m@d, …"]
+    assert 'class="differs changed"' in most
+    assert ("≠ • seed", "1", "1 of 5: openai/m@b") in found
+    assert 'class="changed"' in found["• repeats", "6", "all"]
 
 
 def test_where_lengths_have_depths_of_their_own_the_table_is_a_list(make_run, make_record):
@@ -148,4 +180,6 @@ def test_where_lengths_have_depths_of_their_own_the_table_is_a_list(make_run, ma
         (1000 * (at + 1), (7 * at + 3 * part) % 97 / 97) for at in range(6) for part in range(5)
     ]
     page = page_of(make_run([make_record(length, depth) for length, depth in places]))
-    assert "<tr><td>1k</td><td>0%</td><td>100.0 (1)</td></tr>" in page
+    cells = texts_of(page)
+    at = cells.index("Score (n)")
+    assert cells[at + 1 : at + 4] == ["1k", "0%", "100.0 (1)"]

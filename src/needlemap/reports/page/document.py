@@ -1,4 +1,4 @@
-"""The page as HTML: style, script, data, and plain tables where scripts do not run."""
+"""The page as HTML: style, script, data, and what is written for readers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import gzip
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from needlemap.reports.labels import score_label
+from needlemap.reports.page.written import written
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
 SCRIPTS = (
@@ -26,7 +26,7 @@ SCRIPTS = (
     "pane",
     "main",
 )  # as they run
-_PLACE = re.compile(r"\{\{(csp|title|style|script|data|noscript)\}\}")
+_PLACE = re.compile(r"\{\{(csp|title|style|script|data|written)\}\}")
 
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
@@ -42,7 +42,7 @@ def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
         "style": style,
         "script": script,
         "data": "\n".join(_blob(name, data) for name, data in blobs),
-        "noscript": tables(summary),
+        "written": written(summary),
     }
     return _PLACE.sub(lambda place: parts[place[1]], _read("page.html"))
 
@@ -92,71 +92,3 @@ def _digest(text: str) -> str:
 
 def _read(name: str) -> str:
     return (files("needlemap.reports.page") / name).read_text("utf-8")
-
-
-EACH = "Each cell: score in percent (n)."
-
-
-def tables(summary: Mapping[str, Any]) -> str:
-    """HTML of all sheets and runs: name, what they come to, and their table or their map in
-    numbers."""
-    return "\n".join([*map(_sheet, summary["sheets"]), *map(_run, summary["runs"])])
-
-
-def _sheet(sheet: Mapping[str, Any]) -> str:
-    lines = "".join(f"<p>{escape(line)}</p>\n" for line in sheet["lines"])
-    tables = "".join(map(_sheet_table, [sheet["table"], *sheet.get("more", ())]))
-    answer = ". ".join(filter(None, (sheet["answer"], sheet["state"])))
-    return f"<h2>{escape(sheet['title'])}</h2>\n<p>{escape(answer)}</p>\n{tables}{lines}"
-
-
-def _sheet_table(table: Mapping[str, Any]) -> str:
-    rows = [
-        [name, *(text for text, *_ in rest)]
-        for name, *rest in (row["cells"] for row in table["rows"])
-    ]
-    shown = "\n".join([_row(table["head"], "th"), *map(_row, rows)])
-    lines = "".join(f"<pre>{escape(line)}</pre>\n" for line in table.get("lines", ()))
-    return f"<table>\n{shown}\n</table>\n{lines}"
-
-
-def _run(run: Mapping[str, Any]) -> str:
-    lines = "".join(f"<p>{escape(line)}</p>\n" for line in (*run["lines"], *run["notes"], EACH))
-    lines += "".join(
-        f"<p>{escape(each['line'])}</p>\n" for each in run.get("beside", ()) if each["line"]
-    )
-    rows = "\n".join(_list(run) if run["ragged"] else _grid(run))
-    return f"<h2>{escape(run['name'])}</h2>\n{lines}<table>\n{rows}\n</table>"
-
-
-def _grid(run: Mapping[str, Any]) -> list[str]:
-    """Lengths across, depths down."""
-    shown = {(length, depth): text for length, depth, text in _cells(run)}
-    head = _row(["", *(label for _, label in run["lengths"])], "th")
-    columns = range(len(run["lengths"]))
-    return [
-        head,
-        *(
-            _row([label, *(shown.get((at, depth), "") for at in columns)])
-            for depth, label in run["depths"]
-        ),
-    ]
-
-
-def _list(run: Mapping[str, Any]) -> list[str]:
-    """A row for each cell, where every length has depths of its own."""
-    depths, lengths = dict(run["depths"]), [label for _, label in run["lengths"]]
-    rows = [_row([lengths[length], depths[depth], text]) for length, depth, text in _cells(run)]
-    return [_row(["length", "depth", "score (n)"], "th"), *rows]
-
-
-def _cells(run: Mapping[str, Any]) -> Iterable[tuple[int, float, str]]:
-    cells = run["cells"]
-    for length, depth, score, n in zip(
-        cells["length"], cells["depth"], cells["score"], cells["n"], strict=True
-    ):
-        yield length, depth, f"{score_label(score)} ({n})"
-
-
-def _row(values: Iterable[str], tag: str = "td") -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"

@@ -19,6 +19,7 @@ function listen() {
   new ResizeObserver(fitMap).observe(at("grid"));
   new ResizeObserver(fitSheet).observe(at("sheet"));
   listenToSheet(at("sheet"));
+  at("view").addEventListener("click", followed);
   listenToPrint();
 }
 
@@ -57,6 +58,14 @@ function listenToSheet(sheet) {
   const light = (event) => lightCurve(event.target.closest?.("tr")?.querySelector("[data-line]")?.dataset.line);
   for (const type of ["pointerover", "focusin", "pointerleave"]) sheet.addEventListener(type, light);
   listenToMargin(sheet);
+}
+
+// A name in a table leads to its view.
+function followed(event) {
+  const to = event.target.closest?.("[data-to]")?.dataset.to;
+  if (to === undefined) return;
+  event.preventDefault();
+  chooseView(state.views.findIndex((view) => view.to === to));
 }
 
 function tipOf(cell) {
@@ -138,7 +147,6 @@ function reveal() {
 function listenToPrint() {
   let folded = [];
   addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("#notes details")) details.fill();
     folded = [...document.querySelectorAll(":is(#notes, #sheet, #verdict) details:not([open])")];
     for (const details of folded) details.open = true;
   });
@@ -207,12 +215,14 @@ async function readSummary() {
 function fail(why) {
   at("reading").hidden = false;
   at("reading").textContent = why;
+  at("written").classList.add("shown");
 }
 
 function take(summary) {
   state.summary = summary;
   state.views = viewsOf(summary);
   state.runs = summary.runs.map((_, number) => runView(summary, number));
+  takeWritten(summary);
   if (!(state.palette in summary.palettes)) state.palette = summary.palette;
   draw();
 }
@@ -221,18 +231,44 @@ function draw() {
   const view = shownView();
   keepingFocus(() => {
     drawHead(view);
+    drawWritten(view);
     drawTabs(state.views, state.view, paletteStops(), chooseView);
-    at("sheet").hidden = !view.sheet;
     at("bench").hidden = Boolean(view.sheet);
-    if (view.sheet) drawSheet(view, paletteStops());
+    if (view.sheet) fitSheet();
     else drawMap(view);
-    drawNotes(state.summary, view);
   });
   document.documentElement.dataset.theme = state.theme;
   if (view.sheet) return;
   fitMap();
   markActive();
   drawPane();
+}
+
+const PARTS = ["answer", "sheet", "verdict", "effective", "lines", "numbers"]; // places for what is written of a view
+
+// Takes what is written for readers without scripts out of the page, to show of it what belongs to a view.
+function takeWritten(summary) {
+  const box = at("written");
+  box.remove();
+  const parts = [...box.querySelectorAll("[data-part]")];
+  state.written = Object.fromEntries(
+    parts.map((part) => [`${part.closest("[data-of]").dataset.of} ${part.dataset.part}`, part]),
+  );
+  for (const view of state.views) if (view.sheet) dressSheet(view.sheet, state.written[`${view.to} sheet`]);
+  put(at("told"), state.written["all told"]);
+  put(
+    at("footer"),
+    `needlemap ${plain(summary.version)} · made ${moment(plain(summary.made))} · nothing on this page came from or goes to a network`,
+  );
+}
+
+function drawWritten(view) {
+  for (const name of PARTS) {
+    const part = state.written[`${view.to} ${name}`];
+    at(name).hidden = !part;
+    if (part?.parentNode !== at(name)) put(at(name), part);
+  }
+  paintScores(paletteStops());
 }
 
 function drawMap(view) {

@@ -1,16 +1,11 @@
 "use strict";
-// What a run comes to: the readings above its map, the legend under it, effective length, words.
+// What a run comes to: the readings above its map, the legend under it.
 
 function drawOverview(view, palette) {
   put(at("readings"), readingNodes(readings(view)));
   put(at("legend"), legend(view, palette));
-  at("verdict").hidden = !view.difference;
-  at("effective").hidden = at("lines-section").hidden = Boolean(view.difference);
   put(at("beside"), besideNodes(view.run?.beside ?? []));
   at("beside").hidden = !view.run?.beside;
-  drawAnswer(view.difference?.sheet);
-  if (view.difference) put(at("verdict"), verdictNodes(view, palette));
-  else drawRun(view.run);
 }
 
 function readingNodes(rows) {
@@ -21,15 +16,6 @@ function readingNodes(rows) {
       el("dt", {}, word),
       el("dd", {}, el("b", {}, visible(value)), noteLines(note)),
     ),
-  );
-}
-
-function drawRun(run) {
-  at("effective").hidden = run.effective.length === 0;
-  put(at("effective-table"), effectiveTable(run));
-  put(
-    at("lines"),
-    [...run.lines, ...run.notes].map((text) => el("li", {}, visible(text.trim()))),
   );
 }
 
@@ -146,18 +132,7 @@ function legendWords(view) {
   return `n = ${each} ${trials} a cell; 95 % intervals: Wilson for a cell, by haystack for bands`;
 }
 
-function effectiveTable(run) {
-  const rows = run.effective.map((each) => [
-    [
-      el("span", { class: "rule" }, each.rule),
-      el("span", { class: "soft" }, visible(each.says)),
-    ],
-    [el("b", {}, visible(each.value)), unitOf(each)],
-  ]);
-  return table(["Rule", "Value [95 % interval]"], rows);
-}
-
-// Two runs compared: what changed at a glance, then tables, then all lines of `needlemap compare`, folded.
+// Two runs compared: what changed at a glance.
 
 function differenceReadings({ difference }) {
   const { json } = difference;
@@ -183,202 +158,4 @@ function differenceReadings({ difference }) {
 function differencePrecision({ counted: known, overall }, between = " ") {
   const ends = pointsInterval(overall.low / 100, overall.high / 100);
   return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
-}
-
-function verdictNodes({ difference }, palette) {
-  const { sheet } = difference;
-  const tables = [sheet.table, ...(sheet.more ?? [])].map((each) => tableNodes(sheet, each, palette));
-  return [
-    el("h2", {}, "Comparison"),
-    el(
-      "p",
-      { class: "soft" },
-      "Trials are paired by what was asked. Single cells are exploration: they are not corrected for their number.",
-    ),
-    ...tables.filter(Boolean),
-    el(
-      "details",
-      { class: "fold", "data-keep": "all lines" },
-      el("summary", {}, "All that needlemap compare says"),
-      linesNode(sheet.lines),
-    ),
-  ];
-}
-
-// Below the map: numbers, what could not be measured, settings, versions and hashes.
-
-function drawNotes(summary, view) {
-  const open = new Set(
-    [...document.querySelectorAll("#notes details[open]")].map((each) => each.dataset.keep),
-  );
-  const runs = summary.runs;
-  const refused = summary.differences.filter((difference) => difference.refused);
-  const sections = [
-    view.run ? note(marginName(view.run), () => marginTables(view.run)) : null,
-    refused.length ? note("What is not compared, and why", () => refusals(summary, refused)) : null,
-    note("What could not be measured", () => failureTables(runs), runs.some(failedIn)),
-    note("Tokens, cost and time", () => totalsTable(runs)),
-    note("Settings", () => settingsTable(runs, "settings")),
-    note("Versions and hashes", () => settingsTable(runs, "facts")),
-  ];
-  put(at("notes"), sections);
-  for (const details of at("notes").children) if (open.has(details.dataset.keep)) details.open = true;
-  put(
-    at("footer"),
-    `needlemap ${plain(summary.version)} · made ${moment(plain(summary.made))} · nothing on this page came from or goes to a network`,
-  );
-}
-
-// Folded; its content is made when it is first opened or printed.
-function note(title, make, open = false) {
-  const details = el("details", { open, "data-keep": title }, el("summary", {}, el("h2", {}, title)));
-  details.fill = () => details.children.length < 2 && details.append(make());
-  details.addEventListener("toggle", () => details.open && details.fill());
-  if (open) details.fill();
-  return details;
-}
-
-function failedIn(run) {
-  return run.totals.missing > run.totals.unasked;
-}
-
-function marginName(run) {
-  return `Numbers by length${run.depthless ? "" : " and depth"}`;
-}
-
-function marginTables(run) {
-  const row = (margin, name, at) => [
-    name,
-    margin.n[at] ? percent(margin.score[at]) : "not measured",
-    interval(margin.low[at], margin.high[at]),
-    count(margin.n[at]),
-  ];
-  const head = (name) => [name, "Score, %", "95 % interval", "n"];
-  return el(
-    "div",
-    { class: "pair" },
-    table(
-      head("Length, tokens"),
-      run.lengths.map(([tokens], at) => row(run.by_length, count(tokens), at)),
-      { class: "numbers" },
-    ),
-    run.depthless
-      ? null
-      : table(
-          head("Depth"),
-          run.by_depth.label.map((label, at) => row(run.by_depth, label, at)),
-          { class: "numbers" },
-        ),
-  );
-}
-
-function failureTables(runs) {
-  if (!runs.some((run) => run.failures.length))
-    return el("p", { class: "soft" }, "Every trial was measured.");
-  const rows = runs.flatMap((run) =>
-    run.failures.map((failure) => [
-      isolated(failure.kind),
-      count(failure.count),
-      failure.examples.map((example) => prose(example)),
-      isolated(run.name),
-    ]),
-  );
-  const all = [["Kind", "Trials", "In the server's or library's words", "Run"], ...rows];
-  const [head, ...shown] = runs.length > 1 ? all : all.map((row) => row.slice(0, 3));
-  return wide("What could not be measured", table(head, shown, { class: "reflow" }));
-}
-
-const RARE = ["thinking_tokens", "judge_usd"]; // told where there is any
-const TOTALS = [
-  ["trials", "trials", count],
-  ["scored", "scored", count],
-  ["not measured", "missing", count],
-  ["prompt tokens", "prompt_tokens", count],
-  ["of which read from a cache", "cached_tokens", count],
-  ["of which planned to be shared", "planned_tokens", count],
-  ["answer tokens", "completion_tokens", count],
-  ["of which thinking", "thinking_tokens", count],
-  ["cost, US dollars", "usd", dollars],
-  ["the judge's cost, US dollars", "judge_usd", dollars],
-  ["sum of latencies", "seconds", seconds],
-];
-
-function totalsTable(runs) {
-  if (runs.length > COLUMNS) return totalsByRun(runs);
-  const known = TOTALS.filter(([, key]) => !RARE.includes(key) || runs.some((run) => run.totals[key]));
-  const rows = known.map(([name, key, word]) => [
-    name,
-    ...runs.map((run) => maybe(run.totals[key], word) ?? "not known"),
-  ]);
-  const lines = runs.flatMap((run) =>
-    run.totals.cache_lines.map((text) => el("p", { class: "soft" }, visible(text))),
-  );
-  return wide(
-    "Tokens, cost and time",
-    table(["Sum", ...runs.map((run) => isolated(run.name))], rows, { class: "numbers reflow" }),
-    lines,
-  );
-}
-
-const COLUMNS = 3; // runs that have a column each; of more, equal values are said once
-
-// Of many runs a row each.
-function totalsByRun(runs) {
-  const known = TOTALS.filter(([, key]) => runs.some((run) => run.totals[key] !== null && run.totals[key] !== undefined));
-  const rows = runs.map((run) => [isolated(run.name), ...known.map(([, key, word]) => maybe(run.totals[key], word) ?? NONE)]);
-  return wide("Tokens, cost and time", table(["Run", ...known.map(([name]) => name)], rows, { class: "numbers reflow" }));
-}
-
-// Of many runs a row a value, with the runs that have it.
-function valuesTable(runs, key, names) {
-  const rows = names.flatMap((name) => {
-    const having = new Map();
-    for (const run of runs) {
-      const value = run[key].find(([other]) => other === name)?.[1];
-      if (value !== undefined) having.set(String(value), [...(having.get(String(value)) ?? []), run.name]);
-    }
-    return [...having].map(([value, own]) => [
-      isolated(name),
-      prose(value),
-      own.length === runs.length ? "all" : `${own.length} of ${runs.length}: ${plain(own.slice(0, 3).join(", "))}${own.length > 3 ? ", …" : ""}`,
-    ]);
-  });
-  const heads = [key === "facts" ? "What" : "Setting", "Value", "Runs"];
-  return wide(key === "facts" ? "Versions and hashes" : "Settings", table(heads, rows, { class: `${key} reflow` }));
-}
-
-// A row a name, a column a run; what differs between runs, or from the default, is marked.
-function settingsTable(runs, key) {
-  const names = [...new Set(runs.flatMap((run) => run[key].map(([name]) => name)))];
-  if (runs.length > COLUMNS) return valuesTable(runs, key, names);
-  const rows = names.map((name) =>
-    settingRow(
-      name,
-      runs.map((run) => run[key].find(([other]) => other === name)),
-    ),
-  );
-  const marks = [
-    rows.some((row) => row.class.includes("changed"))
-      ? "• set for this run; without a mark: the default. "
-      : "",
-    rows.some((row) => row.class.includes("differs")) ? "≠ differs between the runs." : "",
-  ].join("");
-  return wide(
-    key === "facts" ? "Versions and hashes" : "Settings",
-    marks ? el("p", { class: "soft" }, marks) : null,
-    table([key === "facts" ? "What" : "Setting", ...runs.map((run) => isolated(run.name))], rows, {
-      class: `${key} reflow`,
-    }),
-  );
-}
-
-function settingRow(name, found) {
-  const differs = new Set(found.map((each) => each?.[1])).size > 1;
-  const changed = found.some((each) => each?.[2]);
-  const marks = `${differs ? "≠ " : ""}${changed ? "• " : ""}`;
-  const cells = [
-    el("span", {}, el("span", { class: "sign" }, marks), isolated(name)),
-    ...found.map((each) => prose(each ? String(each[1]) : NONE)),
-  ];
-  return { class: `${differs ? "differs" : ""} ${changed ? "changed" : ""}`, cells };
 }

@@ -91,89 +91,21 @@ function tabMoved(number, many, key) {
   return moves[key] ?? null;
 }
 
-// A sheet: the answer, readings, then curves and tables in the order that it wants, then words.
-function drawSheet({ sheet }, palette) {
-  const { comparison } = sheet;
-  const rows = comparison && !comparison.refused ? differenceReadings({ difference: comparison }) : sheet.readings;
-  const refused = comparison?.refused && !sheet.lines.length ? [`Not compared: ${comparison.refused}`] : [];
-  const compared = comparison && !comparison.refused ? { difference: comparison } : null;
-  const [first, ...others] = [sheet.table, ...(sheet.more ?? [])].map((each) => tableNodes(sheet, each, palette));
-  const chart = sheet.curves.length ? curvesFigure(sheet) : null;
-  const parts = sheet.first === "table" ? [first, chart] : [chart, first];
-  const words = [
-    sheet.squares ? el("div", { class: "pair" }, sheet.squares.map(squaresFigure)) : null,
-    ...others,
-    linesNode([...sheet.lines, ...refused]),
-    compared ? el("section", { class: "verdict" }, verdictNodes(compared, palette)) : null,
-  ];
-  drawAnswer(compared ? comparison.sheet : sheet);
-  put(
-    at("sheet"),
-    rows.length ? el("dl", { class: "readings" }, readingNodes(rows)) : null,
-    el("div", { class: "sheet-parts" }, parts, words),
-  );
-  fitSheet();
+// Fills what is written of a sheet with its readings and charts, and gives its rows the letters of their curves.
+function dressSheet(sheet, written) {
+  const { comparison, curves, squares } = sheet;
+  const compared = comparison && !comparison.refused;
+  const rows = compared ? differenceReadings({ difference: comparison }) : sheet.readings;
+  put(written.querySelector(".readings"), readingNodes(rows));
+  if (curves.length) put(written.querySelector(".curves-figure"), curvesNodes(sheet));
+  if (squares) put(written.querySelector(".pair"), squares.map(squaresFigure));
+  if (!isNamed(curves)) return;
+  for (const row of written.querySelectorAll("[data-line]")) row.prepend(chipOf(curves[row.dataset.line], row.dataset.line));
 }
 
-// What it comes to, in a sentence, with why and the exit code.
-function drawAnswer(sheet) {
-  const said = sheet?.answer ?? "";
-  const end = said.search(/[;.] /);
-  const [head, why] = end < 0 ? [said, ""] : [said.slice(0, end + 1), said.slice(end + 1)];
-  const stop = !said || /[.!?]$/.test(said) ? "" : ".";
-  const state = sheet?.state ? ` ${sheet.state}.` : "";
-  at("answer").hidden = !said;
-  put(at("answer"), el("b", {}, visible(head)), el("span", {}, visible(why), stop), el("b", {}, state));
-}
-
-// Sentences, one below the other.
-function linesNode(texts) {
-  const lines = texts.map((text) => el("li", {}, visible(text)));
-  return lines.length ? el("ul", { class: "lines" }, lines) : null;
-}
-
-// A table under its title, and what stands below it; folded where it says under which words.
-function tableNodes(sheet, made, palette) {
-  const { head, rows, title, after, folded, lines } = made;
-  const parts = [
-    title && !folded && title !== sheet.title ? el("p", { class: "soft" }, visible(title)) : null,
-    rows.length ? wide("Table", sheetTable(sheet, made, palette)) : null,
-    ...(lines ?? []).map((text) => el("pre", {}, visible(text))),
-    after ? el("p", { class: "soft" }, visible(after)) : null,
-  ];
-  if (!head.length && !folded) return null;
-  return folded
-    ? el("details", { class: "fold", "data-keep": folded }, el("summary", {}, folded), parts)
-    : el("section", {}, parts);
-}
-
-function sheetTable(sheet, { head, rows: found }, palette) {
-  const named = isNamed(sheet.curves);
-  const kinds = found[0]?.cells.map(([, , kind]) => kind) ?? [];
-  const rows = found.map(({ to, line, cells: [name, ...rest] }) => {
-    const label = to
-      ? button(isolated(name), () => chooseView(viewAt(to)), { class: "link", "data-keep": `row ${name}` })
-      : isolated(name);
-    const sign = line !== null && named ? chipOf(sheet.curves[line], line) : null;
-    const shown = el("span", { class: "row-name", "data-line": line }, sign, label);
-    return [shown, ...rest.map(([text, share, kind]) => scoreCell(text, share, palette, kind))];
-  });
-  const made = table(head, rows, { class: "numbers reflow" });
-  made.querySelectorAll("thead th").forEach((each, place) => each.classList.toggle("left", Boolean(kinds[place])));
-  return made;
-}
-
-function viewAt(to) {
-  return state.views.findIndex((view) => view.to === to.join(" "));
-}
-
-// A score on its colour; other texts as they are, words from the left.
-function scoreCell(text, share, palette, kind) {
-  if (kind) return el("span", { class: kind }, visible(text));
-  if (share === null) return isolated(text);
-  const box = el("span", { class: "tint" }, text);
-  paintBox(box, colourAt(palette, share));
-  return box;
+// Scores on their colours.
+function paintScores(palette) {
+  for (const box of document.querySelectorAll("[data-share]")) paintBox(box, colourAt(palette, Number(box.dataset.share)));
 }
 
 // Whether curves are few enough for a colour and a name each.
@@ -221,7 +153,7 @@ function squareNode([column, kind, letter, says, marked], row) {
 
 // The letter by which a curve is known in its chart and its table.
 function chipOf(curve, number) {
-  const letter = String.fromCharCode(65 + number);
+  const letter = String.fromCharCode(65 + Number(number));
   return el("span", { class: `letter ${hueOf(curve, number)}`, "aria-hidden": "true" }, letter);
 }
 
@@ -236,7 +168,7 @@ function curvePoints(curve, scale) {
   return marginPoints(curve, curve.at.map(scale));
 }
 
-function curvesFigure(sheet) {
+function curvesNodes(sheet) {
   const { curves, lengths } = sheet;
   const scale = tokenScale(lengths);
   const series = curves.map((curve) => curvePoints(curve, scale));
@@ -258,14 +190,12 @@ function curvesFigure(sheet) {
     ),
   );
   const held = curves.some((curve) => curve.tokens !== null);
-  return el(
-    "figure",
-    { class: "curves-figure" },
+  return [
     el("p", { class: "axis-name" }, sheet.axis),
     plot,
     el("p", { class: "axis-name curves-below" }, "prompt length, tokens"),
     el("figcaption", { class: "soft" }, captionOf(sheet, held && known)),
-  );
+  ];
 }
 
 function captionOf(sheet, held) {
@@ -393,13 +323,4 @@ function smallCurves(sheet) {
   });
   const box = { viewBox: "0 0 100 100", preserveAspectRatio: "none", "aria-hidden": "true" };
   return svg("svg", { class: "thumbnail small-curves", ...box }, drawn);
-}
-
-// Why some runs are not compared.
-function refusals(summary, refused) {
-  const rows = refused.map(({ a, b, refused: why }) => [
-    el("span", {}, isolated(summary.runs[a].name), " with ", isolated(summary.runs[b].name)),
-    isolated(why),
-  ]);
-  return wide("What is not compared, and why", table(["Runs", "Why"], rows, { class: "reflow" }));
 }

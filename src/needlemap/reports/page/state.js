@@ -63,6 +63,7 @@ function needlesAt(trials, row) {
 const state = {
   summary: null,
   views: [],
+  written: {}, // nodes that Python wrote, by view and part
   runs: [], // each run's own view, by its number
   places: [null, null], // of the keyboard and the open cell, as a sheet was chosen
   view: 0, // the run or difference that is shown

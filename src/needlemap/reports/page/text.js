@@ -46,40 +46,6 @@ function button(label, does, attributes = {}) {
   return made;
 }
 
-// A table of a head and rows of cells; the first cell of a row names it. Its roles are named, as it is no table
-// to a browser any more where a narrow screen sets its cells one below the other.
-function table(head, rows, attributes = {}) {
-  const heads = head.map((name) => el("th", { scope: "col", role: "columnheader" }, name));
-  const names = heads.map((each) => plain(each.textContent));
-  return el(
-    "table",
-    { role: "table", ...attributes },
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads)),
-    el(
-      "tbody",
-      { role: "rowgroup" },
-      rows.map((row) => tableRow(row, names)),
-    ),
-  );
-}
-
-function tableRow(row, names) {
-  const [name, ...rest] = row.cells ?? row;
-  const cells = rest.map((cell, place) => el("td", { role: "cell", "data-head": names[place + 1] }, cell));
-  for (const cell of cells) cell.classList.toggle("blank", cell.textContent === "");
-  return el(
-    "tr",
-    { role: "row", ...(row.cells ? { class: row.class } : {}) },
-    el("th", { scope: "row", role: "rowheader" }, name),
-    cells,
-  );
-}
-
-// What may be wider than the screen: it scrolls by itself, and with the keys too.
-function wide(label, ...children) {
-  return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": label }, ...children);
-}
-
 // Text that a model or a server wrote: shown as it is, with what cannot be seen made visible.
 
 // Control, format and unpaired characters; joiners stay, as scripts and emoji need them.
@@ -244,11 +210,6 @@ function precision(low, high, number) {
 // How many trials a score rests on, or means.
 function restsOn(run, number) {
   return counted(number, run.counted ? "trial" : "mean");
-}
-
-function unitOf(effective) {
-  if (effective.value.startsWith("-")) return ""; // no value, and why
-  return effective.rule.startsWith("auc") ? " %" : " tokens";
 }
 
 function overallNote(overall) {

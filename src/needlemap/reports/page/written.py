@@ -1,0 +1,333 @@
+"""What a page says in words and tables, as HTML: of each sheet, difference and run, and of all.
+
+Scripts bring the parts of the chosen view to their places (`PARTS` of main.js) and add colours
+and charts; where they do not run, it is all there, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from needlemap.reports.labels import interval_label, score_label
+from needlemap.reports.renderers.html import (
+    fold,
+    isolated,
+    listed,
+    prose,
+    soft,
+    table,
+    visible,
+    wide,
+)
+
+Data = Mapping[str, Any]
+EACH = "Each cell: score in percent (n)."
+
+
+def written(summary: Data) -> str:
+    """Everything, in the order in which it is shown."""
+    make = {
+        "sheet": lambda at: _sheet(summary["sheets"][at]),
+        "difference": lambda at: _difference(summary["differences"][at]),
+        "run": lambda at: _run(summary["runs"][at]),
+    }
+    views = (
+        f'<section id="{kind}-{at}" data-of="{kind} {at}">{make[kind](at)}</section>'
+        for kind, at in summary["views"]
+    )
+    return "\n".join([*views, f'<section data-of="all">{_part("told", _notes(summary))}</section>'])
+
+
+def _part(name: str, content: str) -> str:
+    """HTML that scripts bring to a place of this name."""
+    return f'<div data-part="{name}">{content}</div>' if content else ""
+
+
+def _sheet(sheet: Data) -> str:
+    """Curves and tables in the order that it wants, then words."""
+    comparison = sheet["comparison"] or {"refused": None}
+    compared, why = comparison.get("sheet"), comparison["refused"]
+    first, *others = _tables(sheet)
+    chart = '<figure class="curves-figure"></figure>' if sheet["curves"] else ""
+    shown = [first, chart] if sheet["first"] == "table" else [chart, first]
+    squares = '<div class="pair"></div>' if sheet.get("squares") else ""
+    lines = sheet["lines"] or ([f"Not compared: {why}"] if why else [])
+    verdict = f'<section class="verdict">{_verdict(compared)}</section>' if compared else ""
+    said = "".join([*shown, squares, *others, listed(lines), verdict])
+    parts = f'<dl class="readings"></dl><div class="sheet-parts">{said}</div>'
+    answer = _answer(compared or sheet)
+    return f"<h2>{visible(sheet['title'])}</h2>\n{answer}{_part('sheet', parts)}"
+
+
+def _difference(difference: Data) -> str:
+    sheet = difference["sheet"]
+    title = f"<h2>{visible(difference['name'])}</h2>"
+    return f"{title}\n{_answer(sheet)}{_part('verdict', _verdict(sheet))}"
+
+
+def _answer(sheet: Data) -> str:
+    """What it comes to, in a sentence, with why and the exit code."""
+    said, state = sheet["answer"], sheet["state"]
+    end = min((at for stop in ("; ", ". ") if (at := said.find(stop)) >= 0), default=None)
+    head, why = (said, "") if end is None else (said[: end + 1], said[end + 1 :])
+    stop = "." if said and said[-1] not in ".!?" else ""
+    code = f"<b> {visible(state)}.</b>" if state else ""
+    shown = f'<p class="answer"><b>{visible(head)}</b>{visible(why)}{stop}{code}</p>'
+    return _part("answer", shown) if said else ""
+
+
+def _verdict(sheet: Data) -> str:
+    """Two runs compared: tables, then all lines of `needlemap compare`, folded."""
+    return "".join(
+        [
+            "<h2>Comparison</h2>",
+            soft(
+                "Trials are paired by what was asked. Single cells are exploration: they are not "
+                "corrected for their number."
+            ),
+            *_tables(sheet),
+            fold("All that needlemap compare says", listed(sheet["lines"])),
+        ]
+    )
+
+
+def _tables(sheet: Data) -> list[str]:
+    """Tables under their titles, and what stands below them; folded where they say under which
+    words."""
+    return [_titled(each, sheet["title"]) for each in (sheet["table"], *sheet.get("more", ()))]
+
+
+def _titled(made: Data, of: str) -> str:
+    title, folded = made.get("title", ""), made.get("folded", "")
+    if not made["head"] and not folded:
+        return ""
+    content = "".join(
+        [
+            soft("" if folded or title == of else title),
+            wide("Table", _sheet_table(made)) if made["rows"] else "",
+            *(f"<pre>{visible(line)}</pre>" for line in made.get("lines", ())),
+            soft(made.get("after", "")),
+        ]
+    )
+    return fold(folded, content) if folded else f"<section>{content}</section>"
+
+
+def _sheet_table(made: Data) -> str:
+    words = [kind for _, _, *kind in made["rows"][0]["cells"][1:]]
+    rows = [[_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in made["rows"]]
+    left = [at for at, kind in enumerate(words, start=1) if kind]
+    return table(made["head"], rows, kind="numbers reflow", left=left)
+
+
+def _row_name(row: Data) -> str:
+    """A name, which leads to what it is of, and lights its curve."""
+    name = isolated(row["cells"][0])
+    if row["to"] is not None:
+        kind, at = row["to"]
+        name = f'<a class="link" href="#{kind}-{at}" data-to="{kind} {at}">{name}</a>'
+    line = "" if row["line"] is None else f' data-line="{row["line"]}"'
+    return f'<span class="row-name"{line}>{name}</span>'
+
+
+def _cell(text: str, share: float | None, kind: str = "") -> str:
+    """A score, which scripts set on its colour; other texts as they are."""
+    if share is not None:
+        return f'<span class="tint" data-share="{share}">{visible(text)}</span>'
+    return f'<span class="{kind}">{visible(text)}</span>' if kind and text else visible(text)
+
+
+def _run(run: Data) -> str:
+    """What stands beside its map; without scripts also the map in numbers."""
+    effective = table(
+        ["Rule", "Value [95 % interval]"], map(_effective, run["effective"]), kind="rules"
+    )
+    held = f"<h2>Effective length</h2>{wide('Effective length by rule', effective)}"
+    pictures = "".join(soft(each["line"]) for each in run.get("beside", ()))
+    lengths = fold(_margins_name(run), _margins(run), heading=True)
+    return "\n".join(
+        [
+            f"<h2>{visible(run['name'])}</h2>",
+            _part("effective", held if run["effective"] else ""),
+            _part("lines", f"<h2>In words</h2>{listed([*run['lines'], *run['notes']])}"),
+            f"{pictures}{soft(EACH)}{_map(run)}",
+            _part("numbers", lengths),
+        ]
+    )
+
+
+def _effective(found: Data) -> list[str]:
+    value, rule = found["value"], found["rule"]
+    unit = "" if value.startswith("-") else " %" if rule.startswith("auc") else " tokens"
+    name = f'<span class="rule">{visible(rule)}</span>'
+    return [f'{name}<span class="soft">{visible(found["says"])}</span>', f"<b>{value}</b>{unit}"]
+
+
+def _map(run: Data) -> str:
+    """Lengths across, depths down; a row for each cell, where every length has depths of its
+    own."""
+    depths, lengths = dict(run["depths"]), [label for _, label in run["lengths"]]
+    cells = {(length, depth): text for length, depth, text in _cells(run["cells"])}
+    if run["ragged"]:
+        rows = [[lengths[length], depths[depth], text] for (length, depth), text in cells.items()]
+        return table(["Length", "Depth", "Score (n)"], rows, kind="numbers")
+    rows = [
+        [label, *(cells.get((at, depth), "") for at in range(len(lengths)))]
+        for depth, label in run["depths"]
+    ]
+    return table(["", *lengths], rows, kind="numbers")
+
+
+def _cells(cells: Data) -> Iterator[tuple[int, float, str]]:
+    columns = (cells[name] for name in ("length", "depth", "score", "n"))
+    for length, depth, score, n in zip(*columns, strict=True):
+        yield length, depth, f"{score_label(score)} ({n})"
+
+
+def _margins_name(run: Data) -> str:
+    return "Numbers by length" if run["depthless"] else "Numbers by length and depth"
+
+
+def _margins(run: Data) -> str:
+    lengths = [f"{length:,}" for length, _ in run["lengths"]]
+    found = [_margin("Length, tokens", lengths, run["by_length"])]
+    if not run["depthless"]:
+        found.append(_margin("Depth", run["by_depth"]["label"], run["by_depth"]))
+    return f'<div class="pair">{"".join(found)}</div>'
+
+
+def _margin(name: str, labels: Sequence[str], means: Data) -> str:
+    columns = (means[name] for name in ("score", "low", "high", "n"))
+    rows = [
+        [
+            label,
+            score_label(score) if n else "not measured",
+            interval_label(low, high),
+            f"{n:,}",
+        ]
+        for label, score, low, high, n in zip(labels, *columns, strict=True)
+    ]
+    return table([name, "Score, %", "95 % interval", "n"], rows, kind="numbers")
+
+
+def _notes(summary: Data) -> str:
+    """What is not compared, what could not be measured, costs, settings, versions and hashes."""
+    runs = summary["runs"]
+    refused = [each for each in summary["differences"] if each["refused"]]
+    failed = any(run["totals"]["missing"] > run["totals"]["unasked"] for run in runs)
+    notes = {
+        "What is not compared, and why": _refused(refused, runs),
+        "What could not be measured": _failures(runs),
+        "Tokens, cost and time": _totals(runs),
+        "Settings": _values(runs, "settings", "Setting"),
+        "Versions and hashes": _values(runs, "facts", "What"),
+    }
+    return "\n".join(
+        fold(name, wide(name, content), heading=True, is_open=failed and name.endswith("measured"))
+        for name, content in notes.items()
+        if content
+    )
+
+
+def _refused(refused: Sequence[Data], runs: Sequence[Data]) -> str:
+    rows = [
+        [
+            f"{isolated(runs[each['a']]['name'])} with {isolated(runs[each['b']]['name'])}",
+            isolated(each["refused"]),
+        ]
+        for each in refused
+    ]
+    return table(["Runs", "Why"], rows, kind="reflow") if rows else ""
+
+
+def _failures(runs: Sequence[Data]) -> str:
+    rows = [
+        [
+            isolated(each["kind"]),
+            f"{each['count']:,}",
+            "".join(map(prose, each["examples"])),
+            isolated(run["name"]),
+        ]
+        for run in runs
+        for each in run["failures"]
+    ]
+    if not rows:
+        return soft("Every trial was measured.")
+    head = ["Kind", "Trials", "In the server's or library's words", "Run"]
+    shown = 4 if len(runs) > 1 else 3
+    return table(head[:shown], [row[:shown] for row in rows], kind="reflow")
+
+
+TOTALS = {
+    "trials": "trials",
+    "scored": "scored",
+    "missing": "not measured",
+    "prompt_tokens": "prompt tokens",
+    "cached_tokens": "of which read from a cache",
+    "planned_tokens": "of which planned to be shared",
+    "completion_tokens": "answer tokens",
+    "thinking_tokens": "of which thinking",
+    "usd": "cost, US dollars",
+    "judge_usd": "the judge's cost, US dollars",
+    "seconds": "sum of latencies, s",
+}
+RARE = ("thinking_tokens", "judge_usd")  # told where there is any
+
+
+def _totals(runs: Sequence[Data]) -> str:
+    found = [run["totals"] for run in runs]
+    keys = [key for key in TOTALS if key not in RARE or any(total[key] for total in found)]
+    rows = [[isolated(run["name"]), *(_amount(run["totals"][key]) for key in keys)] for run in runs]
+    head = ["Run", *(TOTALS[key] for key in keys)]
+    lines = [line for total in found for line in total["cache_lines"]]
+    return table(head, rows, kind="numbers reflow") + "".join(map(soft, lines))
+
+
+def _amount(value: float | None) -> str:
+    """A count as it is; dollars and seconds to the hundredth, below one to two digits."""
+    if value is None:
+        return "not known"
+    if not isinstance(value, float):
+        return f"{value:,}"
+    return f"{value:.2g}" if value < 1 else f"{value:,.2f}"
+
+
+def _values(runs: Sequence[Data], key: str, head: str) -> str:
+    """A row a value, with the runs that have it; what differs between runs, or from the default,
+    is marked."""
+    own: dict[str, dict[str, list[str]]] = {}
+    changed: set[str] = set()
+    for run in runs:
+        for name, value, *more in run[key]:
+            own.setdefault(name, {}).setdefault(str(value), []).append(run["name"])
+            changed |= {name} if any(more) else set()
+    differs = {name for name, values in own.items() if [*map(len, values.values())] != [len(runs)]}
+    said = [
+        "• set for this run; without a mark: the default." * bool(changed),
+        "≠ differs between the runs." * bool(differs),
+    ]
+    found = [
+        (name, value, names) for name, values in own.items() for value, names in values.items()
+    ]
+    rows = [
+        [_marked(name, differs, changed), prose(value), visible(_whose(names, len(runs)))]
+        for name, value, names in found
+    ]
+    marks = [
+        f"{'differs ' * (name in differs)}{'changed' * (name in changed)}" for name, *_ in found
+    ]
+    shown = 3 if len(runs) > 1 else 2
+    cut = [row[:shown] for row in rows]
+    made = table([head, "Value", "Runs"][:shown], cut, kind=f"{key} reflow", marks=marks)
+    return soft(" ".join(filter(None, said))) + made
+
+
+def _marked(name: str, differs: set[str], changed: set[str]) -> str:
+    signs = f"{'≠ ' * (name in differs)}{'• ' * (name in changed)}"
+    return f'<span class="sign">{signs}</span>{isolated(name)}'
+
+
+def _whose(names: Sequence[str], of: int) -> str:
+    if len(names) == of:
+        return "all"
+    return f"{len(names)} of {of}: {', '.join(names[:3])}{', …' * (len(names) > 3)}"

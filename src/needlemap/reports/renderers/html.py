@@ -1,0 +1,104 @@
+"""Texts and tables as HTML. What comes in as a text is escaped here, once; what is HTML says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from needlemap.text.printing import is_unseen, printable
+
+_JOINERS = "\u200c\u200d"  # scripts and emoji need them
+LONG = 1500  # characters, from which a text scrolls
+
+
+def visible(text: str) -> str:
+    """A text with what cannot be seen made visible."""
+    if text.isascii() and text.isprintable():
+        return escape(text)
+    return "".join(map(_letter, text))
+
+
+def _letter(letter: str) -> str:
+    if is_unseen(letter) and letter not in _JOINERS:
+        return f'<bdi class="unseen">U+{ord(letter):04X}</bdi>'
+    return escape(letter)
+
+
+def isolated(text: str) -> str:
+    """A name or value in line with our own words: it cannot turn their direction."""
+    return f"<bdi>{visible(text)}</bdi>"
+
+
+def soft(text: str) -> str:
+    """A paragraph beside what matters; nothing without a text."""
+    return f'<p class="soft">{visible(text)}</p>' if text else ""
+
+
+def prose(text: str) -> str:
+    """A block of somebody's text, in its own direction."""
+    reach = ' tabindex="0"' if len(text) > LONG else ""
+    said = visible(text) if text else '<span class="soft">(empty)</span>'
+    return f'<div class="prose" dir="auto"{reach}>{said}</div>'
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Sentences, one below the other; nothing without any."""
+    lines = "".join(f"<li>{visible(text.strip())}</li>" for text in texts)
+    return f'<ul class="lines">{lines}</ul>' if lines else ""
+
+
+def fold(title: str, content: str, *, heading: bool = False, is_open: bool = False) -> str:
+    """HTML under a title that opens it."""
+    shown = f"<h2>{visible(title)}</h2>" if heading else visible(title)
+    state = " open" if is_open else ""
+    return f'<details class="fold"{state}><summary>{shown}</summary>{content}</details>'
+
+
+def wide(label: str, content: str) -> str:
+    """HTML that may be wider than the screen: it scrolls by itself, and with the keys too."""
+    name = escape(printable(label))
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{name}">{content}</div>'
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    kind: str,
+    left: Iterable[int] = (),
+    marks: Iterable[str] | None = None,
+) -> str:
+    """A table of a head of texts and rows of HTML; the first cell of a row names it.
+
+    left: columns whose heads stand over words. marks: a class for each row. Roles are named, as
+    it is no table to a browser any more where a narrow screen sets its cells one below the other.
+    """
+    over = set(left)
+    heads = "".join(
+        f'<th scope="col" role="columnheader"{_class("left" if at in over else "")}>'
+        f"{isolated(text)}</th>"
+        for at, text in enumerate(head)
+    )
+    names = [escape(printable(text)) for text in head]
+    found = list(rows)
+    body = "\n".join(
+        _row(row, names, mark)
+        for row, mark in zip(found, [""] * len(found) if marks is None else marks, strict=True)
+    )
+    return (
+        f'<table role="table" class="{kind}">\n<thead role="rowgroup"><tr role="row">{heads}</tr>'
+        f'</thead>\n<tbody role="rowgroup">\n{body}\n</tbody>\n</table>'
+    )
+
+
+def _row(row: Sequence[str], names: Sequence[str], mark: str) -> str:
+    name, *rest = row
+    cells = "".join(
+        f'<td role="cell" data-head="{head}"{_class("" if cell else "blank")}>{cell}</td>'
+        for head, cell in zip(names[1:], rest, strict=True)
+    )
+    return f'<tr role="row"{_class(mark)}><th scope="row" role="rowheader">{name}</th>{cells}</tr>'
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
