@@ -74,7 +74,7 @@ def data_of(page: str, name: str) -> Any:
 
 def texts_of(html: str) -> list[str]:
     """The texts of all cells of tables."""
-    cells = re.findall(r"<t[hd] [^>]*>(.*?)</t[hd]>", html)
+    cells = re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", html)
     return [re.sub("<.*?>", "", cell) for cell in cells]
 
 

@@ -8,6 +8,7 @@ from html import escape
 from needlemap.text.printing import is_unseen, printable
 
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them
+_ROLE = ' role="{}"'
 LONG = 1500  # characters, from which a text scrolls
 
 
@@ -66,38 +67,37 @@ def table(
     *,
     kind: str,
     left: Iterable[int] = (),
-    marks: Iterable[str] | None = None,
+    marks: Sequence[str] = (),
 ) -> str:
     """A table of a head of texts and rows of HTML; the first cell of a row names it.
 
-    left: columns whose heads stand over words. marks: a class for each row. Roles are named, as
-    it is no table to a browser any more where a narrow screen sets its cells one below the other.
+    left: columns whose heads stand over words. marks: a class for each row. Where it reflows,
+    roles are named: it is no table to a browser any more where a narrow screen sets its cells
+    one below the other, each under its head.
     """
-    over = set(left)
+    over, reflows = set(left), "reflow" in kind.split()
+    role = _ROLE.format if reflows else "".format
     heads = "".join(
-        f'<th scope="col" role="columnheader"{_class("left" if at in over else "")}>'
+        f'<th scope="col"{role("columnheader")}{_class("left" if at in over else "")}>'
         f"{isolated(text)}</th>"
         for at, text in enumerate(head)
     )
-    names = [escape(printable(text)) for text in head]
+    above = [f' data-head="{escape(printable(text))}"' if reflows else "" for text in head[1:]]
     found = list(rows)
     body = "\n".join(
-        _row(row, names, mark)
-        for row, mark in zip(found, [""] * len(found) if marks is None else marks, strict=True)
+        f'<tr{role("row")}{_class(mark)}><th scope="row"{role("rowheader")}>{name}</th>'
+        + "".join(
+            f"<td{role('cell')}{head}{_class('' if cell else 'blank')}>{cell}</td>"
+            for head, cell in zip(above, cells, strict=True)
+        )
+        + "</tr>"
+        for (name, *cells), mark in zip(found, marks or [""] * len(found), strict=True)
     )
+    group = role("rowgroup")
     return (
-        f'<table role="table" class="{kind}">\n<thead role="rowgroup"><tr role="row">{heads}</tr>'
-        f'</thead>\n<tbody role="rowgroup">\n{body}\n</tbody>\n</table>'
+        f'<table{role("table")} class="{kind}">\n<thead{group}><tr{role("row")}>{heads}</tr>'
+        f"</thead>\n<tbody{group}>\n{body}\n</tbody>\n</table>"
     )
-
-
-def _row(row: Sequence[str], names: Sequence[str], mark: str) -> str:
-    name, *rest = row
-    cells = "".join(
-        f'<td role="cell" data-head="{head}"{_class("" if cell else "blank")}>{cell}</td>'
-        for head, cell in zip(names[1:], rest, strict=True)
-    )
-    return f'<tr role="row"{_class(mark)}><th scope="row" role="rowheader">{name}</th>{cells}</tr>'
 
 
 def _class(name: str) -> str:
