@@ -3,24 +3,26 @@ needs this module alone. Where its names come from may change; these names stay.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any as _Any
 
 from needlemap.errors import Failure, HaystackError, SettingsError, Unmeasured, VocabularyMissing
 from needlemap.grid import Cell
 from needlemap.haystacks import Document, Source
 from needlemap.models import Answer, Decoding, Forced, Logprobs, Model, Traits
 from needlemap.prompts import Prompt
-from needlemap.registry import Checked, find, installed
+from needlemap.registry import Checked
+from needlemap.registry import find as _find
+from needlemap.registry import installed as _installed
 from needlemap.scorers import Score, Scorer
 from needlemap.tasks import Background, Draw, Item, Needle, ReadyPrompt, Reference, Task
 from needlemap.text.tokens import Tokenizer, TokenText
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """A base class of an extension that a wing takes, by an entry point of group
     `needlemap.plugins`."""
-    if name in installed("plugins"):
-        return find("plugins", name)
+    if name in _installed("plugins"):
+        return _find("plugins", name)
     raise AttributeError(f"module 'needlemap.plugins' has no attribute '{name}'")
 
 
@@ -57,4 +59,4 @@ __all__ = [
 
 def __dir__() -> list[str]:
     """The public names, with those of wings."""
-    return sorted({*__all__, *installed("plugins")})
+    return sorted({*__all__, *_installed("plugins")})

@@ -85,7 +85,8 @@ def _texts(folder: str, group: str) -> Mapping[str, str]:
             if name in found:
                 raise SettingsError(f"Two packages have a file '{name}'. Uninstall one of them.")
             found[name] = text
-    return dict(sorted(found.items()))
+    # As their files are listed: `ruler.yaml` stands behind `ruler-niah.yaml`.
+    return dict(sorted(found.items(), key=lambda item: f"{item[0]}.yaml"))
 
 
 def _yamls(place: Any) -> Iterator[tuple[str, str]]:
