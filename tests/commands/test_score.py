@@ -132,17 +132,19 @@ EVIL = {
 
 
 @pytest.mark.parametrize("scorer", ["first", "f1"])
-def test_no_pattern_is_taken_from_a_file(typed, scorer):
+@pytest.mark.parametrize("like", [EVIL["like"], "a+$", "(?<![0-9a-z])(?:(?:a|a)*|b)(?![0-9a-z])"])
+def test_a_pattern_that_no_task_makes_is_refused_in_a_file(typed, scorer, like):
     """A stranger's tried for ever, deaf to --limit-time."""
-    (typed.folder / "answers.jsonl").write_text(json.dumps(EVIL))
-    ended = typed("score", "answers.jsonl", "--scorer", scorer)
-    assert json.loads(ended.stdout)["score"] == 0
+    (typed.folder / "answers.jsonl").write_text(json.dumps(EVIL | {"like": like}))
+    ended = typed("score", "answers.jsonl", "--scorer", scorer, code=2)
+    assert "line 1: field 'like' is a pattern that none of needlemap's tasks makes" in ended.stderr
 
 
 def test_the_time_limit_cuts_off_a_scorer_that_never_waits(needlemap):
     """One's own pattern may try for ever too."""
     easy = {"answer": "aaaa", "reference": "aaaa", "question": "x?"}
-    lines = "".join(json.dumps(row) + "\n" for row in (easy, EVIL, easy))
+    hard = {name: value for name, value in EVIL.items() if name != "like"}
+    lines = "".join(json.dumps(row) + "\n" for row in (easy, hard, easy))
     (needlemap.folder / "answers.jsonl").write_text(lines)
     flags = ("--scorer", "first", "--scorer-options", "pattern=(a|a)*$", "--limit-time", "2s")
     ended = needlemap("score", "answers.jsonl", *flags, code=3)

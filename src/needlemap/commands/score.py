@@ -38,14 +38,13 @@ from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
 from needlemap.sync import together
 from needlemap.tasks import Reference
-from needlemap.text import counted, show_data, tell, whole_characters
+from needlemap.text import counted, is_own_pattern, show_data, tell, whole_characters
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")
-# Not `like`: it is a pattern, and a stranger's may try for ever.
-_TEXTS, _LISTS = ("needle", "question", "none"), ("decoys", "choices", "owners")
+_TEXTS, _LISTS = ("needle", "question", "none", "like"), ("decoys", "choices", "owners")
 _MOST_TEXTS = 10_000  # of a list: scorers look for each in the answer
 _MOST = 1 << 30  # bytes of a file of answers
 _SCORING = "while answers were scored"
@@ -177,6 +176,12 @@ def _checked(row: Any, file: Path, number: int) -> dict[str, Any]:
             raise NeedlemapError(f"{file}, line {number}: {said}")
     if not all(isinstance(word, str) for word in _keywords(row)):
         raise NeedlemapError(f"{file}, line {number}: field 'keywords' must be a list of texts.")
+    # It is a pattern, and a stranger's may try for ever.
+    if row.get("like") and not is_own_pattern(str(row["like"])):
+        raise NeedlemapError(
+            f"{file}, line {number}: field 'like' is a pattern that none of needlemap's tasks "
+            f"makes. Leave it out."
+        )
     for name in ("keywords", *_LISTS):
         values = row.get(name) or ()
         if name != "keywords" and not isinstance(values, list | tuple):

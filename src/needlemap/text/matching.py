@@ -234,6 +234,33 @@ def any_of(*lists: Iterable[str], joint: str = "") -> str:
     return f"{_AROUND[0]}{words}{_AROUND[1]}"
 
 
+# A part of a text as `_escaped` writes it: no sign of a pattern but its hyphens.
+_PART = r"(?:[^\\()\[\]{}*+?.^$|]|\\[^0-9A-Za-z]|\[-_ \])*"
+_ANY_OF = re.compile(
+    rf"{re.escape(_AROUND[0])}(?:\(\?:{_PART}(?:\|{_PART})*\){_PART})+{re.escape(_AROUND[1])}"
+)
+_MOST_DIGITS = 200
+
+
+def is_own_pattern(pattern: str) -> bool:
+    """Return whether `any_of`, `number` or `hexadecimal` made a pattern: none of theirs takes long
+    on any text.
+
+    >>> is_own_pattern(any_of(["red", "sad"], ["fox"], joint="-")), is_own_pattern("(a|a)*$")
+    (True, False)
+    """
+    sizes = range(1, _MOST_DIGITS)
+    return (
+        bool(_ANY_OF.fullmatch(pattern))
+        or any(pattern == number(size) for size in sizes)
+        or any(
+            pattern == hexadecimal(size, hyphens=hyphens)
+            for size in sizes
+            for hyphens in (True, False)
+        )
+    )
+
+
 def but(pattern: str, texts: Iterable[str]) -> str:
     """What a pattern finds, but for some texts.
 
