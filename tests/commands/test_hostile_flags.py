@@ -93,3 +93,16 @@ def test_a_number_of_a_settings_file_that_no_float_holds_is_refused_in_words(nam
     (needlemap.folder / "own.yaml").write_text(written, "utf-8")
     ended = needlemap("plan", "own.yaml", code=2)
     assert f"Setting '{name}' in own.yaml: must be a number" in ended.stderr
+
+
+@pytest.mark.parametrize("number", ["10001", "1000000000", "9" * 400])
+@pytest.mark.parametrize(
+    "option",
+    ["facts facts", "count-frequent letters", "count-scattered digits", "count-common shots"],
+)
+def test_a_tasks_number_beyond_all_use_is_refused_in_words(option, number, needlemap):
+    """`facts=1000000000` was drawn for hours, and `letters` of 24 digits raised."""
+    task, name = option.split()
+    typed = ("--task", task, "--task-options", f"{name}={number}")
+    ended = needlemap("plan", "--model", "baseline/bm25", *CELLS, *typed, code=2)
+    assert f"Option '{name}' of task {task} takes numbers up to 10,000" in ended.stderr

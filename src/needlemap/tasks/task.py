@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 
 Scope = Literal["trial", "length", "repeat"]
+# More facts, digits or letters than any prompt holds would be drawn for hours before they are
+# refused. A number in a text, such as a key, is not meant,
+# nor is a plug-in's option.
+MOST_OPTION = 10_000
+_SHOWN = 40  # characters of a number that is refused
 
 
 def holds_nothing(_text: str) -> bool:
@@ -211,7 +216,8 @@ class Task(metaclass=Checked):
 
 
 def make_task(settings: Settings) -> Task:
-    """The task, with the settings that it names. Raises SettingsError for those that it lacks."""
+    """The task, with the settings that it names. Raises SettingsError for those that it lacks, and
+    for numbers beyond all use."""
     from needlemap.settings import settings_of
 
     kind = find_kind("tasks", settings.task, Task)
@@ -224,6 +230,13 @@ def make_task(settings: Settings) -> Task:
             "--spread chain-as-coded is OpenCompass's way: give --placement token too."
         )
     named, options = option_names(kind), dict(settings.task_options)
+    is_drawn = not kind.ready and kind.__module__.startswith("needlemap.")
+    for name, value in options.items() if is_drawn else ():
+        if isinstance(value, int | float) and not -MOST_OPTION <= value <= MOST_OPTION:
+            raise SettingsError(
+                f"Option '{name}' of task {settings.task} takes numbers up to {MOST_OPTION:,}, got "
+                f"{str(value)[:_SHOWN]}."
+            )
     for name in settings_of("Task"):
         if name in named:
             options.setdefault(name, getattr(settings, name))
