@@ -3,6 +3,10 @@
 Bytes behind a reply are what the next request on that connection would be answered with. So the
 reply is in doubt, and its connection is used no more. The HTTP library keeps such bytes for the
 next reply; it is handed streams that look at them first.
+
+A stray reply may also come while the next request is under way, and then nothing tells it from the
+answer. So without TLS a connection serves one request: to make another takes less time than a
+token. Under TLS, where it takes round trips, a connection serves many.
 """
 
 from __future__ import annotations
@@ -40,10 +44,11 @@ class Manners:
 
 class Framing:
     """The replies of one connection. doubt: why the last one may not be the answer to what was
-    asked; '' where nothing says so. reusable: whether the connection may be used again."""
+    asked; '' where nothing says so. reusable: whether the connection may be used again, as far as
+    its replies say. secure: whether it is under TLS."""
 
-    def __init__(self, manners: Manners) -> None:
-        self._manners = manners
+    def __init__(self, manners: Manners, *, secure: bool) -> None:
+        self._manners, self._secure = manners, secure
         self._reply: h11.Connection | None = None  # the one that is being received
         self.doubt, self.reusable, self.listened_s = "", True, 0.0
 
@@ -114,15 +119,17 @@ class Framing:
     @property
     def is_spent(self) -> bool:
         """Whether the connection is not used again."""
-        return not (self.reusable and self._manners.trusted)
+        return not (self._secure and self.reusable and self._manners.trusted)
 
 
 class WatchedStream(AsyncNetworkStream):
     """A connection of code that waits for nothing, with its framing."""
 
-    def __init__(self, stream: AsyncNetworkStream, manners: Manners) -> None:
+    def __init__(
+        self, stream: AsyncNetworkStream, manners: Manners, *, secure: bool = False
+    ) -> None:
         self._stream, self._manners = stream, manners
-        self.framing = Framing(manners)
+        self.framing = Framing(manners, secure=secure)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Bytes as they come in; the last ones of a reply once its connection was listened to."""
@@ -151,7 +158,8 @@ class WatchedStream(AsyncNetworkStream):
 
     async def start_tls(self, *args: Any, **named: Any) -> AsyncNetworkStream:
         """The same under TLS."""
-        return WatchedStream(await self._stream.start_tls(*args, **named), self._manners)
+        stream = await self._stream.start_tls(*args, **named)
+        return WatchedStream(stream, self._manners, secure=True)
 
     def get_extra_info(self, info: str) -> Any:
         """The library asks an idle connection whether it is readable, and closes one that is."""
@@ -164,9 +172,9 @@ class SyncWatchedStream(NetworkStream):
     """The same of code that waits. It asks for counts, one after the other: what comes late is
     seen before the next, and nothing is listened for."""
 
-    def __init__(self, stream: NetworkStream, manners: Manners) -> None:
+    def __init__(self, stream: NetworkStream, manners: Manners, *, secure: bool = False) -> None:
         self._stream, self._manners = stream, manners
-        self.framing = Framing(manners)
+        self.framing = Framing(manners, secure=secure)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Bytes as they come in."""
@@ -185,7 +193,8 @@ class SyncWatchedStream(NetworkStream):
 
     def start_tls(self, *args: Any, **named: Any) -> NetworkStream:
         """The same under TLS."""
-        return SyncWatchedStream(self._stream.start_tls(*args, **named), self._manners)
+        stream = self._stream.start_tls(*args, **named)
+        return SyncWatchedStream(stream, self._manners, secure=True)
 
     def get_extra_info(self, info: str) -> Any:
         """As of the other."""
