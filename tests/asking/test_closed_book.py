@@ -26,7 +26,7 @@ def test_each_question_is_asked_once_without_a_haystack_and_the_known_ones_are_n
     assert "closed book: 1/3 right" in needlemap("report", "r").stdout
     needlemap("report", "r", "-o", "r.html")
     page = (needlemap.folder / "r.html").read_text("utf-8")
-    assert "<p>closed book: 1/3 right" in page  # the page said nothing of it
+    assert ">closed book: 1/3 right" in page  # the page said nothing of it
 
 
 def test_it_is_asked_once_over_all_starts_also_of_a_finished_run(needlemap, wire):

@@ -205,7 +205,7 @@ def test_a_seek_whose_next_prompts_take_too_long_shows_what_is_known(needlemap, 
 
 
 def test_an_ab_whose_next_prompts_take_too_long_says_what_is_known(needlemap, wire, slow_prompts):
-    slow_prompts("asking.ab.prepare_haystacks", 5)
+    slow_prompts("servers.ab.campaign.prepare_haystacks", 5)
     arms = "--arm", f"a={wire.base_url}", "--arm", f"b={wire.base_url}", "--model", "openai/m"
     grid = "--tokenizer", "cl100k_base", "--lengths", "300", "--depths", "50", "--until", "20"
     typed = ("passkey", *arms, *grid, "--max-answer-tokens", "40", "--limit-time", "1h", "-o", "r")
@@ -214,7 +214,7 @@ def test_an_ab_whose_next_prompts_take_too_long_says_what_is_known(needlemap, wi
 
 
 def test_a_check_whose_next_prompts_take_too_long_says_what_is_known(needlemap, wire, slow_prompts):
-    slow_prompts("check.families.Asker.experiment", 6)
+    slow_prompts("servers.check.families.Asker.experiment", 6)
     typed = ("--model", "openai/m", "--base-url", wire.base_url, "--tokenizer", "cl100k_base")
     own = "--max-length", "2k", "--max-answer-tokens", "40", "--minutes", "60", "-o", "r"
     ended = needlemap("check", *typed, *own, code=None)

@@ -38,7 +38,7 @@ def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
         "1",
     ]
     found = cases_of(data)
-    assert {case.get("classname") for case in found.values()} == {"needlemap.servers.check"}
+    assert {case.get("classname") for case in found.values()} == {"needlemap.check"}
     assert [(part.tag, part.text) for part in found["comb"]] == [("system-out", "none missed of 9")]
     failure = found["edges"].find("failure")
     assert failure is not None
