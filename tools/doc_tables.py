@@ -57,7 +57,7 @@ MEANINGS = {
     "reference": "the reference answer",
     "keywords": "words that a right answer holds",
     "reference_sha256": "hash of all that is right and wrong: reference, key words, decoys, choices ...; "  # noqa: E501
-    "empty in records of schema 1 and imported ones",
+    "empty in imported records",
     "needles[].meant": "the depth it was meant for, a share in [0, 1]; the first needle's is its cell's",  # noqa: E501
     "needles[].realised": "haystack tokens before it, as a share of all haystack tokens",
     "needles[].byte": "its first byte's offset in the context (haystack with needles)",

@@ -1,8 +1,7 @@
 """One door for every extension: Python entry points, and options checked by the constructor's
 signature.
 
-Groups: needlemap.models, needlemap.tasks, needlemap.scorers, needlemap.haystacks,
-needlemap.tokenizers, needlemap.probes. Built-ins use it too. Nothing is imported before it is
+docs/extending.md lists the groups. Built-ins and wings use it too. Nothing is imported before it is
 named; a plug-in that cannot be imported is an error when it is named. `class
 Levenshtein(metaclass=Checked)` is all it takes for options: a misspelt name or a value of the
 wrong type is refused when it is built.

@@ -80,12 +80,12 @@ class CopiesFlags:
 
     @property
     def wanted(self) -> bool:
-        """Whether the model is to have copies elsewhere."""
+        """Return True if the model has copies elsewhere."""
         return bool(self.slurm or self.workers or self.cluster)
 
     @property
     def most(self) -> int:
-        """How many copies there are at a time, at most."""
+        """Return the largest number of copies at a time."""
         return MOST
 
     def model(self, settings: Settings, run: Path) -> Model:

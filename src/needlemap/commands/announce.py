@@ -52,15 +52,15 @@ class Shown(Protocol):
 
     @property
     def json(self) -> bool:
-        """Whether to print one JSON document instead."""
+        """Return True to print one JSON document instead of text."""
 
     @property
     def junit(self) -> Path | None:
-        """Where to write the verdicts for CI."""
+        """Return the file for the verdicts as JUnit XML, None for none."""
 
     @property
     def on_undecided(self) -> Literal["fail", "pass"]:
-        """What an undecided verdict is for CI."""
+        """Return how CI counts an undecided verdict."""
 
 
 def tell_rules(chosen: Chosen) -> None:

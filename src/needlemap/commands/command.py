@@ -75,7 +75,7 @@ def declared(
 
 
 def _asks_for_more(words: Sequence[str], built: TyperCommand) -> bool:
-    """Whether help is asked for, or a flag is typed that the command alone does not take."""
+    """Return True if the words ask for help, or hold a flag that the command alone lacks."""
     known = set[str]()
     for parameter in built.params:
         known |= {*parameter.opts, *parameter.secondary_opts}
@@ -84,7 +84,7 @@ def _asks_for_more(words: Sequence[str], built: TyperCommand) -> bool:
 
 
 class Commands(MutableMapping[str, Any]):
-    """All commands by name, the core's first; reading one builds it with all its flags."""
+    """All commands by name, the core's first. Looking one up builds it with all its flags."""
 
     def __init__(self, own: dict[str, Command]) -> None:
         self.own = own

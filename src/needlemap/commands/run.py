@@ -73,15 +73,15 @@ class Copies(Protocol):
 
     @property
     def wanted(self) -> bool:
-        """Whether the model is to have copies elsewhere."""
+        """Return True if one of these flags was typed."""
 
     @property
     def dry_run(self) -> bool:
-        """Whether only to print what would start them."""
+        """Return True to print what would start the copies, and start nothing."""
 
     @property
     def most(self) -> int:
-        """How many copies there are at a time, at most."""
+        """Return the largest number of copies at a time."""
 
     def model(self, settings: Settings, run: Path) -> Model:
         """Return the model whose copies answer. run: the folder where they keep their logs."""
