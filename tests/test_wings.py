@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -108,17 +109,18 @@ def bm25_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "r"
 
 
-def without(wing: str, folder: Path) -> dict[str, str]:
-    """Make a copy of the package as it would be installed without a wing; return the environment in
-    which Python finds that copy first."""
+def without(wings: tuple[str, ...], folder: Path) -> dict[str, str]:
+    """Make a copy of the package as it would be installed without some wings; return the
+    environment in which Python finds that copy first."""
     shutil.copytree(SOURCE, folder / "needlemap", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.rmtree(folder / "needlemap" / wing)
-    for module, owner in DOORS.items():
-        if owner == wing:
-            (folder / f"{module.replace('.', '/')}.py").unlink()
+    doors = [module for module, owner in DOORS.items() if owner in wings]
+    for wing in wings:
+        shutil.rmtree(folder / "needlemap" / wing)
+    for module in doors:
+        (folder / f"{module.replace('.', '/')}.py").unlink()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = {**project["entry-points"], "console_scripts": project["scripts"]}
-    gone = (f"needlemap.{wing}", *(module for module in DOORS if DOORS[module] == wing))
+    gone = (*(f"needlemap.{wing}" for wing in wings), *doors)
     lines = list[str]()
     for group, points in groups.items():
         kept = {name: value for name, value in points.items() if not value.startswith(gone)}
@@ -126,19 +128,71 @@ def without(wing: str, folder: Path) -> dict[str, str]:
     about = folder / f"needlemap-{project['version']}.dist-info"
     about.mkdir()
     (about / "entry_points.txt").write_text("\n".join(lines))
-    (about / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: needlemap\nVersion: {project['version']}\n"
-    )
+    (about / "METADATA").write_text(distribution("needlemap").read_text("METADATA") or "")
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-CORE_TESTS = ("tests/plan", "tests/stats", "tests/records", "tests/test_settings.py")
+# Quick tests of the core, which are run without each wing.
+QUICK_TESTS = ("tests/plan", "tests/stats", "tests/records/test_folder.py", "tests/test_tokens.py")
+# Tests that also try what wings add: all other tests are of the core alone.
+MIXED = [
+    "asking/test_ahead",
+    "asking/test_judge",
+    "asking/test_passes",
+    "asking/test_surroundings",
+    "asking/test_time_limit",
+    "asking/test_unreadable",
+    "commands/test_compare",
+    "commands/test_completion",
+    "commands/test_first_contact",
+    "commands/test_help",
+    "commands/test_hostile_flags",
+    "commands/test_list",
+    "commands/test_models",
+    "commands/test_report",
+    "commands/test_results",
+    "commands/test_score",
+    "commands/test_suite",
+    "haystacks/test_folder",
+    "models/test_likelihood",
+    "models/test_stops",
+    "plan/test_places",
+    "records/test_run_file",
+    "reports/test_depthless",
+    "reports/test_hostile_numbers",
+    "reports/test_pictures",
+    "scorers/test_base",
+    "scorers/test_extract",
+    "tasks/test_perfect_answers",
+    "tasks/test_settings",
+    "test_additions",
+    "test_api",
+    "test_benchmarks",
+    "test_cli",
+    "test_coming_from_features",
+    "test_families",
+    "test_feeding",
+    "test_grid",
+    "test_identity",
+    "test_placement",
+    "test_plugins",
+    "test_security",
+    "test_settings",
+    "test_transcripts",
+    "test_trials",
+    "test_unused_settings",
+    "tokenizers/test_names",
+]
+# Whole walks, of minutes; the long proofs of these run with all wings.
+WHOLE = ("wings", "browser", "reliability", "contract", "doors", "test_golden.py", "test_docs.py")
+
+
 LINE = "run --lengths 500,700 --depths 0,50,100 --model baseline/bm25 --quiet -o r"
 
 
 @pytest.mark.parametrize("wing", WINGS)
 def test_the_main_job_is_done_without_a_wing(wing: str, tmp_path: Path) -> None:
-    environment = without(wing, tmp_path / "site")
+    environment = without((wing,), tmp_path / "site")
 
     def type_line(line: str) -> str:
         done = subprocess.run(
@@ -169,15 +223,30 @@ def test_the_main_job_is_done_without_a_wing(wing: str, tmp_path: Path) -> None:
     type_line("score r --scorer exact -o s")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("wing", WINGS)
-def test_the_core_s_tests_pass_without_a_wing(wing: str, tmp_path: Path) -> None:
-    environment = without(wing, tmp_path / "site")
+def run_core_tests(tests: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Run tests of the core alone with the package that an environment finds."""
+    left_out = [*(f"tests/{name}" for name in WHOLE), *(f"tests/{name}.py" for name in MIXED)]
+    assert all((ROOT / name).exists() for name in left_out)
+    # The pytest plug-in is an entry point of the servers' wing, and of the copy that is installed.
+    plugins = ("-p", "no:cacheprovider", "-p", "no:needlemap")
+    ignored = [f"--ignore={name}" for name in (*left_out, "tests/test_wings.py")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *CORE_TESTS],
+        [sys.executable, "-m", "pytest", "-q", "-x", *plugins, *ignored, *tests],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env={**environment, "PYTEST_ADDOPTS": ""},
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wing", WINGS)
+def test_the_core_s_quick_tests_pass_without_a_wing(wing: str, tmp_path: Path) -> None:
+    run_core_tests(QUICK_TESTS, without((wing,), tmp_path / "site"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_all_tests_of_the_core_pass_without_any_wing(tmp_path: Path) -> None:
+    run_core_tests(("tests",), without(WINGS, tmp_path / "site"))
