@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from kinship_reader import kinship_oracle
+from needlemap.reports.verdict import judge
 
 from needlemap import run
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.records.families import families_of
 from needlemap.reports.suite_report import fields_of, suite_report
 from needlemap.reports.summary import read_families
-from needlemap.reports.verdict import judge
 from needlemap.settings.suites import load_suite, weighted
 from needlemap.trials.build import prepare
 

@@ -36,6 +36,7 @@ from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
+from needlemap.stats.verdicts import NO_RESULT, PASS, exit_code
 from needlemap.sync import together
 from needlemap.tasks import Reference
 from needlemap.text import counted, is_own_pattern, show_data, tell, whole_characters
@@ -103,9 +104,7 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
         f"{scorer}"
     )
-    if any(row.get("failure") == Failure.SKIPPED for row in scored):
-        return 3
-    return 0 if len(shares) == len(scored) else 1
+    return exit_code(PASS if len(shares) == len(scored) else NO_RESULT)
 
 
 async def _score_all(
