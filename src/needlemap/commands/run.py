@@ -195,7 +195,7 @@ class _Command:
         """Print the document and the verdicts, where they are wanted; the exit code of all runs
         together. A verdict stands for its run, whatever was not measured and whichever limit
         stopped it."""
-        judged = {path: self._judged(path, code, len(codes) > 1) for path, code in codes.items()}
+        judged = {path: self._judged(path, code) for path, code in codes.items()}
         reports = {path: found for path, found in judged.items() if found is not None}
         code = combined_code(
             code_of(reports[path], self.typed) if path in reports else code
@@ -216,12 +216,12 @@ class _Command:
             show(to_text(report) if len(codes) == 1 else f"{path.name}: {to_text(report)}", end="")
         return code
 
-    def _judged(self, path: Path, code: int, several: bool) -> Report | None:
+    def _judged(self, path: Path, code: int) -> Report | None:
         """The report of the verdict that was asked for, if any; none where settings are wrong,
-        and of what was cut. several: whether it is one of several runs."""
+        and of what was cut."""
         if code in (WRONG_SETTINGS, *INTERRUPTED) or not is_run_folder(path):
             return None
-        name = path.name if several else ""
+        name = path.name
         if self.settings.until:
             goal = Goal.of(self.settings.until, self.settings.scope)
             first = load_run(goal.path)

@@ -15,7 +15,7 @@ from needlemap.reports.labels import length_labels, percent_of, score_label
 from needlemap.reports.loss import loss_json, margin_label, verdict_of, warnings_of
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.report import Claim, Fact, Report, keyed
-from needlemap.reports.summary import overall_of, read_families, score_weights
+from needlemap.reports.summary import means_of, overall_of, read_families, score_weights
 from needlemap.stats.judging import Scope
 from needlemap.stats.verdicts import NO_RESULT, Verdict, row_word
 from needlemap.text import counted
@@ -122,19 +122,14 @@ def mean_of(path: str | Path, threshold: float) -> MeanScore:
     mean = overall_of(families, read)
     maps = [run.map for run in read.values() if run is not None]
     missing = sum(each.missing for each in maps)
-    lengths = {
-        length
-        for each in maps
-        for length, score in each.by_length.items()
-        if score is not None and 100 * score < threshold - 1e-9
-    }
+    means = means_of(families, read)
+    below = tuple(sorted(n for n, each in means.items() if 100 * each.score < threshold - 1e-9))
     if mean is None:
         return MeanScore(None, None, None, missing, None, ())
     lowest = None
     if mean.low is not None:
         lowest = 100 * (mean.low - _lost(score_weights(families), read))
     ends = percent_of(mean.low), percent_of(mean.high)
-    below = tuple(sorted(lengths))
     return MeanScore(percent_of(mean.score), *ends, missing, lowest, below)
 
 

@@ -83,7 +83,7 @@ def _evidence(found: PairedLoss, names: Names) -> list[str]:
     parts = [f"{counted(found.n, 'pair')}{at}", *map(lost_label, found.lengths)]
     if found.missing is not None and found.missing.reaches:
         parts.append(_missing_label(found.missing, names))
-    if found.unsent:
+    if found.unsent and not found.sequential:
         parts.append(f"{counted(found.unsent, 'prompt')} not sent to both")
     return parts
 

@@ -474,7 +474,7 @@ def _loss(rows: Rows, found: Difference, alpha: float) -> Loss:
         left = _difference(_without_worst(rows, found.clusters // 2), alpha)
         rest = -left.high if left else -1.0
         low = low if rest > 0 else min(low, rest)
-    return Loss(-found.value, low, -found.low)
+    return Loss(-found.value, max(-1.0, low), min(1.0, -found.low))
 
 
 def _without_worst(rows: Rows, count: int) -> Rows:
