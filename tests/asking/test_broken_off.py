@@ -109,9 +109,9 @@ def test_a_server_that_breaks_long_answers_off_has_no_map_there(typed, serve):
     assert all("upstream died" in row["error"] for row in failed)
 
     run(typed, serve(lambda *_: GOOD), "good", *flags)
-    found = typed("compare", "good", "bad", code=None)
+    found = typed("compare", "good", "bad", "--margin", "2", code=None)
     assert found.returncode != 1
-    assert "verdict: undecided" in found.stdout
+    assert found.returncode in (4, 5)
 
 
 def test_a_retry_that_succeeds_is_scored_once(typed, serve):

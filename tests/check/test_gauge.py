@@ -36,7 +36,7 @@ from needlemap.servers.check.gauge import (
     with_reference,
 )
 from needlemap.servers.check.haystack import TOSSES, Amount, Options
-from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
 from needlemap.servers.check.probe import LEAST, LOSS, Paired
 from needlemap.servers.check.repeats import sampled
@@ -179,7 +179,7 @@ def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "randbits", lambda _bits: 7)
 
 
-def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Verdict:
+def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Checked:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
     asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
@@ -308,7 +308,7 @@ LOSES = {  # a way in which a server loses all answers, by the probe that is mea
 }
 
 
-def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Verdict, Answers]:
+def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Checked, Answers]:
     """A check of the gauge by a server that loses answers of one way at one size: all, or those of
     the first haystacks."""
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))

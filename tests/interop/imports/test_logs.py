@@ -102,8 +102,10 @@ def test_samples_whose_answers_differ_are_named_by_their_input_and_a_gate_speaks
     assert "sample 'What is s" in said
     assert "length 0" not in said
     assert "differ by" not in said
-    gated = needlemap("compare", str(first), str(second), "--sequential").stdout
-    assert "verdict: worse" in gated
+    gated = needlemap(
+        "compare", str(first), str(second), "--sequential", "--margin", "2", code=1
+    ).stdout
+    assert "FAIL compare: " in gated
     assert "length -" not in gated
 
 
@@ -140,7 +142,7 @@ def test_a_sample_that_failed_is_missing_with_its_reason_and_counts_against_the_
         (None, "no match in the file"),
     ]
     found = compare(inspect(tmp_path / "a.eval", [sample(1), sample(2), sample(3)]), second)
-    assert (found.verdict, found.to_json()["missing"]["b"]) == ("undecided", 2)
+    assert (found.verdict, found.to_json()["missing"]["b"]) == (None, 2)
 
 
 def test_a_sample_whose_answer_was_broken_off_is_missing_and_one_that_was_filtered_is_not(
