@@ -402,7 +402,7 @@ def junit() -> Iterator[tuple[str, str]]:
 
 
 PASSING = (  # in words, what time decides
-    (re.compile(r"Measured [\d:, –-]*(?:to [\d:, -]+)?UTC"), "Measured then"),
+    (re.compile(r"measured [\d:, –-]*(?:to [\d:, -]+)?UTC"), "measured then"),
     (re.compile(r"tokens, (?:\d+ (?:h|min|s|ms) ?)+of answers"), "tokens"),
 )
 
