@@ -261,7 +261,7 @@ def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(
     )
     assert "Score both alike, which asks nothing: needlemap score r --scorer substring" in refused
     typed("score", "r", "--scorer", "substring")
-    assert "difference +0.0 points" in typed("compare", "r", "s").stdout
+    assert " loses 0.0 points (" in typed("compare", "r", "s").stdout
     assert len(wire.log()) == 12
 
 

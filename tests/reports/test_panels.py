@@ -111,7 +111,7 @@ def test_what_changed_is_drawn_from_orange_for_lost_to_blue_for_gained(shown: An
     assert [panel.title for panel in panels] == ["A: a", "B: b", "B − A"]
     last = panels[-1]
     assert (last.scale.domain, last.scale.colours) == ((-100, 100), CHANGES)
-    assert last.lines[0].startswith("-25.0 points [-")
+    assert last.lines[0].startswith("25.0 points (")
     assert "n = 24 pairs" in last.lines[0]
     assert [cell.value for cell in last.cells] == [0.0, 0.0, 0.0, -100.0]
     assert [mean.value for mean in last.by_length] == [0.0, -50.0]

@@ -179,7 +179,7 @@ def test_of_several_scores_the_first_counts_and_a_flag_names_another(tmp_path, n
     other = inspect(
         tmp_path / "b.eval", [sample(1, scores={**both, "judge": {"value": {"style": 0.75}}})]
     )
-    assert compare(log, other, metric="judge/style").difference == 50.0
+    assert compare(log, other, metric="judge/style").loss == -50.0
     shown = needlemap("report", str(log))
     assert "sums: scored by match; --metric takes judge/style, judge/facts too" in shown.stderr
     refused = needlemap("report", str(log), "--metric", "mach", code=2)
@@ -239,7 +239,7 @@ def test_a_folder_with_several_tasks_is_compared_task_by_task(tmp_path, needlema
         "compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-worse", "2", code=1
     )
     assert "by family" in done.stdout
-    assert "A 100.0, B 50.0: difference -50.0 points" in done.stdout
+    assert "A 100.0, B 50.0\n" in done.stdout
     assert "left out, as only one of the two has it: more" in done.stderr
 
 
