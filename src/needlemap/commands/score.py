@@ -78,7 +78,7 @@ def _run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None
         now = f"report, compare and a resume of {path} go by these scores from now on."
         tell(f"{now} To go back: {how_to_score(str(path), before)}")
     show_result(experiment.settings, load_run(out or path))
-    return 0 if scored == len(records) else 1
+    return exit_code(PASS if scored == len(records) else NO_RESULT)
 
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
