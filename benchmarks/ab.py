@@ -39,7 +39,7 @@ from needlemap.settings.suites import choose_each
 from needlemap.stats import Array
 from needlemap.stats.difference import mcnemar
 from needlemap.stats.sequential import BETS, Bets
-from needlemap.stats.verdicts import HIGH_ALPHA, LOW_ALPHA
+from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA
 from table import rounded, show
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -100,7 +100,7 @@ def drawn(
 
 
 def decided(means: Array) -> tuple[Array, Array]:
-    """Haystacks until `worse` and until `no worse` is first above, infinite where never: (runs,)
+    """Haystacks until FAIL and until PASS is first above, infinite where never: (runs,)
     each."""
     found = []
     for sign, alpha in ((-1.0, LOW_ALPHA), (1.0, HIGH_ALPHA)):
@@ -121,12 +121,12 @@ def check_decided(means: Array, times: tuple[Array, Array]) -> None:
     for row, worse, no_worse in zip(means, *times, strict=True):
         after, word = Bets.of(((-row).tolist(), (-row).tolist()), MARGIN).first
         first = min(worse, no_worse)
-        if (np.inf if word == "undecided" else after) != first:
+        if (np.inf if word == NOT_ENOUGH_DATA else after) != first:
             raise RuntimeError(f"ab decides after {after} haystacks, the simulation after {first}.")
 
 
 def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
-    """The worst share of runs that ever say `worse`, and `no worse`, and a row a condition."""
+    """The worst share of runs that ever say FAIL, and PASS, and a row a condition."""
     random, rows = np.random.default_rng(20_262), list[tuple[str, ...]]()
     most = [0.0, 0.0]
     for discordance in DISCORDANCE:
@@ -188,9 +188,10 @@ def graded(faults: int, pairs: int, clean: int) -> tuple[int, int, list[str]]:
             trios = asked_of(engine, Path(folder) / "ab", pairs)
         judged, wire = judge_arms(trios, MARGIN), tripwire(trios)
         assert wire is not None
-        found += wire.tripped and judged.word != "worse"
+        found += wire.tripped and judged.judged.word != FAIL
         notes.append(
-            f"{name}: answers {judged.word} ({judged.judged.lost} lost of {judged.judged.n}); "
+            f"{name}: answers {judged.judged.word} "
+            f"({judged.judged.lost} lost of {judged.judged.n}); "
             f"{wire.beyond} "
             f"moved, of its own {wire.again_beyond}; median {wire.median:.1e} nats"
         )
@@ -284,7 +285,7 @@ def _decided(folder: Path, checkpoint: Path, gguf: Path, kind: str) -> dict[str,
     tokens = sum(json.loads(line)["prompt_tokens"] or 0 for line in lines)
     wire = told["log_probabilities"]
     return {
-        "verdict": told["verdict"],
+        "verdict": told["result"]["word"],
         "exit": ended.returncode,
         "pairs": told["pairs"],
         "lost": told["lost"],
@@ -314,11 +315,11 @@ def main() -> None:
         "mcnemar_apart": apart,
         "servers": real,
     }
-    told = ("-0: no worse", "-5: worse", "-10: worse")
+    told = ("-0: PASS", "-5: FAIL", "-10: FAIL")
     show(
         f"Verdicts at a margin of 2 points, {options.runs:,} runs of up to 20,000 pairs",
         machine("needlemap", "numpy", "statsmodels"),
-        ("flips, spread", "false worse", "false no worse", *told),
+        ("flips, spread", "false FAIL", "false PASS", *told),
         rows,
         [
             "False where the mean loss is exactly the margin. Right columns: median pairs to the "

@@ -6,7 +6,7 @@ something true?
 Pairs of pass or fail are drawn: flips is the share that changes though nothing is worse, half of it
 lost and half gained; a loss comes on top. `compare --sequential` and `run --until` judge the
 planned haystacks in turn (`needlemap.stats.judging`). Wrong is what the planned prompts themselves
-contradict: `no worse` where they lose the margin or more, `worse` where they lose less.
+contradict: PASS where they lose the margin or more, FAIL where they lose less.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import argparse
 import numpy as np
 
 from machine import machine
-from needlemap.stats.judging import Judgement, Looks, Rows, judge
+from needlemap.stats.judging import Looks, PairedLoss, Rows, judge
 from needlemap.stats.sequential import haystack_order
+from needlemap.stats.verdicts import FAIL, PASS
 from sides.verdicts import Design, Draw, coins, dead, flips, one_look, planned_looks
 from table import rounded, show
 
@@ -36,7 +37,7 @@ DRAWS: tuple[Draw, ...] = (
 
 
 def wrong_shares(runs: int) -> tuple[float, float]:
-    """The most often that `worse` and `no worse` are said of prompts that contradict it."""
+    """The most often that FAIL and PASS are said of prompts that contradict it."""
     random, most = np.random.default_rng(20_261), [0.0, 0.0]
     for design in SHAPES:
         for draw in DRAWS:
@@ -44,15 +45,15 @@ def wrong_shares(runs: int) -> tuple[float, float]:
             for _ in range(runs):
                 losses = draw(random, design)
                 found, lost = planned_looks(design.rows(losses), MARGIN), float(losses.mean())
-                said[0] += found.word == "worse" and lost <= MARGIN
-                said[1] += found.word in ("no worse", "better") and lost >= MARGIN
+                said[0] += found.word == FAIL and lost <= MARGIN
+                said[1] += found.word == PASS and lost >= MARGIN
             most = [max(before, each / runs) for before, each in zip(most, said, strict=True)]
     return most[0], most[1]
 
 
 def pairs_until(loss: float, share: float, runs: int) -> float:
     """The median number of pairs until a verdict, of 1,000 planned; infinite where it stays
-    undecided."""
+    open."""
     random = np.random.default_rng(7)
     pairs = []
     for _ in range(runs):
@@ -62,21 +63,21 @@ def pairs_until(loss: float, share: float, runs: int) -> float:
     return float(np.median(pairs))
 
 
-def peeked(rows: Rows) -> Judgement:
+def peeked(rows: Rows) -> PairedLoss:
     """What one look says, if it is taken after each haystack and the first that decides counts."""
     order = haystack_order(rows.haystack.tolist())
     for at in range(2, len(order), 2):
         found = one_look(rows.where(np.isin(rows.haystack, order[:at])), MARGIN)
-        if found.word != "undecided":
+        if found.is_decided:
             return found
     return judge(rows, MARGIN, looks=Looks(order, len(order)))
 
 
 def peeking(runs: int) -> float:
-    """How often the control says `no worse` where exactly the margin is lost."""
+    """How often the control says PASS where exactly the margin is lost."""
     random, design = np.random.default_rng(3), Design(200, 2, 2)
     draw = flips(0.1, MARGIN)
-    said = [peeked(design.rows(draw(random, design))).word != "undecided" for _ in range(runs)]
+    said = [peeked(design.rows(draw(random, design))).is_decided for _ in range(runs)]
     return float(np.mean(said))
 
 

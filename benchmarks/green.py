@@ -29,6 +29,7 @@ from typing import Any
 
 from machine import machine
 from needlemap.servers.check import Options, Schedule
+from needlemap.stats.verdicts import FAIL, OPEN, PASS
 from sides import broken, sound
 from sides.replayed import Outcome, check
 from sides.served import Server, serving
@@ -220,10 +221,10 @@ def by_command(server: Server, folder: Path) -> Outcome:
     probes = told["probes"]
     return Outcome(
         done.returncode,
-        tuple(each["probe"] for each in probes if each["state"] == "fail"),
-        tuple(each["probe"] for each in probes if each["state"] == "undecided"),
-        str(told.get("line", "")),
-        tuple(f"{each['probe']}: {each['said']}" for each in probes if each["state"] != "pass"),
+        tuple(each["probe"] for each in probes if each["state"] == FAIL),
+        tuple(each["probe"] for each in probes if each["state"] in OPEN),
+        str(told["result"]["line"]),
+        tuple(f"{each['probe']}: {each['said']}" for each in probes if each["state"] != PASS),
     )
 
 

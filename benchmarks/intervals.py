@@ -23,8 +23,9 @@ from needlemap.stats import Array, Cube
 from needlemap.stats.difference import paired_difference
 from needlemap.stats.effective import effective_length, parse_rule
 from needlemap.stats.intervals import cluster_mean, tango, wilson
-from needlemap.stats.judging import Judgement, Rows, judge
+from needlemap.stats.judging import PairedLoss, Rows, judge
 from needlemap.stats.means import depth_scores, length_scores, total_score
+from needlemap.stats.verdicts import FAIL, PASS
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths
 
@@ -184,7 +185,7 @@ def paired(maps: int) -> float:
     return float(np.mean(held))
 
 
-def judged(first: Array, second: Array) -> Judgement:
+def judged(first: Array, second: Array) -> PairedLoss:
     """The verdict on scores (haystacks, prompts) of one length, margin 2."""
     stack = np.repeat(np.arange(len(first)), first.shape[1])
     zeros, tried = np.zeros(first.size, dtype=np.int64), np.ones(first.size, dtype=bool)
@@ -198,7 +199,7 @@ def clustered(haystacks: int, maps: int) -> float:
     random, said = np.random.default_rng(haystacks), 0
     for _ in range(maps):
         found = judged(*pair(random, haystacks, 0.02, 0.0, STRONG))
-        said += found.word in ("no worse", "better") and found.scope == "new"
+        said += found.word == PASS and found.scope == "new"
     return said / maps
 
 
@@ -206,12 +207,12 @@ def power(haystacks: int, maps: int) -> float:
     """How often a drop of 10 points is called worse."""
     random, said = np.random.default_rng(7), 0
     for _ in range(maps):
-        said += judged(*pair(random, haystacks, 0.10, 0.02, 0.0)).word == "worse"
+        said += judged(*pair(random, haystacks, 0.10, 0.02, 0.0)).word == FAIL
     return said / maps
 
 
 def false_no_worse() -> float:
-    """The most often, exactly, that `no worse` is said of independent pairs that lose the
+    """The most often, exactly, that PASS is said of independent pairs that lose the
     margin."""
     cases = [
         (n, margin, flips) for n in (96, 128, 200, 300, 440, 880) for margin, flips in _MARGINS

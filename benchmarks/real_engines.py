@@ -45,6 +45,7 @@ from needlemap.servers.check.haystack import Options
 from needlemap.servers.check.margins import margins_of, nats_apart
 from needlemap.servers.check.schedule import Schedule
 from needlemap.servers.gauge.checkpoint import holds_tokens, read_tensors, widened, write_checkpoint
+from needlemap.stats.verdicts import FAIL, OPEN
 
 Tensors = dict[str, NDArray[np.uint16]]
 LLAMA, TRANSFORMERS, IN_PROCESS = "llama-server", "transformers serve", "transformers"
@@ -273,7 +274,7 @@ def checked(
         time,
         ended.returncode,
         {each["probe"]: each["state"] for each in found},
-        {each["probe"]: each["said"] for each in found if each["state"] in ("fail", "undecided")},
+        {each["probe"]: each["said"] for each in found if each["state"] in (FAIL, *OPEN)},
         round(spent, 1),
         ended.stderr[-300:] if not found else "",
         probes,
@@ -437,4 +438,4 @@ def limits(found: Sequence[Checked]) -> Iterator[str]:
 
 def is_named(found: Checked, case: Case) -> bool:
     """Whether a probe that names a fault's kind fails."""
-    return any(found.states.get(probe) == "fail" for probe in case.probes)
+    return any(found.states.get(probe) == FAIL for probe in case.probes)

@@ -46,6 +46,7 @@ from needlemap.servers.storm.repro import write_repro
 from needlemap.servers.storm.shrink import SELDOM, Shrinking, Shrunk
 from needlemap.servers.storm.storm import Storm, StormOptions
 from needlemap.servers.storm.storming import StormInRounds
+from needlemap.stats.verdicts import exit_code
 
 TESTS = Path(__file__).resolve().parents[1] / "tests/wings/servers/storm"
 FLAGS = {
@@ -234,14 +235,14 @@ def stormed(name: str, folder: Path, cpu_s: float) -> tuple[int, float, int]:
     began = process_time()
     asking = Timed(Storm.of(asked(), folder, 1), cpu_s, Boxed(make_engine(name, **SMALL)))
     found = asyncio.run(asking.run())
-    return found.code, process_time() - began, sum(asking._sent.values())
+    return exit_code(found.verdict.word), process_time() - began, sum(asking._sent.values())
 
 
 def stormed_fresh(name: str, folder: Path, requests: int) -> int:
     """The exit code of a storm of as many requests that only asks fresh prompts."""
     storm = FreshStorm.of(asked(), folder, 1)
     asking = Counted(storm, requests, Boxed(make_engine(name, **SMALL)))
-    return asyncio.run(asking.run()).code
+    return exit_code(asyncio.run(asking.run()).verdict.word)
 
 
 class Alone(Fresh):
@@ -343,7 +344,7 @@ def clean_of(clean: int, rounds: int) -> dict[str, Any]:
         storm = Storm.of(asked(), Path(place) / "storm", clean)
         engine = Limited(Engine("", **kind, seed=clean), limited)
         asking = StormInRounds(storm, make=lambda _: engine, rounds=rounds)
-        code = asyncio.run(asking.run()).code
+        code = exit_code(asyncio.run(asking.run()).verdict.word)
     return {"engine": {**kind, "limited": limited}, "code": code}
 
 

@@ -151,12 +151,10 @@ def lossy(tmp_path_factory):
 
 def test_two_runs_are_compared(made, lossy):
     found = needlemap.compare(made, lossy, margin=25)
-    assert (found.verdict, found.code, found.n) == ("undecided", 5, 12)
-    assert found.interval[0] < found.difference < found.interval[1] < 0
+    assert (found.verdict.word, found.code, found.n) == ("SUSPECT", 5, 12)
+    assert found.interval[0] < 0 < found.loss < found.interval[1]
     assert found.text == repr(found)
-    assert found.text.endswith(
-        f"verdict: {found.text.splitlines()[-1].removeprefix('verdict: ')}\n"
-    )
+    assert found.text.endswith(f"{found.verdict.line('compare')}\n")
     assert "hardly ever wrong" in found.warning
     assert 0 < found.p < 0.05
 
@@ -175,15 +173,13 @@ def test_a_comparison_is_a_table_a_row_a_length(made, lossy):
     found = needlemap.compare(made, lossy)
     frame = found.to_pandas()
     assert frame["length_tokens"].tolist() == [500, 900]
-    assert {"score_a", "score_b", "difference", "low", "high", "p", "p_holm", "n"} <= set(
-        frame.columns
-    )
-    assert frame["difference"].tolist() == [row["difference"] for row in found.lengths]
+    assert {"score_a", "score_b", "loss", "low", "high", "p", "p_holm", "n"} <= set(frame.columns)
+    assert frame["loss"].tolist() == [row["loss"] for row in found.lengths]
 
 
 def test_a_comparison_is_shown_and_saved_as_maps(made, lossy, tmp_path):
     found = needlemap.compare(made, lossy)
-    assert all(f">{title}<" in found.plot().svg for title in ("A: r", "B: lossy", "B − A"))
+    assert all(f">{title}<" in found.plot().svg for title in ("A: r", "B: lossy", "Loss of B"))
     bundle, _ = found._repr_mimebundle_()
     assert bundle["text/plain"] == found.text
     assert bundle["image/svg+xml"].startswith("<svg")

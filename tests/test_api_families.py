@@ -161,13 +161,13 @@ def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, t
 
 def test_two_suites_are_compared(made, lossy, typed):
     found = needlemap.compare(made, lossy, margin=5)
-    assert (found.verdict, found.difference) == ("worse", pytest.approx(-200 / 9))
-    assert found.interval[0] < found.difference < found.interval[1] < 0
+    assert (found.verdict.word, found.loss) == ("FAIL", pytest.approx(200 / 9))
+    assert 0 < found.interval[0] < found.loss < found.interval[1]
     assert [row["family"] for row in found.families] == FAMILIES
-    assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5).stdout
+    assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5, code=1).stdout
     assert found.text == needlemap.compare(str(made.path), lossy.path, margin=5).text
     pytest.importorskip("pandas")
-    assert found.to_pandas()["verdict"].tolist() == ["worse", "worse", "undecided"]
+    assert found.to_pandas()["word"].tolist() == ["FAIL", "FAIL", "NOT ENOUGH DATA"]
 
 
 def test_a_run_with_one_family_is_not_compared_with_one_of_several(made):

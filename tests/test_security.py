@@ -122,7 +122,7 @@ def test_only_what_is_no_word_is_a_key_under_a_name_that_may_be_one():
 
 def test_control_sequences_of_a_server_a_run_file_or_an_import_reach_no_terminal(needlemap, wire):
     wire.schedule(f"say:{HOSTILE}", "400", cycle=True)
-    ended = needlemap.run(wire, *GRID, "--no-canary", code=1)
+    ended = needlemap.run(wire, *GRID, "--no-canary", code=3)
     about = needlemap.folder / "r" / "run.json"
     kept = json.loads(about.read_text("utf-8"))
     kept["settings"] |= {"model": HOSTILE, "task": HOSTILE}

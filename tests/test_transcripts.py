@@ -23,7 +23,7 @@ def test_a_terminal_shows_what_its_transcript_shows(file, typed):
     for line in lines:
         if line.startswith("$ needlemap "):
             ended = typed(*shlex.split(line)[2:], code=None)
-            printed = re.sub(r"Measured .*? UTC", "Measured DATE", ended.stdout)
+            printed = re.sub(r"measured .*? UTC", "measured DATE", ended.stdout)
             shown += [line, *map(str.rstrip, printed.splitlines())]
             shown += [f"[exit code {ended.returncode}]"] * bool(ended.returncode) + [""]
     if os.environ.get("NEEDLEMAP_TRANSCRIPTS") == "write":

@@ -244,8 +244,8 @@ the model in the box, in [a few lines](../tests/wings/servers/gallery/faults.py)
 
 Each fault begins at each of the three sizes of a check to 256 tokens: shorter prompts are answered
 right. A fault is found if its probe fails at that size, and at no shorter one: {found} of
-{len(MUTANTS) * len(SIZES)} are. `undecided` is exit code 5 where something points to a loss;
-`pass` is a miss. {LAST_COLUMNS.format(found=sum(gauge), asked=len(gauge))}
+{len(MUTANTS) * len(SIZES)} are. SUSPECT is exit code 5, where something points to a loss;
+PASS is a miss. {LAST_COLUMNS.format(found=sum(gauge), asked=len(gauge))}
 
 | fault | probe | begins at {first} | at {middle} | at {last} | {" | ".join(GAUGE)} |
 | --- | --- | --- | --- | --- | --- | --- | --- |

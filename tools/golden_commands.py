@@ -379,12 +379,13 @@ def junit() -> Iterator[tuple[str, str]]:
         )
         length = (*CHECK, "--probe", "length", "--require", "length")
         gate = ("--prompts-of", "sound", "--quiet", "--trust-run", "--until")
+        twin = ("compare", "sound", "twin", "--margin", "2")
         typed: Mapping[str, Sequence[str]] = {
-            "compare: no worse": ("compare", "weak", "sound"),
+            "compare: no worse": ("compare", "weak", "sound", "--margin", "2"),
             "compare: worse": ("compare", "sound", "blind", "--fail-if-answers-differ", "0"),
-            "compare: undecided": ("compare", "sound", "twin"),
-            "compare: undecided passes": ("compare", "sound", "twin", "--on-undecided", "pass"),
-            "compare: a sign": ("compare", "sound", "weak"),
+            "compare: undecided": twin,
+            "compare: undecided passes": (*twin, "--on-undecided", "pass"),
+            "compare: a sign": ("compare", "sound", "weak", "--margin", "2"),
             "run: --fail-under": ("run", *model("sound"), *SMALL, "--fail-under", "50", "-o", "m"),
             "run: --until": ("run", *gate, "no-worse-than sound:2", *model("blind"), "-o", "gate"),
             "check: passes": ("check", *model("sound"), *length, "-o", "checked"),
@@ -401,7 +402,7 @@ def junit() -> Iterator[tuple[str, str]]:
 
 
 PASSING = (  # in words, what time decides
-    (re.compile(r"Measured [\d:, –-]*(?:to [\d:, -]+)?UTC"), "Measured then"),
+    (re.compile(r"measured [\d:, –-]*(?:to [\d:, -]+)?UTC"), "measured then"),
     (re.compile(r"tokens, (?:\d+ (?:h|min|s|ms) ?)+of answers"), "tokens"),
 )
 

@@ -22,15 +22,15 @@ from needlemap.servers.ab.arms import ArmTrial, judge_arms, tripwire, worst_of
 from needlemap.servers.check.ask import Answers, Ask, Reply, secret_of
 from needlemap.servers.check.change import judge_change
 from needlemap.servers.check.haystack import Options
-from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.schedule import Schedule
 from needlemap.servers.storm.act import Act, key_of
-from needlemap.servers.storm.judge import Seen, Seens, StormVerdict, Suspect, judge_storm
+from needlemap.servers.storm.judge import Seen, Seens, Stormed, Suspect, judge_storm
 from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome, Word
 from needlemap.servers.storm.plan import make_round
-from needlemap.stats.judging import JudgedPrompt, Judgement, Looks, Rows
+from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows
 from needlemap.stats.judging import judge as judge_pairs
 
 SEEDS = (1, 2, 3)
@@ -215,7 +215,7 @@ def of_more_checks() -> Iterator[Made]:
         yield check_row(f"{name}, before: {before}", made)
 
 
-def beside_reference(moved: float) -> Verdict:
+def beside_reference(moved: float) -> Checked:
     """A server whose margins differ from the reference's by so many nats a token."""
     schedule, asks = first_asks(replace(BASE, reference=True, logprobs=True, moves=MOVES), 1)
     replies = []
@@ -227,13 +227,12 @@ def beside_reference(moved: float) -> Verdict:
     return judge(schedule, replies)
 
 
-def check_row(name: str, verdict: Verdict) -> Made:
+def check_row(name: str, checked: Checked) -> Made:
     """A check's verdict as a row."""
     found = [
         {
             "probe": each.probe,
             "state": each.state,
-            "points": each.points,
             "n": each.n,
             "effect": effect_of(each.effect),
             "p": each.p,
@@ -246,7 +245,6 @@ def check_row(name: str, verdict: Verdict) -> Made:
                 {
                     "size": row.size,
                     "state": row.state,
-                    "points": row.points,
                     "n": row.n,
                     "lost": row.lost,
                     "gained": row.gained,
@@ -261,13 +259,14 @@ def check_row(name: str, verdict: Verdict) -> Made:
                 for row in each.sizes
             ],
         }
-        for each in verdict.findings
+        for each in checked.findings
     ]
-    numbers = {"code": verdict.code, "findings": found, "lacking": sorted(verdict.lacking)}
+    verdict = checked.verdict
+    numbers = {"word": verdict.word, "findings": found, "lacking": sorted(checked.lacking)}
     said = [
-        (each.said, each.excludes, [row.said for row in each.sizes]) for each in verdict.findings
+        (each.said, each.excludes, [row.said for row in each.sizes]) for each in checked.findings
     ]
-    return name, str(verdict.code), numbers, [verdict.line, verdict.not_asked, said]
+    return name, verdict.word, numbers, [verdict.line("check"), checked.not_asked, said]
 
 
 def effect_of(effect: Any) -> Any:
@@ -390,19 +389,20 @@ def seen_of(weather: Weather, random: Random, number: int, act: Act) -> Seen:
     return Seen(key, number, act, outcome, answer=word, tokens=act.tokens, nats=nats)
 
 
-def storm_row(name: str, verdict: StormVerdict) -> Made:
+def storm_row(name: str, stormed: Stormed) -> Made:
     """A storm's verdict as a row."""
     numbers = {
-        "code": verdict.code,
-        "counts": dict(sorted(verdict.counts.items())),
-        "requests": verdict.requests,
-        "families": verdict.families,
-        "faulty": verdict.faulty,
-        "highest": verdict.highest,
-        "confirmed": verdict.confirmed,
-        "certain": [each.key for each in verdict.certain],
+        "word": stormed.verdict.word,
+        "counts": dict(sorted(stormed.counts.items())),
+        "requests": stormed.requests,
+        "families": stormed.families,
+        "faulty": stormed.faulty,
+        "highest": stormed.highest,
+        "confirmed": stormed.confirmed,
+        "certain": [each.key for each in stormed.certain],
     }
-    return name, str(verdict.code), numbers, [verdict.line, verdict.said]
+    verdict = stormed.verdict
+    return name, verdict.word, numbers, [verdict.line("storm"), stormed.said]
 
 
 # --- pairs and arms ------------------------------------------------------------------------------
@@ -507,20 +507,18 @@ def of_pairs() -> Iterator[Made]:
             looks = Looks(order, len(order) if runs.planned else None) if runs.looks else None
             scope: Any = runs.wanted
             made = judge_pairs(rows, runs.margin, wanted=scope, looks=looks)
-            yield f"{name}, {seed}", f"{made.word}/{made.code}", judged_row(made), []
+            yield f"{name}, {seed}", made.word, judged_row(made), []
 
 
-def judged_row(made: Judgement) -> Any:
-    """A judgement's numbers."""
+def judged_row(made: PairedLoss) -> Any:
+    """A loss's numbers."""
     loss, missing, new = made.loss, made.missing, made.new
     return {
         "word": made.word,
-        "code": made.code,
         "scope": made.scope,
         "loss": loss and [loss.value, loss.low, loss.high],
         "n": [made.n, made.haystacks, made.lost, made.gained],
         "means": [made.first, made.second],
-        "suspect": made.suspect,
         "lengths": [
             [at.lengths, at.family, at.n, at.lost, at.gained, at.missing, at.sure]
             for at in made.lengths
@@ -550,9 +548,9 @@ def of_arms() -> Iterator[Made]:
                 "failed": made.failed,
                 "prompts": made.prompts,
                 "drift": drift,
-                "worst": [(each.family, each.place) for each in worst_of(trials)],
+                "worst": [(each.family, each.place) for each in worst_of(trials, float("inf"))],
             }
-            yield f"{name}, {seed}", f"{made.word}/{made.judged.code}", numbers, []
+            yield f"{name}, {seed}", made.judged.word, numbers, []
     for moved in (0.0, 0.0001, 0.01, 0.5):
         shift = tripwire(moved_trials(moved))
         assert shift is not None

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from needlemap.errors import Failure
-from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
+from needlemap.servers.check import Answers, Ask, Checked, Options, Reply, Schedule, judge
+from needlemap.stats.verdicts import FAIL, exit_code
 from sides.engines import Change, Engine, Fact, Machine, Request, chance, worded_answer
 from sides.engines import Reply as Said
 
@@ -27,7 +28,7 @@ FAILURES = {"too long": Failure.TOO_LONG, "server": Failure.SERVER, "late": Fail
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check came to. failing: probes that fail; open: that are undecided, and what they say.
+    """What a check came to. failing: probes that fail; open: those that do neither; said: by both.
     changed: answers that an engine without fault would have given otherwise; leaked: values of
     other prompts that were said. found: right answers by size, as (right, n). computed: tokens that
     no cache held."""
@@ -134,15 +135,15 @@ def asked_at_last(engine: Engine, request: Request, flying: Sequence[Request]) -
 
 
 def outcome(
-    verdict: Verdict, changed: int, leaked: int, asked: int, found: Mapping[int, Sequence[int]]
+    checked: Checked, changed: int, leaked: int, asked: int, found: Mapping[int, Sequence[int]]
 ) -> Outcome:
     """A verdict in short."""
-    shown = [each for each in verdict.findings if each.state in ("fail", "undecided")]
+    shown = [each for each in checked.findings if each.is_open or each.state == FAIL]
     return Outcome(
-        verdict.code,
-        tuple(each.probe for each in shown if each.state == "fail"),
-        tuple(each.probe for each in shown if each.state == "undecided"),
-        verdict.line,
+        exit_code(checked.verdict.word),
+        tuple(each.probe for each in shown if each.state == FAIL),
+        tuple(each.probe for each in shown if each.is_open),
+        checked.verdict.line("check"),
         tuple(f"{each.probe} ({each.state}): {each.said}" for each in shown),
         changed,
         leaked,

@@ -15,28 +15,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from needlemap.stats import Array
-from needlemap.stats.judging import Judgement, Looks, Rows, judge
+from needlemap.stats.judging import Looks, PairedLoss, Rows, judge
 from needlemap.stats.sequential import haystack_order
+from needlemap.stats.verdicts import FAIL, PASS
 
 MARGIN = 0.02
 ASKINGS = 4  # a lost answer is asked again three times
-PASSING = ("no worse", "better")
 Random = np.random.Generator
-Way = Callable[[Rows, float], Judgement]
+Way = Callable[[Rows, float], PairedLoss]
 
 
-def one_look(rows: Rows, margin: float) -> Judgement:
+def one_look(rows: Rows, margin: float) -> PairedLoss:
     """As `compare`."""
     return judge(rows, margin)
 
 
-def planned_looks(rows: Rows, margin: float) -> Judgement:
+def planned_looks(rows: Rows, margin: float) -> PairedLoss:
     """As `compare --sequential` and `run --until`."""
     order = haystack_order(rows.haystack.tolist())
     return judge(rows, margin, looks=Looks(order, len(order)))
 
 
-def endless_looks(rows: Rows, margin: float) -> Judgement:
+def endless_looks(rows: Rows, margin: float) -> PairedLoss:
     """As `ab --until decided`."""
     return judge(rows, margin, looks=Looks(sorted(set(rows.haystack.tolist())), None))
 
@@ -101,7 +101,7 @@ def dead(share: float) -> Draw:
 
 
 def share_of(
-    said: Callable[[Judgement], bool],
+    said: Callable[[PairedLoss], bool],
     way: Way,
     design: Design,
     draw: Draw,
@@ -114,23 +114,23 @@ def share_of(
     return sum(said(way(design.rows(draw(random, design)), margin)) for _ in range(runs)) / runs
 
 
-def is_worse(found: Judgement) -> bool:
-    """Whether B is called worse."""
-    return found.word == "worse"
+def is_worse(found: PairedLoss) -> bool:
+    """Whether B fails."""
+    return found.word == FAIL
 
 
-def passes(found: Judgement) -> bool:
-    """Whether B is called no worse."""
-    return found.word in PASSING
+def passes(found: PairedLoss) -> bool:
+    """Whether B passes."""
+    return found.word == PASS
 
 
-def passes_new(found: Judgement) -> bool:
-    """Whether B is called no worse also on new haystacks."""
+def passes_new(found: PairedLoss) -> bool:
+    """Whether B passes also on new haystacks."""
     return passes(found) and found.scope == "new"
 
 
 def each_way(
-    said: Callable[[Judgement], bool], designs: tuple[Design, ...], draws: tuple[Draw, ...]
+    said: Callable[[PairedLoss], bool], designs: tuple[Design, ...], draws: tuple[Draw, ...]
 ) -> Iterator[Callable[[int, int], float]]:
     """A share for each way, design and draw, as functions of runs and seed."""
     for way in WAYS:
@@ -231,9 +231,9 @@ def opposite(runs: int, seed: int) -> dict[str, float]:
         losses[random.random(losses.shape) < random.choice([0.0, 0.03])] = np.nan
         margin = float(random.choice([0.01, 0.02, 0.05, 0.2]))
         rows = design.rows(losses)
-        codes = {way(rows, margin).code for way in WAYS}
-        codes |= {judge(rows, margin, wanted="new").code}
-        found += {0, 1} <= codes
+        words = {way(rows, margin).word for way in WAYS}
+        words |= {judge(rows, margin, wanted="new").word}
+        found += {PASS, FAIL} <= words
     return {"opposite": found}
 
 

@@ -191,22 +191,25 @@ def compare(
     a: Run | str | Path,
     b: Run | str | Path,
     *,
-    margin: float = 2.0,
+    margin: float | None = None,
+    noise: Sequence[Run | str | Path] = (),
     labels: Sequence[str] = (),
     metric: str = "",
     scope: Literal["these", "new"] = "these",
 ) -> Compared:
-    """B against A on the same trials, paired: difference, interval, verdict. Each a run, its
-    folder, or a log of Inspect or lm-evaluation-harness.
+    """B against A on the same trials, paired: the loss with its interval, and with a margin the
+    verdict. Each a run, its folder, or a log of Inspect or lm-evaluation-harness.
 
     Of several families each is compared, and their mean decides. margin: the loss in points
-    that does not matter. labels: what to call the two, as ("f16", "q4"); B is then not A made
-    again. metric: of logs with several. scope: `new` for a verdict about new haystacks too.
+    that does not matter. noise: further runs of A's model, which show how far runs differ for no
+    reason. labels: what to call the two, as ("f16", "q4"). metric: of logs with several.
+    scope: `new` for a verdict about new haystacks too.
     Raises NeedlemapError when the two asked something else.
     """
     both = families_of(_folder(a)), families_of(_folder(b))
     read = load_any(*both, labels, metric)
-    comparison, names = compare_runs(*both, read, margin, wanted=scope)
+    further = [load_any(both[0], families_of(_folder(each)), (), metric) for each in noise]
+    comparison, names = compare_runs(*both, read, margin, wanted=scope, noise=further)
     return Compared(comparison, names, tuple(run for two in read.values() for run in two))
 
 

@@ -229,12 +229,12 @@ def compare(
     ],
     second: Annotated[Path, run_argument("What to judge: another of the same kind.", "RUN_B")],
 ) -> int:
-    """Tell whether one run is worse than another. Pair by pair: difference, interval, verdict.
+    """Tell what one run loses beside another. Pair by pair: the loss, its interval, a verdict.
 
     \b
     Examples:
       needlemap compare before after
-      needlemap compare before after --fail-if-worse 2 --junit compare.xml
+      needlemap compare before after --margin 2 --junit compare.xml
       needlemap compare before after --answers
     """
     from needlemap.commands.compare import compare_command

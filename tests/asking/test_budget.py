@@ -333,7 +333,7 @@ def test_a_reply_that_cannot_be_read_counts_by_its_own_usage(needlemap, wire):
     wire.schedule("ok", f"raw:{json.dumps({'choices': [], 'usage': usage})}")
     prices = ("--prices", "input=1000", "--prices", "output=2000", "--limit-usd", "10")
     needlemap.run(
-        wire, "--lengths", "200", "--depths", "0,100", *prices, "--concurrency", "1", code=1
+        wire, "--lengths", "200", "--depths", "0,100", *prices, "--concurrency", "1", code=3
     )
     (failed,) = [row for row in needlemap.records() if row["failure"]]
     assert failed["unread"] == {

@@ -130,7 +130,7 @@ def test_a_refusal_is_scored_and_warned_about(needlemap, wire):
 
 def test_a_passing_failure_of_the_first_trial_stops_nothing(needlemap, wire):
     wire.schedule("500")
-    needlemap.run(wire, *GRID, "--retries", "0", code=1)
+    needlemap.run(wire, *GRID, "--retries", "0", code=3)
     assert len(wire.log()) == 6
 
 

@@ -61,7 +61,7 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
     ]
     wire.schedule(*faults)
     flags = (*GRID, "--retries", "0", "--timeout-s", "3", "--concurrency", "1")
-    ended = needlemap.run(wire, *flags, code=1)
+    ended = needlemap.run(wire, *flags, code=3)
     assert "overall 100.0 (n=3, 7 missing)" in ended.stdout
     assert (
         "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 "
@@ -97,7 +97,7 @@ def test_retries_end_after_as_many_attempts_as_allowed(needlemap, wire):
         "2",
         "--concurrency",
         "1",
-        code=1,
+        code=3,
     )
     assert len(wire.log()) == 4
     assert [(record["attempts"], record["failure"]) for record in needlemap.records()] == [
@@ -301,7 +301,7 @@ def test_parts_without_text_are_no_answer(typed, wire, backend, reply):
     address = wire.root if backend == "anthropic" else wire.base_url
     server = ("--model", f"{backend}/m", "--base-url", address, "--tokenizer", "cl100k_base")
     typed(
-        "run", *server, "--lengths", "200", "--depths", "0,100", "--max-answer-tokens", "40", code=1
+        "run", *server, "--lengths", "200", "--depths", "0,100", "--max-answer-tokens", "40", code=3
     )
     failed = [row for row in written(next(typed.folder.glob("*"))) if row["failure"]]
     assert [(row["failure"], row["answer"]) for row in failed] == [("unreadable answer", None)]

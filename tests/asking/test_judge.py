@@ -97,10 +97,10 @@ def test_verdicts_that_cannot_be_read_cost_as_much(needlemap, wire, wires):
         "0",
         *judged(judge, attempts=2, prices="{input: 0, output: 1000}"),
     )
-    needlemap.run(wire, *flags, code=1)
+    needlemap.run(wire, *flags, code=3)
     (record,) = needlemap.records()
     assert record["scorer"]["usd"] == pytest.approx(2 * 6 * 1000 / 1e6)
-    assert "judge: $0.0360" in needlemap.run(wire, *flags, "--repeats", "2", code=1).stderr
+    assert "judge: $0.0360" in needlemap.run(wire, *flags, "--repeats", "2", code=3).stderr
 
 
 def test_what_a_verdict_cost_before_a_passing_failure_is_not_forgotten(needlemap, wire, wires):
@@ -124,7 +124,7 @@ def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(
 ):
     judge = wires("--answer", "I would say it is fine.")
     flags = ("--lengths", "200", "--depths", "0,50,100")
-    ended = needlemap.run(wire, *flags, *judged(judge, attempts=2), code=1)
+    ended = needlemap.run(wire, *flags, *judged(judge, attempts=2), code=3)
     assert "not measured: 3 judge unreadable." in ended.stderr
     assert len(judge.log()) == 6
     for record in needlemap.records():
@@ -141,7 +141,7 @@ def test_a_judge_whose_context_is_too_short_does_not_keep_the_model_from_long_pr
 ):
     judge = wires("--max-context", "10")
     flags = ("--lengths", "200,300,400", "--depths", "0,100", "--concurrency", "1")
-    ended = needlemap.run(wire, *flags, *judged(judge), code=1)
+    ended = needlemap.run(wire, *flags, *judged(judge), code=3)
     assert "not measured: 6 prompt too long" in ended.stderr
     assert len(wire.log()) == 6
     assert all("Judge 'openai/judge'" in record["error"] for record in needlemap.records())

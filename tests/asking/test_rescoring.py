@@ -78,7 +78,7 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     needlemap.environment["PYTHONPATH"] = str(needlemap.folder)
     wire.schedule("ok", "say:Two, words.")
     needlemap.run(wire, *GRID)
-    ended = needlemap.process("score", "r", "--scorer", "picky", code=1)
+    ended = needlemap.process("score", "r", "--scorer", "picky", code=3)
     assert "(n=5, 1 missing)" in ended.stdout
     (failed,) = [record for record in needlemap.records()[6:] if record["failure"]]
     assert (failed["failure"], failed["error"]) == (
@@ -87,7 +87,7 @@ def test_a_plug_in_that_raises_costs_a_score_and_not_the_run(needlemap, wire):
     )
     wire.schedule("ok", "say:Two, words.")
     needlemap.process(
-        "run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=1
+        "run", *needlemap.asking(wire)[:-1], "other", *GRID, "--scorer", "picky", code=3
     )
 
 
@@ -134,9 +134,9 @@ def test_a_rescored_run_goes_on_with_its_new_scorer_and_its_budget_counts_answer
 
 def test_a_new_folder_takes_the_new_scores_and_the_old_run_stays(needlemap, wire):
     wire.schedule("ok", "500")
-    needlemap.run(wire, *GRID, "--retries", "0", code=1)
+    needlemap.run(wire, *GRID, "--retries", "0", code=3)
     before = sorted((file.name, file.read_bytes()) for file in (needlemap.folder / "r").iterdir())
-    ended = needlemap("score", "r", "--scorer", "levenshtein", "-o", "new", code=1)
+    ended = needlemap("score", "r", "--scorer", "levenshtein", "-o", "new", code=3)
     assert "(n=5, 1 missing)" in ended.stdout
     assert "1 server error" in ended.stdout
     assert (
@@ -163,7 +163,7 @@ def test_a_judge_reads_kept_answers_too(needlemap, wire, wires):
 
 def test_after_a_judges_failure_a_resume_asks_the_judge_and_not_the_model(needlemap, wire, wires):
     judge = wires("--answer", "Score: 10", "--schedule", json.dumps(["say:Hm."] * 18))
-    needlemap.run(wire, *GRID, *judged(judge), code=1)
+    needlemap.run(wire, *GRID, *judged(judge), code=3)
     assert len(wire.log()) == 6
     ended = needlemap.run(wire, *GRID, *judged(judge))
     assert "overall 100.0 (n=6, 0 missing)" in ended.stdout
@@ -261,7 +261,7 @@ def test_runs_by_two_rules_are_not_compared_until_both_are_scored_by_one(
     )
     assert "Score both alike, which asks nothing: needlemap score r --scorer substring" in refused
     typed("score", "r", "--scorer", "substring")
-    assert "difference +0.0 points" in typed("compare", "r", "s").stdout
+    assert " loses 0.0 points (" in typed("compare", "r", "s").stdout
     assert len(wire.log()) == 12
 
 

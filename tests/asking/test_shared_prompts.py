@@ -45,7 +45,7 @@ def test_each_prompt_is_asked_once_and_serves_all_its_cells(needlemap, wire):
 
 def test_a_prompt_that_fails_is_missing_in_each_of_its_cells_and_once_in_all(needlemap, wire):
     wire.schedule(*["ok"], "500", cycle=True)
-    ended = needlemap.run(wire, *DENSE, "--retries", "0", "--concurrency", "1", code=1)
+    ended = needlemap.run(wire, *DENSE, "--retries", "0", "--concurrency", "1", code=3)
     failed = sum(record["failure"] is not None for record in needlemap.records())
     assert f"(n={5 - failed}, {failed} missing)" in ended.stdout
     assert sum(int(row["missing"]) for row in cells(needlemap)) > failed > 0

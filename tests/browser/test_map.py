@@ -72,7 +72,7 @@ def test_it_opens_from_the_disk_with_every_cell_named_by_score_n_and_interval(vi
 def test_a_task_about_the_whole_text_has_no_depth_on_its_page(visit, depthless):
     """It was shown at 50 %, where it was asked for and nothing stands."""
     page = visit(depthless)
-    assert re.match(r"1k tokens: difference \S+ points", label(page, 1))
+    assert re.match(r"1k tokens: loss \S+ points", label(page, 1))
     assert "depth" not in label(page, 1)
     page.get_by_role("tab").last.click()
     assert page.locator("#grid [role=rowheader]").all_inner_texts() == ["whole text"]

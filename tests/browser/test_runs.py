@@ -154,7 +154,7 @@ def test_in_the_dark_what_did_not_change_is_dark_and_on_paper_it_is_white(visit,
     page = visit(three, color_scheme="dark")
     tabs(page).last.click()
     spoken = [each.get_attribute("aria-label") for each in page.locator("#grid .cell").all()]
-    same = next(number for number, words in enumerate(spoken) if "difference +0.0 points" in words)
+    same = next(number for number, words in enumerate(spoken) if "loss 0.0 points" in words)
     colour = "cell => getComputedStyle(cell).backgroundColor"
     box = page.locator(f"#grid [data-cell='{same}']")
     assert box.evaluate(colour) == f"rgb{rgb(DARK_CHANGES[2])}"

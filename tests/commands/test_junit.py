@@ -42,25 +42,28 @@ def cases(needlemap: Any) -> Any:
 def test_of_compare_a_case_for_each_verdict(needlemap, cases):
     needlemap("run", *GRID, "-o", "a")
     needlemap("run", *GRID, "--model-options", "window=300", "-o", "b")
-    needlemap("compare", "a", "b", "--fail-if-answers-differ", "0", "--junit", "ci/ab.xml", code=1)
+    both = ("--margin", "2", "--fail-if-answers-differ", "0")
+    needlemap("compare", "a", "b", *both, "--junit", "ci/ab.xml", code=1)
     assert cases("ci/ab.xml") == {
-        "no worse than 2 points": "error",
-        "at most 0 % of the answers differ": "failure",
+        "a loss below 2 points": "error",
+        "the same answers": "failure",
     }
-    needlemap("compare", "b", "a", "--junit", "ba.xml")
-    assert cases("ba.xml") == {"no worse than 2 points": "pass"}
+    needlemap("compare", "b", "a", "--margin", "2", "--junit", "ba.xml")
+    assert cases("ba.xml") == {"a loss below 2 points": "pass"}
+    refused = needlemap("compare", "b", "a", "--junit", "ba.xml", code=2).stderr
+    assert "--junit is of a verdict. Ask for one: --margin 2" in refused
 
 
-def test_of_compare_undecided_is_an_error_unless_it_is_to_pass(needlemap, cases):
+def test_of_compare_not_enough_data_is_an_error_unless_it_is_to_pass(needlemap, cases):
     needlemap("run", *GRID, "-o", "a")
     needlemap("run", *GRID, "-o", "same")
     pair = ("compare", "a", "same", "--fail-if-worse", "2", "--junit", "x.xml")
     needlemap(*pair, code=4)
-    assert cases("x.xml") == {"no worse than 2 points": "error"}
+    assert cases("x.xml") == {"a loss below 2 points": "error"}
     needlemap(*pair, "--on-undecided", "pass", "--json")
-    assert cases("x.xml") == {"no worse than 2 points": "skipped"}
+    assert cases("x.xml") == {"a loss below 2 points": "skipped"}
     needlemap(*pair, "--sequential", code=4)
-    assert cases("x.xml") == {"no worse than 2 points": "error"}
+    assert cases("x.xml") == {"a loss below 2 points": "error"}
 
 
 def test_of_run_the_mean_or_the_gate(needlemap, cases):
@@ -78,7 +81,7 @@ def test_of_run_the_mean_or_the_gate(needlemap, cases):
     needlemap("run", *GRID, "-o", "a", "--fail-under", "100", "--junit", "mean.xml", code=4)
     assert cases("mean.xml") == {"a: mean at least 100": "error"}
     needlemap("run", *gate, "-o", "b", "--junit", "gate.xml", code=4)
-    assert cases("gate.xml") == {"b: no worse than 2 points": "error"}
+    assert cases("gate.xml") == {"b: a loss below 2 points": "error"}
 
 
 def test_of_run_there_must_be_a_verdict(needlemap):

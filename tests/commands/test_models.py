@@ -143,8 +143,8 @@ def test_a_suite_asks_its_families_of_each(needlemap):
 def test_each_is_judged_and_the_worst_decides(needlemap):
     ended = needlemap("run", *TWO, *GRID, "--repeats", "3", "-o", "m", "--fail-under", "60", code=1)
     verdicts = ended.stdout.splitlines()[-2:]
-    assert verdicts[0].startswith("baseline-bm25: verdict: at least 60: mean 100.0")
-    assert verdicts[1].startswith("baseline-random: verdict: below 60: mean 0.0")
+    assert verdicts[0].startswith("baseline-bm25: PASS run: mean 100.0")
+    assert verdicts[1].startswith("baseline-random: FAIL run: mean 0.0")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from needlemap.reports.goals import MeanScore, threshold_verdict
+
 GRID = ("--lengths", "1k,2k", "--depths", "0,50,100", "--repeats", "2")
 LOSSY = ("--model-options", "window=1000")
 
@@ -81,9 +83,14 @@ def test_a_page_and_a_document_are_not_made_at_once(ran):
 @pytest.mark.parametrize(
     ("flags", "threshold", "code", "said"),
     [
-        ((), "60", 0, "verdict: at least 60: mean 100.0 ["),
-        ((), "90", 4, "verdict: undecided whether at least 90: mean 100.0 ["),
-        (("--model", "baseline/random"), "60", 1, "verdict: below 60: mean 0.0 [0.0, "),
+        ((), "60", 0, "PASS run: mean 100.0 % (71.4 to 100.0), wanted 60"),
+        ((), "90", 4, "NOT ENOUGH DATA run: mean 100.0 % (71.4 to 100.0), wanted 90"),
+        (
+            ("--model", "baseline/random"),
+            "60",
+            1,
+            "FAIL run: mean 0.0 % (0.0 to 28.6), wanted 60, below",
+        ),
     ],
 )
 def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(
@@ -96,14 +103,40 @@ def test_a_mean_passes_fails_or_cannot_be_told_by_its_interval(
     )
     verdict = document(again.stdout)["runs"][0]["verdict"]
     assert (verdict["fail_under"], document(again.stdout)["exit_code"]) == (float(threshold), code)
-    assert said.startswith(f"verdict: {verdict['word']}")
+    result = document(again.stdout)["result"]
+    assert (result["code"], verdict["result"]) == (code, result)
+    assert result["line"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("mean", "word"),
+    [
+        (MeanScore(90.0, 82.0, 95.0, 0, 82.0, ()), "PASS"),
+        (MeanScore(90.0, 82.0, 95.0, 3, 79.0, ()), "NOT ENOUGH DATA"),
+        (MeanScore(83.0, 70.0, 92.0, 0, 70.0, ()), "NOT ENOUGH DATA"),
+        (MeanScore(83.0, 70.0, 92.0, 0, 70.0, (4_000,)), "SUSPECT"),
+        (MeanScore(66.7, 37.9, 86.8, 0, 37.9, (4_000,)), "SUSPECT"),
+        (MeanScore(66.7, None, None, 0, None, ()), "SUSPECT"),
+        (MeanScore(60.0, 50.0, 70.0, 0, 50.0, (4_000,)), "FAIL"),
+        (MeanScore(None, None, None, 12, None, ()), "NO RESULT"),
+    ],
+)
+def test_a_mean_or_a_length_below_the_threshold_is_suspect(mean, word):
+    """`--on-undecided pass` let a mean of 66.7 pass at 80, with 4k at 0 of 4."""
+    assert threshold_verdict(mean, 80).word == word
+
+
+def test_exit_zero_prints_the_word(needlemap):
+    asked = ("run", "bm25", *GRID, "--model", "baseline/random", "--fail-under", "60", "-o", "r")
+    assert needlemap(*asked, "--exit-zero", code=0).stdout.splitlines()[-1].startswith("FAIL run: ")
 
 
 def test_what_was_not_measured_counts_against_passing_and_the_verdict_outranks_a_limit(needlemap):
     flags = ("--limit-tokens", "8000", "--fail-under", "40", "-o", "r")
     ended = needlemap("run", "bm25", *GRID, *flags, code=4)
-    assert "verdict: undecided whether at least 40" in ended.stdout
-    assert "trials have no score: the same command asks them again" in ended.stdout
+    last = ended.stdout.splitlines()[-1]
+    assert last.startswith("NOT ENOUGH DATA run: mean 100.0 % (64.2 to 100.0), wanted 40")
+    assert last.endswith("trials without a score: the same command asks again.")
     assert needlemap("run", "bm25", *GRID, "--fail-under", "40", "-o", "r", code=0)
 
 
@@ -114,7 +147,7 @@ def test_a_suite_is_judged_by_the_mean_over_its_families(needlemap):
         in needlemap(*suite, "--fail-under", "20", "-o", "s", code=4).stdout
     )
     ended = needlemap(*suite, "--repeats", "5", "--fail-under", "5", "-o", "s5")
-    assert ended.stdout.splitlines()[-1].startswith("verdict: at least 5: mean ")
+    assert ended.stdout.splitlines()[-1].startswith("PASS run: mean ")
 
 
 def test_a_threshold_that_no_mean_could_reach_is_refused_before_anything_is_asked(needlemap):

@@ -85,7 +85,7 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
     wire.schedule("503", "say:Score: 10", "say:Score: 1", "say:no idea", "say:none", "say:well")
     flags = ["--scorer-options", "model=openai/judge"]
     flags += ["--scorer-options", f"judge_options={{base_url: '{wire.base_url}'}}"]
-    rows, said = scored("--scorer", "judge", *flags, code=1)
+    rows, said = scored("--scorer", "judge", *flags, code=3)
     assert [row["score"] for row in rows] == [100, 0, None]
     assert rows[2]["failure"] == "judge unreadable"
     assert said == "mean 50.00 (n=2, 1 not scored), scorer judge\n"

@@ -309,7 +309,7 @@ def test_what_only_a_familys_prompts_show_is_told_in_its_turn_and_stops_no_other
     plain = texts(needlemap.folder, "plain", 30)
     odd = texts(needlemap.folder, "odd", 30, {2: "Nobody was told that it is 8255 after all."})
     chosen = own(needlemap, plain, odd, plain)
-    ended = needlemap("run", *chosen, "--model", "openai/m", "--base-url", wire.base_url, code=1)
+    ended = needlemap("run", *chosen, "--model", "openai/m", "--base-url", wire.base_url, code=3)
     assert "suite own: 3 families, 48 trials\n" in ended.stderr
     assert re.search(r"family 'then' is left out: .*'8255'", ended.stderr)
     assert len(wire.log()) == 32

@@ -46,12 +46,10 @@ def test_a_sequential_verdict_says_what_it_rests_on(command):
     lines = command("compare", "whole", "short", "--sequential").stdout.splitlines()
     assert "90 pairs, 6 haystacks" in lines
     assert "6 whole haystacks of 6 planned, judged after each; decided after 6 haystacks" in lines
-    assert lines[-1].startswith(
-        "verdict: worse by more than 2 points, on these prompts: a loss of 13.3 ["
-    )
+    assert lines[-1].startswith("compare: short loses 13.3 points (5.6 to 21.9), 90 pairs at 500, ")
 
 
-def test_its_exit_code_knows_three_states_where_a_verdict_is_asked_for(command):
+def test_its_exit_code_is_the_verdicts_where_one_is_asked_for(command):
     command("compare", "whole", "short", "--sequential", code=0)
     command("compare", "whole", "short", "--sequential", "--fail-if-worse", "2", code=1)
     equal = ("compare", "whole", "equal", "--sequential", "--fail-if-worse")
@@ -68,11 +66,8 @@ def test_json_holds_the_same(command):
     found = json.loads(
         command("compare", "whole", "equal", "--sequential", "--margin", "10", "--json").stdout
     )
-    assert (found["verdict"], found["decided_after_haystacks"], found["pairs"]) == (
-        "no worse",
-        6,
-        90,
-    )
+    assert found["result"]["word"] == "PASS"
+    assert (found["decided_after_haystacks"], found["pairs"]) == (6, 90)
     assert found["new_haystacks"]["haystacks"] == found["planned_haystacks"] == 6
 
 
@@ -97,7 +92,7 @@ def test_a_run_stops_when_it_is_known_to_be_worse(folder, command):
     wrong = ("run", "--prompts-of", "whole", "--model", "baseline/random", "--quiet", *goal)
     found = command(*wrong, "-o", "worse", code=1).stdout
     assert "decided after 4 haystacks" in found
-    assert found.splitlines()[-1].startswith("verdict: worse by more than 2 points, on these")
+    assert found.splitlines()[-1].startswith("FAIL run: this run loses 93.3 points (74.1 to 97.4)")
     rows = records(folder / "worse")
     assert len(rows) == 60
     lengths = [row["length_tokens"] for row in rows]
@@ -112,7 +107,7 @@ def test_a_run_stops_when_it_is_known_to_be_worse(folder, command):
 def test_six_haystacks_can_end_a_run_and_however_many_lanes_ask(folder, command):
     goal = ("--until", "no-worse-than=whole:10", "--concurrency", "4")
     found = command(*AGAIN, "window=5999", *goal, "-o", "fine").stdout
-    assert "verdict: no worse than 10 points, on these prompts: a loss of 0.0 [" in found
+    assert "PASS run: this run loses less than 10 points: 0.0 (-6.9 to 4.1), 90 pairs at " in found
     assert len(records(folder / "fine")) == 90
 
 
@@ -135,7 +130,7 @@ def test_a_run_that_asks_all_and_is_still_undecided_says_so(folder, command, mon
         in command(*AGAIN, "window=5999", *goal, "--on-undecided", "x", code=2).stderr
     )
     found = needlemap.load(folder / "asked-all").verdict
-    assert (found.word, found.plain()["pairs"], found.plain()["lost"]) == ("undecided", 90, 0)
+    assert (found.word, found.evidence) == ("NOT ENOUGH DATA", "90 pairs at 500, 900, 2k")
     assert needlemap.load(folder / "whole").verdict is None
 
 
@@ -145,9 +140,9 @@ def test_a_verdict_on_new_haystacks_is_not_given_by_six(folder, command, monkeyp
     monkeypatch.chdir(folder)
     goal = ("--until", "no-worse-than=whole:10", "--scope", "new", "-o", "wider")
     found = command(*AGAIN, "window=5999", *goal, code=4).stdout
-    assert found.splitlines()[-1].startswith("verdict: undecided at a margin of 10 points, on new")
+    assert found.splitlines()[-1].startswith("NOT ENOUGH DATA run: this run loses 0.0 points")
     assert len(records(folder / "wider")) == 90
-    assert needlemap.load(folder / "wider").verdict.word == "undecided"
+    assert needlemap.load(folder / "wider").verdict.word == "NOT ENOUGH DATA"
     compared = ("compare", "whole", "wider", "--sequential", "--fail-if-worse", "10")
     command(*compared, code=0)
     command(*compared, "--scope", "new", code=4)
@@ -182,7 +177,7 @@ def test_what_failed_is_asked_again_before_the_verdict(tmp_path_factory, command
     command("run", "--model", "baseline/bm25", *grid, "-o", "a")
     again = ("run", "--prompts-of", "a", "--model", "python/flaky:once", "--quiet", "--no-canary")
     found = command(*again, "--until", "no-worse-than=a:15", "-o", "b", "--retries", 0).stdout
-    assert found.splitlines()[-1].endswith("Exit code 0")
+    assert found.splitlines()[-1].startswith("PASS run: ")
     rows = records(command.folder / "b")
     scored = {row["key"] for row in rows if row["score"] is not None}
     failed = {row["key"] for row in rows if row["score"] is None}

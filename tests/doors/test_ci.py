@@ -17,7 +17,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 COMPARED = {
     "max-length": "400",
-    "check-options": "--probe stop --max-answer-tokens 24 --limit-tokens 20k",
+    "check-options": "--probe stop --max-answer-tokens 24 --limit-tokens 20k --on-undecided pass",
     "lengths": "300,400",
     "ab-options": "passkey --depths 20,70 --until 80",
     "tokenizer": "cl100k_base",
@@ -44,7 +44,7 @@ def typed(action: Any, tmp_path: Path) -> Typed:
     """Types the action's step as GitHub does, by `bash -eo pipefail`, with some inputs."""
     step = action["runs"]["steps"][-1]
 
-    def run(**inputs: str) -> subprocess.CompletedProcess[str]:
+    def run(first: str = "", **inputs: str) -> subprocess.CompletedProcess[str]:
         defaults = {name: str(each.get("default", "")) for name, each in action["inputs"].items()}
         given = defaults | {name.replace("_", "-"): value for name, value in inputs.items()}
         values = {
@@ -54,7 +54,7 @@ def typed(action: Any, tmp_path: Path) -> Typed:
         files = {
             "GITHUB_OUTPUT": str(tmp_path / "output"),
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{first}:{Path(sys.executable).parent}:{os.environ['PATH']}".lstrip(":"),
         }
         return subprocess.run(
             ["bash", "-eo", "pipefail", "-c", step["run"]],
@@ -74,11 +74,10 @@ def test_a_server_that_is_right_and_no_worse_passes_and_the_summary_says_so(type
     ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
     assert ended.returncode == 0, ended.stderr
     summary = (tmp_path / "summary.md").read_text()
-    first = summary.partition("## Is it right at length?\n~~~~~text\n")[2].splitlines()[0]
-    assert first.startswith("not asked: ")
-    assert "verdict: no worse than 20 points" in summary
+    assert "NOT ENOUGH DATA check: " in summary
+    assert "PASS ab: changed loses less than 20 points: " in summary
     assert "### passkey\n\n![The map](report-passkey.svg)" in summary
-    assert "| 20% | +0.0 | +0.0 |" in summary
+    assert "| 20% | 0.0 | 0.0 |" in summary
     assert (tmp_path / "needlemap" / "report-passkey.svg").read_text().startswith("<svg")
     assert (tmp_path / "needlemap" / "check.xml").read_text().startswith("<?xml")
     assert (tmp_path / "output").read_text() == "check=0\nab=0\n"
@@ -90,8 +89,8 @@ def test_a_change_that_loses_fails_the_step_and_the_summary_shows_where(typed, w
     ended = typed(base_url=after, baseline_url=before, **named(COMPARED))
     assert ended.returncode == 1, ended.stderr
     summary = (tmp_path / "summary.md").read_text()
-    assert "verdict: worse by more than 20 points" in summary
-    assert re.search(r"^\| 20% \| -\d+\.\d \| -\d+\.\d \|$", summary, re.MULTILINE)
+    assert "FAIL ab: changed loses " in summary
+    assert re.search(r"^\| 20% \| \d+\.\d \| \d+\.\d \|$", summary, re.MULTILINE)
     assert (tmp_path / "output").read_text() == "check=0\nab=1\n"
 
 
@@ -101,13 +100,31 @@ def test_without_a_server_to_compare_with_the_server_itself_is_judged(typed, wir
     ended = typed(base_url=wires().base_url, **named(only))
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "output").read_text() == "check=0\n"
-    assert "no worse" not in (tmp_path / "summary.md").read_text()
+    assert " ab: " not in (tmp_path / "summary.md").read_text()
 
 
 def test_a_wrong_setting_fails_the_step_and_its_log_says_what_to_type(typed):
     ended = typed(base_url="http://127.0.0.1:9/v1")
     assert ended.returncode == 2
     assert "correct its address (--base-url" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("check", "ab", "ends"),
+    [(0, 0, 0), (5, 1, 1), (4, 1, 1), (0, 4, 4), (5, 4, 5), (3, 0, 3), (4, 3, 4), (2, 0, 2)],
+)
+def test_the_more_serious_of_both_verdicts_is_the_exit_code(typed, tmp_path, check, ab, ends):
+    """A check in doubt, 5, hid an ab that was worse, 1."""
+    command = tmp_path / "bin" / "needlemap"
+    command.parent.mkdir()
+    word = {0: "PASS", 1: "FAIL", 4: "NOT ENOUGH DATA", 5: "SUSPECT"}
+    lines = [f"check) echo '{word.get(check, 'NO RESULT')} check: 5 % lost.'; exit {check} ;;"]
+    lines += [f"ab) echo '{word.get(ab, 'NO RESULT')} ab: so.'; exit {ab} ;;"]
+    command.write_text("\n".join(["#!/bin/sh", 'case "$1" in', *lines, "esac", ""]))
+    command.chmod(0o755)
+    ended = typed(str(command.parent), base_url="http://x/v1", baseline_url="http://y/v1")
+    assert ended.returncode == ends, ended.stderr
+    assert f"title=needlemap::{word.get(check, 'NO RESULT')} check: 5 %25 lost." in ended.stdout
 
 
 def test_inputs_are_values_and_never_part_of_the_script(action, typed, tmp_path):

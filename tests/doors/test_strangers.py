@@ -127,7 +127,7 @@ class Strangers:
     def check(self) -> None:
         """check.json that sends a replay to the folder cold-200."""
         worst = Worst("cold-200", 500, 0.5, 0)
-        finding = Finding("cold", "fail", points=True, n=1, said="x", worst=worst)
+        finding = Finding("cold", "FAIL", n=1, said="x", worst=worst)
         file = CheckFile(seed=1, model="openai/m", max_length=200, load=2, findings=[finding])
         file = file.model_copy(update={"reference": self.settings.get("base_url", "python/evil:f")})
         CHECK.write(self.folder / "evil", file)

@@ -78,7 +78,7 @@ def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_th
     assert 0.6 < sum(wanted.values()) / trials < 0.8  # a map with something to get wrong
 
     failing.schedule(*drawn(SEED))
-    needlemap.run(failing, *grid, code=1)
+    needlemap.run(failing, *grid, code=3)
     first = needlemap.records()
     assert Counter(row["key"] for row in first) == Counter(wanted.keys())  # none lost, none twice
     assert {row["failure"] for row in first} - {None} <= KNOWN
@@ -91,7 +91,7 @@ def test_trials_on_a_failing_server_end_scored_or_classified_and_resumes_mend_th
     assert set(cells(needlemap.folder / "r").items()) < set(whole.items())
     assert {row["fault"] for row in failing.log()} == set(SHARES)
 
-    needlemap.run(failing, *grid, code=1)  # while the server goes on failing
+    needlemap.run(failing, *grid, code=3)  # while the server goes on failing
     failing.schedule()
     needlemap.run(failing, *grid)
     assert scores(needlemap.records()) == wanted

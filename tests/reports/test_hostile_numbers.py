@@ -24,6 +24,7 @@ from needlemap.servers.check.exact import Effect
 from needlemap.servers.check.finding import CHECK, AtSize, CheckFile, Finding, Worst
 from needlemap.servers.storm.act import ACTS
 from needlemap.servers.storm.file import STORM, Replayed, StormFile, StormRequest
+from needlemap.stats.verdicts import Verdict
 
 ODD = (-5, 0, 2_000_000_000, 2**63 - 1, 10**30, 10**400, 5e-324, 1e308)
 OUTCOMES = ("right", "foreign", "lost", "cancelled")
@@ -48,18 +49,15 @@ STORMED = StormFile(
     max_length=4_000,
     load=4,
     limit_nats=0.1,
-    code=1,
-    line="faulty",
+    verdict=Verdict("FAIL", "a line"),
     counts={"right": 1},
     suspects=[Replayed(key=1_002, outcome="lost", replayed=5, lost=4)],
     sequence=REQUESTS,
     shrunk=REQUESTS[:2],
 )
-ROW = AtSize(
-    1_000, "fail", points=True, n=20, lost=5, effect=Effect(0.25, 0.1, 0.4), upper=40.0, p=0.001
-)
+ROW = AtSize(1_000, "FAIL", n=20, lost=5, effect=Effect(0.25, 0.1, 0.4), upper=40.0, p=0.001)
 FOUND = Finding(
-    "length", "fail", True, 20, "lost", worst=Worst("cold", 900, 0.5, 1), sizes=(ROW,), p=0.001
+    "length", "FAIL", 20, "lost", worst=Worst("cold", 900, 0.5, 1), sizes=(ROW,), p=0.001
 )
 CHECKED = CheckFile(
     seed=1,
@@ -68,8 +66,7 @@ CHECKED = CheckFile(
     load=8,
     sizes=[1_000],
     looks=[4],
-    code=1,
-    line="a line",
+    verdict=Verdict("FAIL", "a line"),
     findings=[FOUND],
 )
 DOCUMENTS = {"storm": (STORM, STORMED), "check": (CHECK, CHECKED)}

@@ -1,4 +1,4 @@
-"""Verdicts as JUnit XML: what fails, what is undecided, and text of strangers."""
+"""Verdicts as JUnit XML: what fails, what is open, and text of strangers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def cases_of(data: bytes) -> dict[str, ElementTree.Element]:
     return {str(case.get("name")): case for case in ElementTree.fromstring(data).iter("testcase")}
 
 
-def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
+def test_a_failure_fails_and_what_is_open_is_an_error_of_its_own_type():
     report = report_of(
         "check",
-        Claim("comb", 0, "none missed", "none missed of 9"),
-        Claim("edges", 1, "3 of 9 missed", "3 of 9 missed\nsee it: needlemap replay c"),
-        Claim("cut", 5, "too few", "too few"),
-        Claim("load", 4, "not told", "not told"),
+        Claim("comb", "PASS", "none missed", "none missed of 9"),
+        Claim("edges", "FAIL", "3 of 9 missed", "3 of 9 missed\nsee it: needlemap replay c"),
+        Claim("cut", "SUSPECT", "too few", "too few"),
+        Claim("load", "NOT ENOUGH DATA", "not told", "not told"),
     )
     data = to_junit([report], on_undecided="pass")
     suite = ElementTree.fromstring(data).find("testsuite")
@@ -46,13 +46,13 @@ def test_a_failure_fails_and_undecided_is_an_error_of_its_own_type():
     assert failure.text == "3 of 9 missed\nsee it: needlemap replay c"
     error = found["cut"].find("error")
     assert error is not None
-    assert error.get("type") == "undecided"
+    assert error.get("type") == "SUSPECT"
     assert found["load"].find("skipped") is not None
 
 
 def test_what_a_model_said_cannot_break_the_file():
     said = "]]> <b> & \x00 \x1b[31m \ufffe \ud800 \x85 ‮ end"
-    found = cases_of(to_junit([report_of("compare", Claim(said, 1, said, f"{said}\nmore"))]))
+    found = cases_of(to_junit([report_of("compare", Claim(said, "FAIL", said, f"{said}\nmore"))]))
     (failure,) = (case.find("failure") for case in found.values())
     assert failure is not None
     assert failure.text is not None
@@ -61,7 +61,7 @@ def test_what_a_model_said_cannot_break_the_file():
 
 
 def test_folders_on_its_way_are_made_and_no_link_in_a_run_is_followed(tmp_path: Path):
-    write_junit(tmp_path / "new" / "deep.xml", [report_of("run", Claim("mean", 0, "fine"))])
+    write_junit(tmp_path / "new" / "deep.xml", [report_of("run", Claim("mean", "PASS", "fine"))])
     assert cases_of((tmp_path / "new" / "deep.xml").read_bytes())
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "out.xml").symlink_to(tmp_path / "elsewhere")

@@ -16,7 +16,7 @@ from needlemap.reports.renderers.text import show_report, to_text
 from needlemap.reports.report import (
     COUNT,
     LENGTH,
-    POINTS,
+    LOSS,
     SCORE,
     SENTENCE,
     Claim,
@@ -27,20 +27,20 @@ from needlemap.reports.report import (
     Report,
     Row,
     Table,
-    Verdict,
 )
 from needlemap.stats.effective import Mean
+from needlemap.stats.verdicts import Verdict
 
 COLUMNS = (
     Column("length", "length", LENGTH),
     Column("n", "pairs", COUNT),
-    Column("change", "points", POINTS),
+    Column("change", "loss", LOSS),
     Column("seconds", "seconds", COUNT, wide=True),
     Column("said", "found", SENTENCE),
     Column("doubled", "twice", COUNT, of=lambda row: 2 * row["n"]),
 )
 ROWS = (
-    Row({"length": 128_000, "n": 1200, "change": -0.07311, "seconds": 3, "said": "<b>", "raw": 1}),
+    Row({"length": 128_000, "n": 1200, "change": 0.07311, "seconds": 3, "said": "<b>", "raw": 1}),
     Row(
         {"length": 128_400, "n": 5, "change": None, "seconds": 4, "said": "fine", "raw": 2},
         details=("looks like: a fault\n  try: another",),
@@ -48,20 +48,21 @@ ROWS = (
     ),
     Row({"length": 9, "n": 0, "change": 0.0, "seconds": 0, "said": "", "raw": 3}, shown=False),
 )
-VERDICT = Verdict("worse", "verdict: worse, on these prompts", 1)
+VERDICT = Verdict("FAIL", "b loses 7 points", "40 pairs", "these prompts", "look at 128k")
+LAST = "FAIL ab: b loses 7 points, 40 pairs; these prompts; look at 128k."
 REPORT = Report(
     "ab",
     "b against a",
     (
         Fact("model", "demo/retriever"),
-        Fact("drift", 0.0125, "the last third lost 1.3 points", POINTS, warns=True),
+        Fact("drift", 0.0125, "the last third lost 1.3 points", LOSS, warns=True),
         Fact(value="worse", head="Verdict", note="margin 2 points"),
         Table("lengths", COLUMNS, ROWS, title="by length:"),
         Table("worst", rows=(Row({"place": 3}, details=("prompt 3: lost",)),), after="see it: ..."),
         Parts("families", {"one": Report("ab", "one", (Fact("n", 8),))}),
     ),
     VERDICT,
-    (Claim("b against a", 1, "worse"), Claim("answers", 4, "too few", "too few: 3")),
+    (Claim("b against a", "FAIL"), Claim("answers", "NOT ENOUGH DATA", "too few", "too few: 3")),
     (Line("far", {1000: Mean(0.5, None, None), 2000: None}),),
 )
 
@@ -70,9 +71,9 @@ def test_text_holds_the_sentences_the_shown_rows_and_the_verdict_last() -> None:
     assert to_text(REPORT).splitlines() == [
         "the last third lost 1.3 points",
         "by length:",
-        "length  pairs  points  found  twice",
-        "  128k  1,200    -7.3  <b>    2,400",
-        "128.4k      5          fine      10",
+        "length  pairs  loss  found  twice",
+        "  128k  1,200   7.3  <b>    2,400",
+        "128.4k      5        fine      10",
         "",
         "looks like: a fault",
         "  try: another",
@@ -80,7 +81,7 @@ def test_text_holds_the_sentences_the_shown_rows_and_the_verdict_last() -> None:
         "prompt 3: lost",
         "see it: ...",
         "",
-        "verdict: worse, on these prompts. Exit code 1",
+        LAST,
     ]
 
 
@@ -103,18 +104,27 @@ def test_a_name_in_a_table_is_neither_markup_nor_a_control_sequence(capsys) -> N
     )
 
 
-def test_a_line_that_leads_comes_first_and_the_exit_code_of_the_command_last() -> None:
-    report = Report("check", "m", verdict=Verdict("2 fail", "found: 3 of 9", 4, ends=0, leads=True))
-    assert to_text(report) == "found: 3 of 9\nExit code 0\n"
-    running = Report("check", "m", verdict=Verdict("", "", None, leads=True))
-    assert to_text(running) == "It has not ended yet\n"
+def test_without_a_verdict_the_last_line_is_the_reports_own() -> None:
+    assert to_text(Report("compare", "b", ends="compare: b loses 1")) == "compare: b loses 1\n"
+    assert to_sheet(Report("compare", "b", ends="compare: b loses 1"), {})["answer"] == (
+        "compare: b loses 1"
+    )
 
 
 def test_json_holds_every_key_in_the_unit_of_programs_and_all_rows() -> None:
     found = to_json(REPORT)
-    assert list(found) == ["model", "drift", "lengths", "worst", "families"]
+    assert list(found) == ["result", "model", "drift", "lengths", "worst", "families"]
+    assert found["result"] == {
+        "word": "FAIL",
+        "claim": "b loses 7 points",
+        "evidence": "40 pairs",
+        "scope": "these prompts",
+        "next": "look at 128k",
+        "code": 1,
+        "line": LAST,
+    }
     assert found["drift"] == 1.25
-    assert [row["change"] for row in found["lengths"]] == [-7.311, None, 0.0]
+    assert [row["change"] for row in found["lengths"]] == [7.311, None, 0.0]
     assert [row["raw"] for row in found["lengths"]] == [1, 2, 3]
     assert "doubled" not in found["lengths"][0]
     assert found["families"] == {"one": {"n": 8}}
@@ -123,15 +133,15 @@ def test_json_holds_every_key_in_the_unit_of_programs_and_all_rows() -> None:
 
 def test_a_sheet_of_the_page_has_readings_tables_that_lead_to_maps_and_lines() -> None:
     sheet = to_sheet(REPORT, {"far": ["run", 4]})
-    assert sheet["says"] == "worse"
+    assert sheet["says"] == "FAIL"
     assert sheet["readings"] == [["Verdict", "worse", "margin 2 points", "main"]]
-    assert sheet["table"]["head"] == ["Length", "Pairs", "Points", "Seconds", "Found", "Twice"]
+    assert sheet["table"]["head"] == ["Length", "Pairs", "Loss", "Seconds", "Found", "Twice"]
     first, second = sheet["table"]["rows"]
     assert [(row["to"], row["line"]) for row in (first, second)] == [(None, None), (["run", 4], 0)]
     assert first["cells"][1] == ["1,200", None]
     assert first["cells"][4] == ["<b>", None, "sentence words"]
     assert "more" not in sheet
-    assert (sheet["answer"], sheet["state"]) == ("Worse, on these prompts", "Exit code 1")
+    assert sheet["answer"] == LAST
     (curve,) = sheet["curves"]
     assert (curve["name"], curve["run"], curve["score"]) == ("far", 4, [0.5, None])
     assert sheet["lengths"] == [[1000, "1k"], [2000, "2k"]]
@@ -169,14 +179,16 @@ def test_what_costs_time_is_made_for_who_reads_it() -> None:
 
 def test_markdown_means_nothing_else_whatever_a_model_said() -> None:
     text = to_markdown(REPORT)
-    assert text.startswith("**verdict\\: worse, on these prompts**\n\nExit code 1, b against a\n")
-    assert "| 128k | 1,200 | \\-7.3 | \\<b\\> | 2,400 |" in text
+    said = "FAIL ab\\: b loses 7 points, 40 pairs; these prompts; look at 128k."
+    assert text.startswith(f"**{said}**\n\nab, b against a\n")
+    assert "| 128k | 1,200 | 7.3 | \\<b\\> | 2,400 |" in text
     assert "\n- the last third lost 1.3 points\n" in text
 
 
 def test_in_junit_a_claim_without_a_text_of_its_own_shows_the_whole_report() -> None:
     root = ElementTree.fromstring(to_junit([REPORT]))
     worse, few = root.iter("testcase")
+    assert [part.get("message") for part in (*worse, *few)] == [LAST, "too few"]
     assert worse.findtext("failure", "") == to_text(REPORT).rstrip("\n")
     assert few.findtext("error") == "too few: 3"
 
@@ -184,5 +196,5 @@ def test_in_junit_a_claim_without_a_text_of_its_own_shows_the_whole_report() -> 
 def test_a_table_is_a_frame() -> None:
     pytest.importorskip("pandas")
     frame = to_pandas(REPORT, "lengths")
-    assert list(frame["change"][:1]) == [-7.311]
+    assert list(frame["change"][:1]) == [7.311]
     assert list(to_pandas(Report("ab", "")).columns) == []

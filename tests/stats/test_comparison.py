@@ -23,7 +23,7 @@ def pairs(first: Array, second: Array, *, graded: bool = False) -> Pairs:
         }
         known = {place: value for place, value in places.items() if not np.isnan(value)}
         cubes.append(cube_of(known, set(places)))
-    return Pairs(cubes[0], cubes[1], 0, 0, (), False, graded, True)
+    return Pairs(cubes[0], cubes[1], 0, 0, (), graded, True)
 
 
 def losing(repeats: int, trials: int, lost: int) -> Pairs:
@@ -37,11 +37,7 @@ def losing(repeats: int, trials: int, lost: int) -> Pairs:
 def test_of_one_family_it_says_what_is_said_of_the_run():
     one = losing(6, 9, 7)
     found, alone = compare_families({"one": one}, 0.02), compare_pairs(one, 0.02)
-    assert (found.overall, found.verdict, found.bounds) == (
-        alone.overall,
-        alone.verdict,
-        alone.bounds,
-    )
+    assert (found.overall, found.paired) == (alone.overall, alone.paired)
     twice = compare_families({"one": one, "again": one}, 0.02).overall
     assert (twice.value, twice.clusters) == (
         pytest.approx(alone.overall.value),
@@ -80,12 +76,9 @@ def test_the_verdict_is_that_on_the_mean_and_families_are_corrected_for_their_nu
     families = {"same": losing(6, 9, 0), "better": losing(6, 9, 1), "worse": losing(6, 9, 12)}
     found = compare_families(families, 0.02)
     assert list(found.families) == list(families)
-    assert [each.verdict.word for each in found.families.values()] == [
-        "undecided",
-        "undecided",
-        "worse",
-    ]
-    assert found.verdict.word == "worse"
+    words = [each.paired.word for each in found.families.values()]
+    assert words == ["NOT ENOUGH DATA", "NOT ENOUGH DATA", "FAIL"]
+    assert found.paired.word == "FAIL"
     assert list(found.adjusted_p.values()) == list(
         holm([each.overall.p for each in found.families.values()])
     )
@@ -123,21 +116,22 @@ def test_haystacks_that_agree_are_no_certainty_of_graded_scores():
     assert overall.high > overall.value + 0.02
 
 
-def test_missing_scores_are_left_out_and_bounded():
+def test_missing_scores_are_left_out_of_means_and_widen_the_interval():
     holed = np.ones((6, 3))
     holed[0, 0] = np.nan
     found = compare_families(
         {"whole": losing(6, 3, 0), "holed": pairs(np.ones((6, 3)), holed)}, 0.02
     )
     assert found.overall.n == 35
-    assert found.bounds == (pytest.approx(-1 / 36), 0.0)
-    assert compare_families({"whole": losing(6, 3, 0)}, 0.02).bounds is None
+    whole = compare_families({"whole": losing(6, 3, 0), "again": losing(6, 3, 0)}, 0.02)
+    assert found.paired.loss.value == whole.paired.loss.value == 0.0
+    assert found.paired.loss.high == pytest.approx(whole.paired.loss.high + 1 / 36, abs=0.01)
 
 
 def test_means_of_nobody_knows_how_many_answers_tell_nothing():
     both = {"a": losing(6, 9, 20), "b": replace(losing(6, 9, 20), counted=False)}
     found = compare_families(both, 0.02)
-    assert (found.verdict.word, found.overall.low, found.overall.high) == ("undecided", -1.0, 1.0)
+    assert (found.paired.word, found.paired.loss) == ("NOT ENOUGH DATA", None)
 
 
 def test_families_with_other_repeats_are_put_side_by_side():

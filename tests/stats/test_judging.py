@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from needlemap.reports.judgement import verdict_of, verdict_sentence
-from needlemap.stats.judging import JudgedPrompt, Judgement, Looks, Rows, judge
+from needlemap.reports.loss import verdict_of
+from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows, judge
 from needlemap.stats.sequential import haystack_order
-from needlemap.stats.verdicts import softened
+from needlemap.stats.verdicts import OPEN
 
 MISSING = np.nan
 
@@ -35,7 +35,7 @@ def at_length(found: Rows, length: int, first: float, second: float) -> Rows:
     )
 
 
-def each_way(found: Rows, margin: float) -> list[Judgement]:
+def each_way(found: Rows, margin: float) -> list[PairedLoss]:
     """One look, looks after each planned haystack, and looks without an end."""
     stacks = sorted(set(found.haystack.tolist()))
     planned = Looks(haystack_order(stacks), len(stacks))
@@ -44,8 +44,8 @@ def each_way(found: Rows, margin: float) -> list[Judgement]:
 
 def test_two_hundred_equal_pairs_are_no_worse_than_two_points():
     found = judge(rows(np.zeros((100, 2))), 0.02)
-    assert (found.word, found.code, found.scope) == ("no worse", 0, "these")
-    assert judge(rows(np.zeros((90, 2))), 0.02).code == 4
+    assert (found.word, found.scope) == ("PASS", "these")
+    assert judge(rows(np.zeros((90, 2))), 0.02).word == "NOT ENOUGH DATA"
 
 
 def test_a_reference_that_did_not_answer_its_longest_prompts_proves_nothing_of_them():
@@ -53,9 +53,9 @@ def test_a_reference_that_did_not_answer_its_longest_prompts_proves_nothing_of_t
     also with --sequential."""
     found = at_length(rows(np.zeros((6, 12)), (200, 400, 800)), 800, MISSING, 0.0)
     for each in each_way(found, 0.1):
-        assert (each.word, each.code) == ("undecided", 5)
+        assert each.word == "SUSPECT"
         assert (each.missing.first, each.missing.lengths) == (24, (800,))
-        said = verdict_sentence(each)
+        said = verdict_of(each).evidence
         assert "A did not answer 24 prompts that B answered (length 800; the first: " in said
 
 
@@ -63,20 +63,19 @@ def test_one_loss_has_one_word_in_every_command():
     """12 of 480 lost were worse by 5 points in compare and its gate, and no worse than 10 in ab."""
     losses = np.zeros((40, 12))
     losses[::4, 0], losses[::20, 1] = 1, 1
-    for margin, word, code in ((0.05, "no worse", 0), (0.03, "undecided", 5)):
+    for margin, word in ((0.05, "PASS"), (0.03, "SUSPECT")):
         found = judge(rows(losses), margin)
-        assert (found.word, found.code) == (word, code)
+        assert found.word == word
     assert (
-        "a loss of 2.5 [0.4, 4.7] is sure; more than 3 is neither shown nor excluded"
-        in verdict_sentence(judge(rows(losses), 0.03))
+        verdict_of(judge(rows(losses), 0.03)).claim == "B loses 2.5 points (0.4 to 4.7), allowed 3"
     )
 
 
-def test_a_loss_of_exactly_the_margin_is_undecided(random):
+def test_a_loss_of_exactly_the_margin_decides_nothing(random):
     words = [
         judge(rows((random.random((40, 24)) < 0.02).astype(float)), 0.02).word for _ in range(40)
     ]
-    assert words.count("undecided") >= 36
+    assert sum(word in OPEN for word in words) >= 36
 
 
 @pytest.mark.long
@@ -88,26 +87,26 @@ def test_haystacks_that_turn_by_a_coin_are_not_called_worse(random, part):
     for _ in range(60):
         moved = (random.random((12, 1)) < 0.1) & (random.random((12, 24)) < part)
         losses = moved * random.choice([-1.0, 1.0], (12, 1))
-        said += any(each.word == "worse" for each in each_way(rows(losses), 0.02))
+        said += any(each.word == "FAIL" for each in each_way(rows(losses), 0.02))
     assert said <= 1
 
 
 def test_one_of_three_haystacks_does_not_make_it_worse():
     losses = np.zeros((3, 88))
     losses[1, :40] = 1
-    assert judge(rows(losses), 0.02).code == 5
+    assert judge(rows(losses), 0.02).word == "SUSPECT"
     losses[0, :40] = 1
-    assert judge(rows(losses), 0.02).word == "worse"
+    assert judge(rows(losses), 0.02).word == "FAIL"
 
 
 def test_new_haystacks_take_seventy_two():
     """'From 5 on it is about all haystacks such as these', where one in twenty was dead: no worse
     in 72 of 100 runs."""
     few = judge(rows(np.zeros((71, 20))), 0.2, wanted="new")
-    assert (few.word, few.code) == ("undecided", 4)
-    assert "71 haystacks, and new ones take 72 at least" in verdict_sentence(few)
+    assert few.word == "NOT ENOUGH DATA"
+    assert "71 haystacks, and new ones take 72 at least" in verdict_of(few).next
     enough = judge(rows(np.zeros((72, 20))), 0.2, wanted="new")
-    assert (enough.word, enough.scope) == ("no worse", "new")
+    assert (enough.word, enough.scope) == ("PASS", "new")
     assert judge(rows(np.zeros((72, 20))), 0.2).scope == "new"
     assert judge(rows(np.zeros((72, 20))), 0.02).scope == "these"
 
@@ -118,19 +117,19 @@ def test_random_time_outs_of_an_equal_arm_are_not_worse(random):
         found = rows(np.zeros((40, 12)))
         lost = random.random(len(found.second)) < 0.02
         found = replace(found, second=np.where(lost, MISSING, found.second))
-        assert judge(found, 0.02).word != "worse"
+        assert judge(found, 0.02).word != "FAIL"
 
 
 def test_few_missing_answers_that_cannot_reach_the_margin_do_not_matter():
     found = rows(np.zeros((100, 5)))
     found.second[:2] = MISSING
     judged = judge(found, 0.02)
-    assert (judged.word, judged.missing.second, judged.missing.reaches) == ("no worse", 2, False)
+    assert (judged.word, judged.missing.second, judged.missing.reaches) == ("PASS", 2, False)
 
 
 def test_who_answers_nothing_is_not_called_no_worse():
     found = replace(rows(np.zeros((6, 10))), second=np.full(60, MISSING))
-    assert [each.code for each in each_way(found, 0.05)] == [5, 5, 5]
+    assert [each.word for each in each_way(found, 0.05)] == ["SUSPECT"] * 3
 
 
 @pytest.mark.parametrize("lost", [3, 6])
@@ -140,16 +139,16 @@ def test_a_dead_length_is_named_and_never_green(lost):
     losses[:lost, 7] = 1
     found = rows(losses, tuple(range(100, 4_100, 100)))
     for each in each_way(found, 0.1):
-        assert (each.word, each.code, softened(each.code, "pass")) == ("undecided", 5, 5)
-        assert f"length 800: {lost} of 6 lost" in verdict_sentence(each)
+        assert each.word == "SUSPECT"
+        assert f"length 800: {lost} of 6 lost" in verdict_of(each).evidence
 
 
 def test_a_dead_length_that_is_sure_is_worse():
     losses = np.zeros((20, 4))
     losses[:, 3] = 1
     found = judge(rows(losses, (100, 200, 300, 400)), 0.5)
-    assert (found.word, found.code) == ("worse", 1)
-    assert "length 400: 20 of 20 lost, which is sure" in verdict_sentence(found)
+    assert found.word == "FAIL"
+    assert "length 400: 20 of 20 lost" in verdict_of(found).evidence
 
 
 def test_lengths_with_few_pairs_are_joined_with_their_neighbours():
@@ -170,7 +169,7 @@ def test_a_family_that_is_dead_at_a_length_is_named():
         for length in (100, 200, 300)
     ]
     judged = judge(Rows.of(found), 0.3)
-    assert judged.code == 5
+    assert judged.word == "SUSPECT"
     assert [(each.family, each.lengths, each.lost) for each in judged.lengths] == [("b", (200,), 6)]
 
 
@@ -179,39 +178,52 @@ def test_what_breaks_after_the_verdict_takes_it_back():
     losses = np.zeros((400, 2))
     losses[300:] = 1
     found = each_way(rows(losses), 0.02)[2]
-    assert (found.word, found.code) == ("undecided", 5)
+    assert found.word == "SUSPECT"
 
 
 def test_without_a_margin_only_a_gain_is_no_worse():
     equal = judge(rows(np.zeros((100, 5))), 0.0)
-    assert (equal.word, equal.code) == ("undecided", 4)
-    assert "without a margin equal engines stay undecided" in verdict_sentence(equal)
+    assert equal.word == "NOT ENOUGH DATA"
+    assert "without a margin equal engines stay open" in verdict_of(equal).next
     gained = np.zeros((100, 5))
     gained[:, 0] = -1
-    assert judge(rows(gained), 0.0).word == "better"
+    assert judge(rows(gained), 0.0).word == "PASS"
 
 
 def test_a_reference_at_the_floor_proves_nothing():
     wrong = replace(rows(np.zeros((100, 5))), first=np.zeros(500), second=np.zeros(500))
     found = judge(wrong, 0.02)
-    assert (found.word, found.code) == ("undecided", 4)
-    assert "at the floor" in verdict_sentence(found)
+    assert found.word == "NOT ENOUGH DATA"
+    assert "at the floor" in verdict_of(found).next
 
 
 def test_graded_scores_are_judged_by_their_size(random):
     found = rows(np.zeros((40, 12)))
     loss = 0.3 + random.normal(0, 0.02, len(found.second))
-    assert judge(replace(found, second=1 - loss), 0.1).word == "worse"
-    assert judge(replace(found, second=1 - loss), 0.4).word == "no worse"
+    assert judge(replace(found, second=1 - loss), 0.1).word == "FAIL"
+    assert judge(replace(found, second=1 - loss), 0.4).word == "PASS"
 
 
-def test_the_last_line_says_when_it_was_measured_and_the_exit_code():
+def test_the_last_line_says_what_holds_for_which_pairs_and_when_it_was_measured():
     moments = "2026-11-23T07:10:30+00:00", "2026-11-23T07:45:00+00:00"
     found = judge(rows(np.zeros((100, 2))), 0.02, measured=moments)
-    assert verdict_of(found, ends=0).last == (
-        "verdict: no worse than 2 points, on these prompts: a loss of 0.0 [-2.6, 1.9]. "
-        "Measured 2026-11-23 07:10 to 07:45 UTC. Exit code 0"
+    assert verdict_of(found, ("old", "new")).line("ab") == (
+        "PASS ab: new loses less than 2 points: 0.0 (-2.6 to 1.9), 200 pairs at 1k; "
+        "these prompts, measured 2026-11-23 07:10 to 07:45 UTC."
     )
+
+
+def test_prompts_that_were_never_sent_are_not_lost_and_keep_the_word_from_pass():
+    """A run that its limit stopped 'lost' all prompts that it had not reached."""
+    whole = rows(np.zeros((100, 4)), (100, 200, 300, 400))
+    left = whole.length == 400
+    sent = replace(whole, second=np.where(left, MISSING, whole.second), tried=~left)
+    found = judge(sent, 0.02)
+    assert (found.word, found.unsent, found.n) == ("NOT ENOUGH DATA", 100, 300)
+    assert (found.missing, found.lengths, found.loss.value) == (None, (), 0.0)
+    assert verdict_of(found).evidence == "300 pairs at 100, 200, 300, 100 prompts not sent to both"
+    assert verdict_of(found).next == "resume both runs until all is sent"
+    assert judge(replace(sent, second=np.zeros(400)), 0.02).word == "FAIL"
 
 
 def test_an_interval_that_holds_a_loss_only_points_to_one():
@@ -220,6 +232,5 @@ def test_an_interval_that_holds_a_loss_only_points_to_one():
     for stack, lost in enumerate((2, 1, 3, 2, 3, 0)):
         losses[stack, :lost] = 1
     found = judge(rows(losses), 0.02)
-    assert (found.word, found.code) == ("undecided", 5)
-    assert "likely but not sure from 6 haystacks" in verdict_sentence(found)
-    assert judge(rows(np.zeros((6, 9))), 0.02).code == 4
+    assert found.word == "SUSPECT"
+    assert judge(rows(np.zeros((6, 9))), 0.02).word == "NOT ENOUGH DATA"

@@ -40,12 +40,8 @@ def test_trials_pair_by_place_and_prompt_whatever_the_model():
         for each in everything(0.0)
     ]
     pairs = paired(everything(), other)
-    assert (pairs.n, pairs.dropped, pairs.unlike, pairs.same) == (4, 0, (), False)
+    assert (pairs.n, pairs.dropped, pairs.unlike) == (4, 0, ())
     assert np.array_equal(pairs.differences, np.full((2, 1, 2), -1.0))
-
-
-def test_equal_keys_are_the_same_experiment():
-    assert paired(everything(), everything(0.0)).same
 
 
 def test_another_prompt_at_the_same_place_is_told():
@@ -88,7 +84,7 @@ def test_what_was_not_scored_is_dropped_and_what_was_not_asked_is_counted():
     assert (pairs.n, pairs.dropped, pairs.only_first, pairs.only_second) == (1, 1, 2, 1)
     found = compare_pairs(pairs, 0.02)
     assert found is not None
-    assert (found.overall.value, found.bounds) == (0.0, (-0.5, 0.0))
+    assert (found.overall.value, found.paired.missing.second, found.paired.unsent) == (0.0, 1, 0)
 
 
 def test_a_later_score_replaces_a_failure():
@@ -161,11 +157,7 @@ def test_means_of_nobody_knows_how_many_answers_give_no_verdict():
     means = {"prompt": None, "scorer": ScorerRecord(name="OpenCompass", mean=True)}
     found = compare_pairs(paired(everything(0.9, **means), everything(0.1, **means)), 0.02)
     assert found is not None
-    assert (found.verdict.word, found.verdict.code) == ("undecided", 4)
-    assert (found.overall.value, found.overall.low, found.overall.high) == (
-        pytest.approx(-0.8),
-        -1.0,
-        1.0,
-    )
+    assert found.paired.word == "NOT ENOUGH DATA"
+    assert (found.overall.value, found.paired.loss) == (pytest.approx(-0.8), None)
     assert {row.difference.p for row in found.lengths} == {1.0}
     assert {cell.p for cell in found.cells} == {1.0}

@@ -29,26 +29,26 @@ def test_a_bet_is_fair_where_the_claim_is_just_false():
 
 def test_all_that_was_planned_once_seen_is_known():
     """Six haystacks can end a run: no bet without an end to them could."""
-    assert first([0.0] * 6, 0.02, 6) == (6, "no worse")
-    assert first([0.1] * 6, 0.02, 6) == (6, "worse")
-    assert first([1.0] * 6, 0.02, 6) == (4, "worse")  # whatever the last two are
-    assert first([0.0] * 5, 0.02, 6) == (5, "undecided")
+    assert first([0.0] * 6, 0.02, 6) == (6, "PASS")
+    assert first([0.1] * 6, 0.02, 6) == (6, "FAIL")
+    assert first([1.0] * 6, 0.02, 6) == (4, "FAIL")  # whatever the last two are
+    assert first([0.0] * 5, 0.02, 6) == (5, "NOT ENOUGH DATA")
     assert log_wealth(np.array([0.51]), 0.5, 1)[-1] == inf
 
 
 def test_bets_without_an_end_take_a_haystack_each():
     assert further([], 0.02) == 287
-    assert first([0.0] * 286, 0.02)[1] == "undecided"
-    assert first([0.0] * 287, 0.02) == (287, "no worse")
-    assert first([1.0] * 12, 0.02)[1] == "worse"
+    assert first([0.0] * 286, 0.02)[1] == "NOT ENOUGH DATA"
+    assert first([0.0] * 287, 0.02) == (287, "PASS")
+    assert first([1.0] * 12, 0.02)[1] == "FAIL"
     assert further([0.0] * 100, 0.02) == 187
 
 
 def test_a_loss_of_exactly_the_margin_is_never_far_ahead(random):
     draws = [(random.random(400) < 0.05).astype(float).tolist() for _ in range(120)]
     words = [first(losses, 0.05)[1] for losses in draws]
-    assert words.count("no worse") <= 8
-    assert words.count("worse") <= 5
+    assert words.count("PASS") <= 8
+    assert words.count("FAIL") <= 5
 
 
 def test_an_order_hangs_on_the_haystacks_alone_and_mixes_them():

@@ -198,7 +198,7 @@ class UntilDecided(FullGrid):
         looks = Looks(self._order, len(self._order))
         rows = Rows.of(self._rows(self._order[:known]))
         judged = judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
-        self.decided = judged.word != "undecided"
+        self.decided = judged.is_decided
 
     def _rows(self, numbers: Iterable[int]) -> Iterator[JudgedPrompt]:
         for place in chain.from_iterable(self._stacks[number] for number in numbers):

@@ -40,7 +40,8 @@ from needlemap.scorers import rule_of
 from needlemap.settings import Settings
 from needlemap.settings.prices import price_source
 from needlemap.settings.suites import Chosen
-from needlemap.text import counted, show_data, tell
+from needlemap.stats.verdicts import NO_RESULT, PASS, WRONG_SETTINGS, Verdict, exit_code
+from needlemap.text import counted, show, show_data, tell
 from needlemap.trials.build import Experiment
 
 INTERRUPTED = (130, 143)  # SIGINT, SIGTERM: 128 + the number, as a shell has it
@@ -60,7 +61,11 @@ class Shown(Protocol):
 
     @property
     def on_undecided(self) -> Literal["fail", "pass"]:
-        """Return how CI counts an undecided verdict."""
+        """Return how CI counts NOT ENOUGH DATA."""
+
+    @property
+    def exit_zero(self) -> bool:
+        """Return True to exit with 0 whatever the verdict."""
 
 
 def tell_rules(chosen: Chosen) -> None:
@@ -310,23 +315,33 @@ def show_finding(
     typed: Shown,
     path: Path | None = None,
     *,
-    seen: bool = True,
-    **more: Any,
-) -> None:
-    """Print a report, as JSON where that was typed, and write it for CI. path: its folder, of
-    which there is a page. seen: whether people are shown it. more: what JSON has, too."""
+    brief: bool = False,
+) -> int:
+    """Print a report, as JSON where that was typed, and write it for CI; the exit code. path:
+    its folder, of which there is a page. brief: whether people see the last line alone."""
+    code = code_of(report, typed)
     if typed.json:
-        show_json(to_json(report) | more)
-    elif seen:
+        show_json(to_json(report) | {"exit_code": code})
+    elif brief:
+        show(report.last)
+    else:
         if path is not None:  # the verdict is the last line
             page = f"needlemap report {path} -o {report.kind}.html"
             tell(f"\n{report.kind}: {path}\npage: {page}\n")
         show_report(report)
     if typed.junit is not None and report.claims:
         write_junit(typed.junit, [report], typed.on_undecided)
+    return code
 
 
-def verdict(outcome: Outcome, session: Session, path: Path) -> int:
+def code_of(report: Report, typed: Shown) -> int:
+    """The exit code of a report's verdict, and 0 of one without."""
+    if report.verdict is None:
+        return 0
+    return exit_code(report.verdict.word, typed.on_undecided, exit_zero=typed.exit_zero)
+
+
+def ending_code(outcome: Outcome, session: Session, path: Path) -> int:
     """What stopped a family's asking or failed in it, in one line each; the exit code. path:
     what to type to go on."""
     for warning in outcome.warnings:
@@ -340,13 +355,13 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
             f" Other settings want another folder than {path}: give one with -o." if kept else ""
         )
         tell(f"needlemap: stopped before spending more. {outcome.canary}{elsewhere}")
-        return 2
+        return WRONG_SETTINGS
     if outcome.hopeless:
         again = f" To go on once it is mended: the same command with -o {path}" if kept else ""
         ends = not again or outcome.hopeless.endswith((".", "!", "?"))  # as typed, without a dot
         why = outcome.hopeless if ends else f"{outcome.hopeless}."
         tell(f"needlemap: stopped, every request would fail: {why}{again}")
-        return 2
+        return WRONG_SETTINGS
     if outcome.refused_from:
         fitting = [length for length in experiment.grid.lengths if length < outcome.refused_from]
         advice = f"Use --lengths up to {max(fitting):,}." if fitting else "Use shorter --lengths."
@@ -354,25 +369,27 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
             f"needlemap: the model refused prompts of {outcome.refused_from:,} tokens and more "
             f"({outcome.refusal}). {advice}"
         )
-        return 2
+        return WRONG_SETTINGS
+    missing = _missing(outcome, session, path)
+    if missing is None:
+        return exit_code(PASS)
+    for each in () if outcome.stopped else outcome.aside:
+        tell(f"needlemap: set aside: {each}")
+    tell(missing.line("run"))
+    return exit_code(missing.word)
+
+
+def _missing(outcome: Outcome, session: Session, path: Path) -> Verdict | None:
+    """The verdict on a run of which trials are missing; None where all were measured."""
     if outcome.stopped:
-        tell(
-            f"needlemap: stopped by the budget: {outcome.stopped}. To go on: the same command with "
-            f"a higher "
-            f"limit and -o {path}"
-        )
-        return 3
-    if outcome.failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-        again = (
-            f"To ask them again: the same command with -o {path}"
-            if experiment.settings.save
-            else ""
-        )
-        if {*outcome.failures} == {Failure.ORACLE}:
-            again = "With this model that stays so."
-        for each in outcome.aside:
-            tell(f"needlemap: set aside: {each}")
-        tell(f"needlemap: not measured: {kinds}. {again}".rstrip())
-        return 1
-    return 0
+        why = outcome.stopped.rstrip(".")
+        again = f"to go on: the same command with a higher limit and -o {path}"
+        return Verdict(NO_RESULT, f"stopped by the budget: {why}", next=again)
+    if not outcome.failures:
+        return None
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
+    saves = session.experiment.settings.save
+    again = f"to ask them again: the same command with -o {path}" if saves else ""
+    if {*outcome.failures} == {Failure.ORACLE}:
+        again = "with this model that stays so"
+    return Verdict(NO_RESULT, f"not measured: {kinds}", next=again)

@@ -163,8 +163,9 @@ TrustRun = Annotated[
 PlanOnly = Annotated[bool, option("Print what would be asked, and ask nothing.")]
 OnUndecided = Annotated[
     Literal["fail", "pass"],
-    option("Undecided, and nothing points to a loss: 'fail' exits with 4, 'pass' with 0."),
+    option("NOT ENOUGH DATA: 'fail' exits with 4, 'pass' with 0."),
 ]
+ExitZero = Annotated[bool, option("Print the verdict, and exit with 0 whatever it is.")]
 InScope = Annotated[
     Literal["these", "new"],
     option("What exit code 0 is for: 'these' prompts, or 'new' haystacks too (72 or more)."),
@@ -195,14 +196,14 @@ class RunFlags:
     json: Json = False
     fail_under: float | None = flag(
         None,
-        "The least mean, by its 95 % interval: exit with 0 where all of it is above, 1 where all "
-        "is below, else 4.",
+        "The least mean, by its 95 % interval: PASS if all of it is above, FAIL if all is below.",
         metavar="PERCENT",
     )
     map: AsMap = False
     skip: Skip = None
     junit: JUnit = None
     on_undecided: OnUndecided = "fail"
+    exit_zero: ExitZero = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,26 +275,23 @@ class MoreReportFlags:
 class CompareFlags:
     """Of `compare`. margin, fail_if_worse: in points; fail_if_answers_differ: in percent."""
 
-    margin: float | None = flag(None, "The loss in points that does not matter (2 if not given).")
-    fail_if_worse: float | None = flag(
-        None,
-        "As --margin, and exit with 1 where B is worse, 4 where undecided, 5 where undecided and "
-        "something points to a loss.",
+    margin: float | None = flag(
+        None, "The loss in points that does not matter. With it there is a verdict."
     )
+    fail_if_worse: float | None = rare(None, "The older name of --margin.")
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
+    exit_zero: ExitZero = False
     answers: bool = flag(False, "Also which answers differ: the first ones, by length, by depth.")
     fail_if_answers_differ: float | None = flag(
         None,
         "Exit with 1 where more of B's answers than this differ from A's: 0 for a refactoring.",
         metavar="PERCENT",
     )
-    label: list[str] | None = flag(
-        None, "What to call a run, as f16 and q4; give it twice. Then B is not A made again."
-    )
-    floor: list[Path] | None = flag(
+    label: list[str] | None = flag(None, "What to call a run, as f16 and q4; give it twice.")
+    noise: list[Path] | None = flag(
         None,
-        "The run of another training seed of A, repeatable: is B's change larger than the seeds'?",
+        "A further run of A's model; repeat the flag. It shows how far runs differ for no reason.",
         metavar="RUN",
     )
     sequential: bool = rare(False, "A verdict looked for after each whole haystack.")

@@ -8,13 +8,11 @@ from needlemap.commands.announce import show_finding
 from needlemap.commands.arguments import CompareFlags, is_address
 from needlemap.errors import SettingsError
 from needlemap.records.families import families_of
-from needlemap.reports.comparison import answers_text, comparison_report
-from needlemap.reports.judgement import margin_label
-from needlemap.reports.pairing import MARGIN, compare_runs, load_any
-from needlemap.reports.report import Claim, Fact
+from needlemap.reports.comparison import comparison_report
+from needlemap.reports.pairing import compare_runs, load_any
 from needlemap.stats.comparison import Comparison
 from needlemap.stats.judging import Scope
-from needlemap.stats.verdicts import NO_WORSE, WORSE, softened, worst_code
+from needlemap.stats.verdicts import FAIL, PASS, Verdict, Word
 from needlemap.text import printable, tell
 
 
@@ -23,23 +21,30 @@ def scope_of(typed: str) -> Scope:
     return "new" if typed == "new" else "these"
 
 
-def points_of(typed: CompareFlags) -> float:
-    """The margin in points, from either flag. Raises SettingsError for what means nothing."""
-    margin, fail_if_worse, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
-    if None not in (margin, fail_if_worse) and margin != fail_if_worse:
-        raise SettingsError(
-            "--fail-if-worse sets the margin. Give the same --margin, or leave it out."
-        )
+def points_of(typed: CompareFlags) -> float | None:
+    """The margin in points, from either flag; None without. Raises SettingsError for what means
+    nothing."""
+    margin, older, percent = typed.margin, typed.fail_if_worse, typed.fail_if_answers_differ
+    if None not in (margin, older) and margin != older:
+        raise SettingsError("--fail-if-worse is the older name of --margin. Give one of them.")
     if percent is not None and not 0 <= percent <= 100:
         raise SettingsError(
             f"--fail-if-answers-differ is in percent, from 0 to 100, got {percent:g}."
         )
-    return next((value for value in (margin, fail_if_worse) if value is not None), MARGIN)
+    points = older if margin is None else margin
+    given = {
+        "--junit": typed.junit is not None,
+        "--on-undecided": typed.on_undecided != "fail",
+        "--exit-zero": typed.exit_zero,
+    }
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        if points is None and percent is None:
+            raise SettingsError(f"{flag} is of a verdict. Ask for one: --margin 2")
+    return points
 
 
 def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
-    """Compare and print; 0, or of a verdict that was asked for its code, the worst of
-    several."""
+    """Compare and print; the exit code of the verdict, 0 where none was asked for."""
     points = points_of(typed)
     if is_address(first) or is_address(second):
         raise SettingsError(
@@ -48,35 +53,31 @@ def compare_command(first: Path, second: Path, typed: CompareFlags) -> int:
         )
     both = families_of(first), families_of(second)
     read = load_any(*both, tuple(typed.label or ()), typed.metric)
+    noise = [load_any(both[0], families_of(run), (), typed.metric) for run in typed.noise or ()]
     for run in (run for two in read.values() for run in two):
         for note in run.notes:
             tell(f"note: {printable(run.path)}: {printable(note)}")
     comparison, names = compare_runs(
-        *both, read, points, wanted=scope_of(typed.scope), sequential=typed.sequential
+        *both,
+        read,
+        points,
+        wanted=scope_of(typed.scope),
+        sequential=typed.sequential,
+        noise=noise,
     )
-    verdict, gates = comparison.verdict, typed.fail_if_worse is not None
-    own = softened(verdict.code, typed.on_undecided)
-    codes, more = [own if gates else 0], list[tuple[Fact, Claim]]()
-    if typed.fail_if_answers_differ is not None:
-        claim = same_answers(comparison, typed.fail_if_answers_differ)
-        state = "fail" if claim.code else "pass"
-        more = [(Fact("answers_verdict", state, claim.said), claim)]
-        codes.append(claim.code)
-    code = worst_code(codes)
-    gated = "" if gates else f" (--fail-if-worse {margin_label(verdict.margin)} makes it {own})"
-    report = comparison_report(comparison, names, typed.answers, code, gated, more)
-    show_finding(report, typed, exit_code=code)
-    return code
+    most = typed.fail_if_answers_differ
+    same = None if most is None else same_answers(comparison, most)
+    return show_finding(comparison_report(comparison, names, typed.answers, same), typed)
 
 
-def same_answers(comparison: Comparison, most: float) -> Claim:
+def same_answers(comparison: Comparison, most: float) -> Verdict:
     """Whether at most so many percent of the answers differ. Raises SettingsError where there
     is none."""
     n = sum(each.n for each in comparison.answers)
     if not n:
         raise SettingsError("--fail-if-answers-differ needs answers, and the first run has none.")
-    share = 100 * sum(each.differing for each in comparison.answers) / n
-    state, code = ("pass", NO_WORSE) if share <= most + 1e-9 else ("fail", WORSE)
-    said = f"verdict on answers: {state} ({share:.1f} % differ, {most:g} % may)"
-    text = "\n".join([*answers_text(comparison, whole=True), said])
-    return Claim(f"at most {most:g} % of the answers differ", code, said, text)
+    differing = sum(each.differing for each in comparison.answers)
+    share = 100 * differing / n
+    word: Word = PASS if share <= most + 1e-9 else FAIL
+    claim = f"{share:.1f} % of the answers differ, allowed {most:g}"
+    return Verdict(word, claim, f"{differing:,} of {n:,} pairs", "these prompts")

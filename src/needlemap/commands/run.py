@@ -26,6 +26,8 @@ from needlemap.asking.until import Goal
 from needlemap.commands.announce import (
     INTERRUPTED,
     announce,
+    code_of,
+    ending_code,
     families_line,
     interrupted,
     next_line,
@@ -33,7 +35,6 @@ from needlemap.commands.announce import (
     show_json,
     tell_rules,
     terminable,
-    verdict,
 )
 from needlemap.commands.arguments import RunFlags
 from needlemap.commands.report import show_families
@@ -45,25 +46,26 @@ from needlemap.records.families import Families, fresh_folder
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.lock import hold_folder
+from needlemap.reports.goals import check_threshold, threshold_report, until_report
 from needlemap.reports.live import LiveMap, MapView, ShowingObserver
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.junit import write_junit
 from needlemap.reports.renderers.text import show_report, to_text
+from needlemap.reports.report import Report
 from needlemap.reports.run_notes import ended_lines, judge_lines, usage_lines
 from needlemap.reports.run_report import map_report
 from needlemap.reports.seek_report import asked_line, length_line
 from needlemap.reports.suite_report import fields_of, models_report
-from needlemap.reports.verdict import (
-    Judged,
-    UntilVerdict,
-    check_threshold,
-    judge,
-    judge_goal,
-)
 from needlemap.settings import Settings
 from needlemap.settings.suites import Chosen
 from needlemap.stats.seek import sought_in
-from needlemap.stats.verdicts import softened, worst_code
+from needlemap.stats.verdicts import (
+    NO_RESULT,
+    WRONG_SETTINGS,
+    combined_code,
+    exit_code,
+    most_serious,
+)
 from needlemap.sync import run_coroutine
 from needlemap.text import show, tell
 
@@ -125,7 +127,11 @@ def _check(typed: RunFlags, each: Mapping[str, Chosen]) -> None:
         raise SettingsError("--fail-under and --until ask for two verdicts. Give one.")
     if first.seek is not None and len(each) > 1:
         raise SettingsError("--seek is for one model at a time. Give one --model.")
-    given = {"--junit": typed.junit is not None, "--on-undecided": typed.on_undecided != "fail"}
+    given = {
+        "--junit": typed.junit is not None,
+        "--on-undecided": typed.on_undecided != "fail",
+        "--exit-zero": typed.exit_zero,
+    }
     for flag in (
         flag for flag, is_given in given.items() if is_given and not judges and not first.until
     ):
@@ -186,40 +192,43 @@ class _Command:
         return codes
 
     def finish(self, codes: Mapping[Path, int]) -> int:
-        """Print the document and the verdicts, where they are wanted; the exit code, the worst
-        of all runs'. A verdict outranks what was not measured and what a limit left out."""
+        """Print the document and the verdicts, where they are wanted; the exit code of all runs
+        together. A verdict stands for its run, whatever was not measured and whichever limit
+        stopped it."""
         judged = {path: self._judged(path, code) for path, code in codes.items()}
-        known = {path: found for path, found in judged.items() if found is not None}
-        passing = self.typed.on_undecided
-        code = worst_code(
-            softened(known[path].code, passing) if path in known else code
+        reports = {path: found for path, found in judged.items() if found is not None}
+        code = combined_code(
+            code_of(reports[path], self.typed) if path in reports else code
             for path, code in codes.items()
         )
-        reports = {
-            path: found.report(f"{path.name}: {found.claim}", code) for path, found in known.items()
-        }
         if self.typed.json:
             verdicts = {path: {"verdict": to_json(each)} for path, each in reports.items()}
             runs = [
                 {**fields_of(path), **verdicts.get(path, {})}
                 for path in filter(is_run_folder, codes)
             ]
-            show_json({"runs": runs, "exit_code": code})
+            found = most_serious(each.verdict for each in reports.values() if each.verdict)
+            result = {"result": found[0].plain("run")} if found else {}
+            show_json({**result, "runs": runs, "exit_code": code})
         if self.typed.junit is not None:
-            write_junit(self.typed.junit, list(reports.values()), passing)
+            write_junit(self.typed.junit, list(reports.values()), self.typed.on_undecided)
         for path, report in reports.items() if not self.typed.json else ():
             show(to_text(report) if len(codes) == 1 else f"{path.name}: {to_text(report)}", end="")
         return code
 
-    def _judged(self, path: Path, code: int) -> Judged | UntilVerdict | None:
-        """The verdict that was asked for, if any; none where settings are wrong, and of what
-        was cut."""
-        if code in (2, *INTERRUPTED) or not is_run_folder(path):
+    def _judged(self, path: Path, code: int) -> Report | None:
+        """The report of the verdict that was asked for, if any; none where settings are wrong,
+        and of what was cut."""
+        if code in (WRONG_SETTINGS, *INTERRUPTED) or not is_run_folder(path):
             return None
+        name = path.name
         if self.settings.until:
             goal = Goal.of(self.settings.until, self.settings.scope)
-            return judge_goal(load_run(goal.path), load_run(path), goal.margin, goal.scope)
-        return None if self.typed.fail_under is None else judge(path, self.typed.fail_under)
+            first = load_run(goal.path)
+            return until_report(first, load_run(path), goal.margin, goal.scope, name)
+        if self.typed.fail_under is None:
+            return None
+        return threshold_report(path, self.typed.fail_under, name)
 
 
 def model_of(copies: Copies | None, settings: Settings, run: Path) -> Model:
@@ -278,7 +287,8 @@ class Terminal(ShowingObserver):
         if not name:
             super().leaves_model(name, error)
         tell(f"needlemap: {self._each[name].first.model}: {error}")
-        self.codes[name] = 3 if isinstance(error, LimitReached) else 2
+        limited = isinstance(error, LimitReached)
+        self.codes[name] = exit_code(NO_RESULT) if limited else WRONG_SETTINGS
 
     def begins(self, name: str, session: Session, model: Model | None) -> None:
         """Print the model and the size of its run."""
@@ -306,7 +316,7 @@ class Terminal(ShowingObserver):
         """Show what came of it, and what stopped it."""
         if outcome.scored or session.done or not outcome.over:
             self._show(name, session)
-        self.code = max(self.code, verdict(outcome, session, self._home))
+        self._adds(ending_code(outcome, session, self._home))
 
     def whole(self, name: str, session: Session) -> None:
         """Show the result of a single family. Several have their table."""
@@ -320,10 +330,13 @@ class Terminal(ShowingObserver):
         if isinstance(error, LimitReached):
             rest = f" To go on: the same command with a higher limit and -o {self._home}"
             tell(f"\nneedlemap: family '{name}' was not asked: {error}{rest}")
-            self.code = max(self.code, 3)
-            return
-        tell(f"\nneedlemap: family '{name}' is left out: {error}")
-        self.code = max(self.code, 1)
+        else:
+            tell(f"\nneedlemap: family '{name}' is left out: {error}")
+        self._adds(exit_code(NO_RESULT))
+
+    def _adds(self, code: int) -> None:
+        """Let one more family's end count for the exit code."""
+        self.code = combined_code([self.code, code])
 
     def end(self) -> None:
         """Print the table of several families, and its path."""

@@ -36,6 +36,7 @@ from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
 from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
+from needlemap.stats.verdicts import NO_RESULT, PASS, exit_code
 from needlemap.sync import together
 from needlemap.tasks import Reference
 from needlemap.text import counted, is_own_pattern, show_data, tell, whole_characters
@@ -77,7 +78,7 @@ def _run(run: CheckedRun, scorer: str, options: dict[str, Any], out: Path | None
         now = f"report, compare and a resume of {path} go by these scores from now on."
         tell(f"{now} To go back: {how_to_score(str(path), before)}")
     show_result(experiment.settings, load_run(out or path))
-    return 0 if scored == len(records) else 1
+    return exit_code(PASS if scored == len(records) else NO_RESULT)
 
 
 def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) -> int:
@@ -103,9 +104,7 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
         f"{scorer}"
     )
-    if any(row.get("failure") == Failure.SKIPPED for row in scored):
-        return 3
-    return 0 if len(shares) == len(scored) else 1
+    return exit_code(PASS if len(shares) == len(scored) else NO_RESULT)
 
 
 async def _score_all(

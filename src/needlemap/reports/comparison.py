@@ -1,11 +1,12 @@
-"""A comparison of two runs as a report. Differences are in points, that is percent.
+"""A comparison of two runs as a report. Losses are in points; positive is worse.
 
 Of runs with several families: a row a family, and the mean of all, which decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
@@ -19,29 +20,28 @@ from needlemap.reports.answer_diff import (
     nats_lines,
     p_text,
 )
-from needlemap.reports.judgement import (
-    judgement_json,
+from needlemap.reports.labels import (
+    depth_labels,
+    length_labels,
+    loss_label,
+    p_label,
+    score_label,
+)
+from needlemap.reports.loss import (
     least_label,
+    loss_json,
+    loss_line,
     margin_label,
     verdict_of,
     warnings_of,
-)
-from needlemap.reports.labels import (
-    depth_labels,
-    floor_label,
-    interval,
-    length_labels,
-    p_label,
-    points,
-    score_label,
 )
 from needlemap.reports.report import (
     COUNT,
     DEPTH,
     ENDS,
     LENGTH,
+    LOSS,
     PERCENT,
-    POINTS,
     Claim,
     Column,
     Fact,
@@ -52,69 +52,75 @@ from needlemap.reports.report import (
     Table,
     keyed,
 )
+from needlemap.stats.verdicts import Verdict, most_serious
 from needlemap.text import counted
 
 if TYPE_CHECKING:
     from needlemap.reports.pairing import Names
-    from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison
+    from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison, Noise
     from needlemap.stats.difference import Difference
-    from needlemap.stats.judging import Judgement
+    from needlemap.stats.judging import Loss, PairedLoss
 
 EXPLORED = 5  # cells shown
-DIFFERENCE = (
+LOSSES = (
     Column("score_a", "A", PERCENT),
     Column("score_b", "B", PERCENT),
-    Column("difference", "points", POINTS),
-    Column("low", unit=POINTS),
-    Column("high", unit=POINTS),
+    Column("loss", "loss", LOSS),
+    Column("low", unit=LOSS),
+    Column("high", unit=LOSS),
 )
+
+
+def _ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The interval of a row, if it has one."""
+    return None if row["low"] is None else (row["low"], row["high"])
+
+
 TESTED = (  # what means of unknown numbers of answers have none of
-    Column("interval", "95 %", ENDS, of=lambda row: (row["low"], row["high"])),
+    Column("interval", "interval", ENDS, of=_ends),
     Column("n", "pairs", COUNT),
     Column("p_holm", "p", P),
 )
-CELLS = (Column("depth_percent", unit=DEPTH), Column("difference", unit=POINTS))
+CELLS = (Column("depth_percent", unit=DEPTH), Column("loss", unit=LOSS))
 
 
 def comparison_report(
-    comparison: Comparison,
-    names: Names,
-    answers: bool = False,
-    ends: int | None = None,
-    gated: str = "",
-    more: Sequence[tuple[Fact, Claim]] = (),
+    comparison: Comparison, names: Names, answers: bool = False, same: Verdict | None = None
 ) -> Report:
     """The report of a comparison. answers: with every answer that differs, not the first ones
-    alone. ends: the exit code of the command; 0 if not given, as where no verdict was asked
-    for. gated: as `verdict_of` takes it. more: other verdicts."""
-    judged, margin = comparison.verdict, margin_label(comparison.verdict.margin)
-    if ends is None:
-        ends, gated = 0, f" (--fail-if-worse {margin} makes it {judged.code})"
-    own = verdict_of(judged).last
-    count = len(comparison.families)
-    only = comparison.only
+    alone. same: the verdict on how many answers are the same, if one was asked for. Of two
+    verdicts the more serious is the report's."""
+    paired, count, only = comparison.paired, len(comparison.families), comparison.only
     chances = f"{count} families' verdicts are {count} chances to err: go by the one on their mean"
+    verdicts = {}
+    if comparison.is_judged:
+        name = f"a loss below {margin_label(paired.margin)} points"
+        verdicts[name] = verdict_of(paired, names.short)
+    if same is not None:
+        verdicts["the same answers"] = same
+    ordered = most_serious(verdicts.values())
+    loss = loss_line(paired, names.short)
     return Report(
         "compare",
         f"{names.second} against {names.first}",
         (
             Fact(said=names_text(names)),
             *(_family(only, names, answers) if only else _families(comparison, names, answers)),
+            _noise(comparison.noise),
             *(Fact(said=line) for line in answers_text(comparison, answers)),
-            *(Fact(said=line) for line in (looks_line(judged) if judged.sequential else ())),
-            *(Fact(said=line, warns=True) for line in warnings_of(judged)),
-            *([Fact(said=chances)] if count > 1 else []),
-            *(fact for fact, _ in more),
+            *(Fact(said=line) for line in (looks_line(paired) if paired.sequential else ())),
+            *(Fact(said=line, warns=True) for line in warnings_of(paired)),
+            *([Fact(said=chances)] if count > 1 and comparison.is_judged else []),
+            *([] if comparison.is_judged or same is None else [Fact(said=loss)]),
+            *(Fact(said=each.line("compare")) for each in ordered[1:]),
         ),
-        verdict_of(judged, ends=ends, gated=gated),
-        (
-            Claim(f"no worse than {margin} points", judged.code, own),
-            *(claim for _, claim in more),
-        ),
+        ordered[0] if ordered else None,
+        tuple(Claim(name, each.word, each.line("compare")) for name, each in verdicts.items()),
+        ends="" if verdicts else f"compare: {loss}; for a verdict type --margin 2.",
     )
 
 
-def looks_line(found: Judgement) -> list[str]:
+def looks_line(found: PairedLoss) -> list[str]:
     """What a verdict of several looks rests on."""
     seen = found.new.n if found.new else 0
     after = "" if found.after is None else f"; decided after {counted(found.after, 'haystack')}"
@@ -165,13 +171,13 @@ def _families(
     unplaced = all(map(_is_unplaced, comparison.families.values()))
     mean = f"mean over {count} families, each counting the same, however many pairs it has:"
     tested = [
-        f"{means_label(overall)} {interval(overall)}",
+        means_label(overall),
         f"{overall.n} pairs{_of_haystacks(overall, unplaced)}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
     ]
     whole = tested if comparison.counted else [means_label(overall)]
     yield _family_table(comparison)
-    yield from _verdict_facts(comparison, names, [mean, *whole])
+    yield from _whole_facts(comparison, names, [mean, *whole])
     yield Fact("answers", answers_counts(comparison.answers))
     yield Fact("only_a", list(names.only_first))
     yield Fact("only_b", list(names.only_second))
@@ -179,7 +185,8 @@ def _families(
     for name, each in comparison.families.items():
         parts = _family(each, names.families[name], answers)
         p_holm = Fact("p_holm", comparison.adjusted_p[name])
-        reports[name] = Report("compare", name, (*parts, p_holm), verdict_of(each.verdict))
+        verdict = verdict_of(each.paired, names.short) if comparison.is_judged else None
+        reports[name] = Report("compare", name, (*parts, p_holm), verdict)
     yield Parts("families", reports)
 
 
@@ -187,14 +194,14 @@ def _family_table(comparison: Comparison) -> Table:
     """A row a family, for people and frames: programs have a report of each."""
     rows = []
     for name, each in comparison.families.items():
-        found = {"family": name, "verdict": each.verdict.word, **_values(each.overall)}
+        word = {"word": each.paired.word} if comparison.is_judged else {}
+        found = {"family": name, **word, **_values(each.overall, each.paired.loss)}
         rows.append(Row(found | {"p_holm": comparison.adjusted_p[name]}, to=name))
+    judged = (Column("word", "verdict"),) if comparison.is_judged else ()
     tested = TESTED if comparison.counted else ()
-    named = Column("family", "family"), Column("verdict", "verdict")
-    alone = f" (p by Holm's correction over {len(rows)}; intervals and verdicts of one family each)"
-    return Table(
-        "", (*named, *DIFFERENCE, *tested), tuple(rows), f"by family{alone if tested else ''}:"
-    )
+    alone = f" (p by Holm's correction over {len(rows)}; intervals of one family each)"
+    columns = (Column("family", "family"), *judged, *LOSSES, *tested)
+    return Table("", columns, tuple(rows), f"by family{alone if tested else ''}:")
 
 
 def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterator[Fact | Table]:
@@ -203,19 +210,18 @@ def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterat
     tested, left = comparison.counted, _left_out(comparison)
     whole = [
         f"{overall.n} pairs{_of_haystacks(overall, unplaced)}{left}",
-        f"{means_label(overall)} {interval(overall)}",
+        means_label(overall),
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
     ]
     means = [f"{overall.n} means in both{left}", means_label(overall)]
-    yield from _verdict_facts(comparison, names, whole if tested else means)
+    yield from _whole_facts(comparison, names, whole if tested else means)
     shown = None if answers else SHOWN
     yield Fact("answers", comparison.answers and answers_json(comparison.answers, shown))
     yield Fact("dropped", comparison.dropped)
     yield Fact("only_a", comparison.only_first)
     yield Fact("only_b", comparison.only_second)
     power = comparison.power
-    yield Fact("power", {"sure_loss": power.sure, "worse": power.worse})
-    yield Fact("noise", _noise_fields(comparison), "\n".join(_noise(comparison) if tested else []))
+    yield Fact("power", {"sure_loss": power.sure, "fail": power.fail})
     yield _lengths(comparison)
     yield Table("cells", CELLS, tuple(map(_cell, comparison.cells)))
     if tested:
@@ -226,10 +232,10 @@ def _family(comparison: FamilyComparison, names: Names, answers: bool) -> Iterat
 
 def _power_line(comparison: FamilyComparison) -> str:
     """How many pairs each verdict takes; one number for each meaning."""
-    margin, power = comparison.margin or 0.01, comparison.power
-    parts = [least_label(comparison.verdict, graded=comparison.graded)]
-    if power.worse is not None:
-        parts.append(f"worse, if {margin_label(2 * margin)} points are lost, about {power.worse:,}")
+    margin, power = comparison.paired.margin or 0.01, comparison.power
+    parts = [least_label(comparison.paired, graded=comparison.graded)]
+    if power.fail is not None:
+        parts.append(f"a FAIL, if {margin_label(2 * margin)} points are lost, about {power.fail:,}")
     parts.append(f"that a loss of {margin_label(margin)} is sure, about {power.sure:,}")
     return f"pairs: you have {comparison.overall.n:,}; {'; '.join(filter(None, parts))}"
 
@@ -255,20 +261,19 @@ def _of_haystacks(overall: Difference, unplaced: bool) -> str:
 
 
 def means_label(overall: Difference) -> str:
-    """Both scores and their difference."""
-    means = f"A {score_label(overall.first)}, B {score_label(overall.second)}"
-    return f"{means}: difference {points(overall.value)} points"
+    """Both scores."""
+    return f"A {score_label(overall.first)}, B {score_label(overall.second)}"
 
 
 def _lengths(comparison: FamilyComparison) -> Table:
-    """A row a length; for people nothing where no trial has a length."""
+    """A row a length. A single one is for programs alone: its loss is that of the whole."""
     lengths, tested = comparison.lengths, comparison.counted
-    shown = not (tested and _is_unplaced(comparison))
+    shown = len(lengths) > 1 or not tested
     rows = []
     for each in lengths:
-        values = {"length_tokens": each.length_tokens, **_values(each.difference)}
+        values = {"length_tokens": each.length_tokens, **_values(each.difference, each.loss)}
         rows.append(Row(values | {"p_holm": each.adjusted_p}, shown=shown))
-    columns = (Column("length_tokens", "length", LENGTH), *DIFFERENCE, *(TESTED if tested else ()))
+    columns = (Column("length_tokens", "length", LENGTH), *LOSSES, *(TESTED if tested else ()))
     alone = f" (p by Holm's correction over {len(rows)}; intervals of one length each)"
     return Table("lengths", columns, tuple(rows), f"by length{alone if tested else ''}:")
 
@@ -277,14 +282,12 @@ def _cell(cell: CellChange) -> Row:
     """A cell for programs."""
     place = {"length_tokens": cell.length_tokens, "depth_percent": cell.depth}
     counts = {"n": cell.n, "lost": cell.lost, "gained": cell.gained}
-    return Row(
-        place | {"difference": cell.change} | counts | {"p_uncorrected": cell.p}, shown=False
-    )
+    return Row(place | {"loss": cell.loss} | counts | {"p_uncorrected": cell.p}, shown=False)
 
 
 def _changed(comparison: FamilyComparison) -> list[str]:
     """The cells that changed most; a hint where to look, which proves nothing."""
-    changed = [cell for cell in comparison.cells if cell.change]
+    changed = [cell for cell in comparison.cells if cell.loss]
     if not changed:
         return []
     lengths = length_labels([each.length_tokens for each in comparison.lengths])
@@ -292,88 +295,66 @@ def _changed(comparison: FamilyComparison) -> list[str]:
     most = sorted(changed, key=_by_change)[:EXPLORED]
     places = {depth: f" at {label}" if len(depths) > 1 else "" for depth, label in depths.items()}
     shown = [
-        f"{lengths[c.length_tokens]}{places[c.depth]} {points(c.change)} (n={c.n:,}, "
+        f"{lengths[c.length_tokens]}{places[c.depth]} {loss_label(c.loss)} (n={c.n:,}, "
         f"p={p_label(c.p)})"
         for c in most
     ]
-    return [f"cells that changed most (exploration, not corrected): {', '.join(shown)}"]
+    return [f"loss of the cells that changed most (exploration, not corrected): {', '.join(shown)}"]
 
 
 def _by_change(cell: CellChange) -> tuple[float, float]:
-    return cell.p, -abs(cell.change)
+    return cell.p, -abs(cell.loss)
 
 
-def bounds_lines(comparison: Comparison | FamilyComparison) -> list[str]:
-    """How far missing scores could move the difference; nothing where none is missing."""
-    if comparison.bounds is None:
-        return []
-    low, high = map(points, comparison.bounds)
-    return [f"whatever the missing scores were, the difference lies in [{low}, {high}]"]
-
-
-def _noise(comparison: FamilyComparison) -> list[str]:
-    noise = comparison.noise
+def _noise(noise: Noise | None) -> Fact:
+    """How far further runs of A's model spread, where some were given."""
     if noise is None:
-        return []
-    line = f"the same experiment twice: {noise.differing} of {noise.n} prompts differ"
-    if not noise.differing:
-        return [line]
-    return [f"{line}; {floor_label(noise, noise.n)}"]
+        return Fact("noise")
+    value = asdict(noise) | {"largest": percent(noise.largest)}
+    said = (
+        f"noise: {counted(noise.runs, 'further run')} of A's model scored {noise.differing} of "
+        f"{noise.n} prompts otherwise; two such runs differ by up to {loss_label(noise.largest)} "
+        "points 95 times in 100"
+    )
+    return Fact("noise", value, said)
 
 
 def _left_out(comparison: FamilyComparison) -> str:
     counts = (
-        (comparison.dropped, "dropped, without both scores"),
+        (comparison.dropped, "without both scores"),
         (comparison.only_first, "trials of A alone"),
         (comparison.only_second, "trials of B alone"),
     )
     return "".join(f"; {count} {what}" for count, what in counts if count)
 
 
-def _verdict_facts(
+def _whole_facts(
     comparison: Comparison | FamilyComparison, names: Names, said: Sequence[str]
 ) -> Iterator[Fact]:
-    """The facts of any comparison: its runs, its rule, and the whole difference. said: the
-    lines on this."""
-    judged = comparison.verdict
+    """The facts of any comparison: its runs, its loss, and both means. said: the lines on
+    these."""
+    overall, paired = comparison.overall, comparison.paired
     yield from keyed({"a": names.first, "b": names.second, "differ": names.differ})
-    yield from keyed({"notes": list(names.notes), **judgement_json(judged)})
-    yield Fact("warnings", warnings_of(judged))
-    yield Fact("overall", difference_fields(comparison.overall), "\n".join(said))
-    bounds = comparison.bounds and [percent(bound) for bound in comparison.bounds]
-    yield Fact("bounds", bounds, "\n".join(bounds_lines(comparison) if comparison.counted else []))
+    yield from keyed({"notes": list(names.notes), **loss_json(paired)})
+    yield Fact("warnings", warnings_of(paired))
+    means = {"score_a": percent(overall.first), "score_b": percent(overall.second)}
+    tests = {"p": overall.p, "least_p": overall.least_p, "haystacks": overall.clusters}
+    yield Fact("overall", means | tests, "\n".join(said))
     yield from keyed({"graded": comparison.graded, "counted": comparison.counted})
 
 
-def difference_fields(difference: Difference) -> dict[str, Any]:
-    """A difference as JSON holds it, in points."""
-    (fields,) = Table("", DIFFERENCE, (Row(_values(difference)),)).plain()
-    return fields
-
-
-def _values(difference: Difference) -> dict[str, Any]:
-    """A difference by the columns of its row."""
+def _values(difference: Difference, loss: Loss | None) -> dict[str, Any]:
+    """A loss and what it is of, by the columns of its row."""
     return {
         "score_a": difference.first,
         "score_b": difference.second,
-        "difference": difference.value,
-        "low": difference.low,
-        "high": difference.high,
+        "loss": -difference.value if loss is None else loss.value,
+        "low": loss and loss.low,
+        "high": loss and loss.high,
         "p": difference.p,
         "least_p": difference.least_p,
         "n": difference.n,
         "haystacks": difference.clusters,
         "lost": difference.lost,
         "gained": difference.gained,
-    }
-
-
-def _noise_fields(comparison: FamilyComparison) -> dict[str, Any] | None:
-    noise = comparison.noise
-    if noise is None:
-        return None
-    return {
-        "n": noise.n,
-        "differing": noise.differing,
-        "smallest": percent(noise.smallest(noise.n)),
     }

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from needlemap.grid import percent
-from needlemap.stats.difference import Difference
 from needlemap.stats.effective import LEAST_BASE, Effective
 from needlemap.stats.intervals import NoiseFloor
 
@@ -150,18 +149,18 @@ def interval_behind(mean: ClusterMean | CellScore | None) -> str:
     return "" if mean is None or mean.low is None else f" {interval_label(mean.low, mean.high)}"
 
 
-def points(share: float) -> str:
-    """A difference with its sign, in points.
+def loss_label(share: float) -> str:
+    """A loss in points; positive is worse.
 
-    >>> points(-0.0731), points(0.0)
-    ('-7.3', '+0.0')
+    >>> loss_label(0.0731), loss_label(-0.0)
+    ('7.3', '0.0')
     """
-    return f"{in_percent(share):+.1f}"
+    return f"{in_percent(share) + 0.0:.1f}"
 
 
-def interval(difference: Difference) -> str:
-    """Its 95 % interval in points."""
-    return f"[{points(difference.low)}, {points(difference.high)}]"
+def ends_label(low: float, high: float) -> str:
+    """Its interval: '2.1 to 23.2'."""
+    return f"{loss_label(low)} to {loss_label(high)}"
 
 
 def p_label(p: float) -> str:

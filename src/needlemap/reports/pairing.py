@@ -21,7 +21,7 @@ from needlemap.records import (
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.results import reader_of
-from needlemap.stats.comparison import Comparison, compare_families
+from needlemap.stats.comparison import Comparison, compare_families, noise_of
 from needlemap.stats.judging import Scope
 from needlemap.stats.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.tokenizers import bundled_for, load
@@ -29,8 +29,7 @@ from needlemap.tokenizers import bundled_for, load
 if TYPE_CHECKING:
     from needlemap.records.families import Families
 
-MARGIN = 2.0  # points
-
+MARGIN = 2.0  # points by which a loss is judged where nobody typed a margin
 
 Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun, as they were read
 
@@ -38,7 +37,7 @@ Both = Mapping[str, tuple[Loaded, Loaded]]  # families that two runs have begun,
 @dataclass(frozen=True, slots=True)
 class Names:
     """How the two runs are called, in what their settings differ, as a phrase, and what else
-    to say.
+    to say. short: in the verdict, by their labels or folders.
 
     families: of runs with several, how each family's two are called. only_first, only_second:
     families that one of the runs alone has begun.
@@ -51,6 +50,7 @@ class Names:
     families: Mapping[str, Names] = field(default_factory=dict)
     only_first: tuple[str, ...] = ()
     only_second: tuple[str, ...] = ()
+    short: tuple[str, str] = ("A", "B")
 
 
 def load_both(first: Families, second: Families) -> Both:
@@ -134,23 +134,27 @@ def compare_runs(
     first: Families,
     second: Families,
     read: Both,
-    margin: float = MARGIN,
+    margin: float | None = None,
     *,
     wanted: Scope = "these",
     sequential: bool = False,
+    noise: Sequence[Both] = (),
 ) -> tuple[Comparison, Names]:
-    """The comparison of two runs on the families that both have begun. margin: in points.
-    wanted, sequential: as `compare_families` takes them.
+    """The comparison of two runs on the families that both have begun. margin: in points; None
+    for no verdict. wanted, sequential: as `compare_families` takes them. noise: the first run
+    with each further run of its model.
 
     Raises NeedlemapError when trials or scorers of a family are not the same, and says in what
     they differ; SettingsError for a margin that means nothing.
     """
-    share = margin_share(margin)
+    share = margin_share(MARGIN if margin is None else margin)
     pairs, names = {}, {}
     for name, two in read.items():
         with naming(name and f"Family '{name}'"):
             pairs[name], names[name] = pair_loaded(*two)
     comparison = compare_families(pairs, share, wanted=wanted, sequential=sequential)
+    again = [{name: pair_loaded(*two)[0] for name, two in run.items()} for run in noise]
+    comparison = replace(comparison, is_judged=margin is not None, noise=noise_of(again))
     return comparison, names[""] if "" in names else _joined(first, second, read, names)
 
 
@@ -194,6 +198,7 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
     ]
     differ = {name: each.differ for name, each in names.items()}
     alike = len(set(differ.values())) == 1
+    labels = [run.about.named.label for run in two]
     return Names(
         titles[0],
         titles[1],
@@ -204,24 +209,26 @@ def _joined(first: Families, second: Families, read: Both, names: Mapping[str, N
         names,
         tuple(name for name in first.begun if name not in read and name),
         tuple(name for name in second.begun if name not in read and name),
+        short_names(*zip(labels, (first.path, second.path), strict=True)),
     )
 
 
 def compare_loaded(
     first: Loaded,
     second: Loaded,
-    margin: float = MARGIN,
+    margin: float | None = None,
     *,
     wanted: Scope = "these",
     sequential: bool = False,
 ) -> tuple[Comparison, Names]:
     """The comparison of two families that were read, as of runs that have no other. Raises as
     `compare_runs`."""
-    share = margin_share(margin)
+    share = margin_share(MARGIN if margin is None else margin)
     if Path(first.path).resolve() == Path(second.path).resolve():
         raise SettingsError(f"Run '{first.path}' is given twice. Give the folders of two runs.")
     pairs, names = pair_loaded(first, second)
-    return compare_families({"": pairs}, share, wanted=wanted, sequential=sequential), names
+    comparison = compare_families({"": pairs}, share, wanted=wanted, sequential=sequential)
+    return replace(comparison, is_judged=margin is not None), names
 
 
 def margin_share(margin: float) -> float:
@@ -242,8 +249,6 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
             f"{alike(first, second)}"
         )
     pairs = pair_up(first.prompts, second.prompts, one_haystack=first.about.one_haystack)
-    labels = {run.about.named.label for run in (first, second)}
-    pairs = replace(pairs, same=pairs.same and len(labels) == 1)
     _refuse(pairs, phrase(prompt_contrast(found)), runs)
     if not pairs.n and not (pairs.unanswered and pairs.failed[1]):
         raise NeedlemapError(f"{runs} have no trial that both scored: finish them first.")
@@ -252,7 +257,15 @@ def pair_loaded(first: Loaded, second: Loaded) -> tuple[Pairs, Names]:
     notes = [line for run in (first, second) for line in outdated(run.path, run.about)]
     cut = partial(_cut, vocabulary) if (vocabulary := _vocabulary(first)) else None
     pairs = replace(pairs, answers=pair_answers(first.prompts, second.prompts, second.records, cut))
-    return pairs, Names(names[0], names[1], phrase(said), tuple(notes))
+    short = short_names(*((run.about.named.label, Path(run.path)) for run in (first, second)))
+    return pairs, Names(names[0], names[1], phrase(said), tuple(notes), short=short)
+
+
+def short_names(first: tuple[str, Path], second: tuple[str, Path]) -> tuple[str, str]:
+    """What a line calls two runs: their labels, else their folders, A and B where these are the
+    same."""
+    one, other = (label or path.resolve().name for label, path in (first, second))
+    return (one, other) if one != other else ("A", "B")
 
 
 def _vocabulary(run: Loaded) -> str | None:

@@ -22,8 +22,9 @@ from needlemap.reports.comparison import answers_text, comparison_report
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.curves import draw_families
 from needlemap.reports.figures.figure import draw, figure_of
-from needlemap.reports.judgement import verdict_sentence, warnings_of
+from needlemap.reports.goals import until_report
 from needlemap.reports.labels import length_range, overall_label
+from needlemap.reports.loss import warnings_of
 from needlemap.reports.page.summary import write_page
 from needlemap.reports.pairing import Names
 from needlemap.reports.renderers.frame import to_pandas
@@ -33,14 +34,15 @@ from needlemap.reports.report import Report
 from needlemap.reports.run_report import runs_below
 from needlemap.reports.seek_report import length_line, seeks, sought_of
 from needlemap.reports.suite_report import models_report, suite_report
-from needlemap.reports.summary import read_families, scores_of
+from needlemap.reports.summary import means_of, read_families, scores_of
 from needlemap.reports.table import is_table, write_table
-from needlemap.reports.verdict import UntilVerdict, judge_goal
 from needlemap.stats.comparison import Comparison
 from needlemap.stats.effective import Effective, FamilyScores, Mean, parse_rule, published_length
+from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map, margin_frame
 from needlemap.stats.seek import Sought
 from needlemap.stats.table_schema import trial_frame
+from needlemap.stats.verdicts import Verdict, exit_code
 from needlemap.text import printable
 
 
@@ -102,24 +104,24 @@ class Run:
         return sought_of(load_run(self._only()))
 
     @property
-    def verdict(self) -> UntilVerdict | None:
-        """What a run's `until` found beside its reference: word, code, text(), plain(); None
-        without one. Raises NeedlemapError for several families, and where the reference is
+    def verdict(self) -> Verdict | None:
+        """What a run's `until` found beside its reference: word, claim, evidence, scope, next;
+        None without one. Raises NeedlemapError for several families, and where the reference is
         gone."""
         run = load_run(self._only())
         if not run.about.named.until:
             return None
         goal = Goal.of(run.about.named.until, run.about.named.scope)
-        return judge_goal(load_run(goal.path), run, goal.margin, goal.scope)
+        return until_report(load_run(goal.path), run, goal.margin, goal.scope).verdict
 
     def scores(self) -> dict[str, dict[int, float | None]]:
         """Per family the score by length in tokens; None where nothing was measured."""
         return {name: run.map.by_length for name, run in self._read().items() if run is not None}
 
-    def means(self) -> dict[int, Mean]:
-        """The score of all families by length, where each has one: score, low, high. It is
-        their mean, or the last score that the suite names."""
-        return self._score().means()
+    def means(self) -> dict[int, ClusterMean | Mean]:
+        """The score of all families by length, where each has one: score, low, high, as the
+        terminal has them. It is their mean, or the last score that the suite names."""
+        return dict(means_of(families_of(self._one_model()), self._read()))
 
     def effective(self, rule: str = "absolute:85") -> Effective | None:
         """How far this score holds by a rule of docs/statistics.md, with an interval; None
@@ -257,10 +259,10 @@ def curves_of(runs: Sequence[Run], *, title: str | None, width: str | None) -> D
 
 @dataclass(frozen=True)
 class Compared:
-    """B against A, on the trials that both scored. Scores are in percent, differences in
-    points.
+    """B against A, on the trials that both scored. Scores are in percent, losses in points;
+    positive is worse.
 
-    Of runs with several families verdict, difference, interval and p are of the mean over
+    Of runs with several families verdict, loss, interval and p are of the mean over
     families, each counting the same. runs: A's and B's families, by turns.
     """
 
@@ -269,35 +271,36 @@ class Compared:
     runs: tuple[Loaded, ...]
 
     @property
-    def verdict(self) -> str:
-        """One of 'better', 'no worse', 'worse', 'undecided'."""
-        return self.comparison.verdict.word
+    def verdict(self) -> Verdict | None:
+        """The verdict at the margin: word, claim, evidence, scope, next; None without one."""
+        return self._report.verdict
 
     @property
     def code(self) -> int:
-        """The exit code of the verdict: 0 no worse, 1 worse, 4 undecided, 5 undecided where
-        something points to a loss."""
-        return self.comparison.verdict.code
+        """The exit code of the verdict; 0 without one."""
+        return exit_code(self.verdict.word) if self.verdict else 0
 
     @property
     def sentence(self) -> str:
-        """The verdict in a sentence: for what it holds, and why."""
-        return verdict_sentence(self.comparison.verdict)
+        """The last line of `needlemap compare`: the verdict, or the loss."""
+        return self._report.last
 
     @property
     def warning(self) -> str:
         """Why the comparison proves little; empty when it does."""
-        return " ".join(warnings_of(self.comparison.verdict)).removeprefix("warning: ")
+        return " ".join(warnings_of(self.comparison.paired)).removeprefix("warning: ")
 
     @property
-    def difference(self) -> float:
-        """B - A over all pairs."""
-        return 100 * self.comparison.overall.value
+    def loss(self) -> float | None:
+        """A - B over all pairs; None where scores are not counted."""
+        found = self.comparison.paired.loss
+        return None if found is None else 100 * found.value
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Its 95 % interval."""
-        return 100 * self.comparison.overall.low, 100 * self.comparison.overall.high
+    def interval(self) -> tuple[float, float] | None:
+        """Its interval, as the verdict has it."""
+        found = self.comparison.paired.loss
+        return None if found is None else (100 * found.low, 100 * found.high)
 
     @property
     def p(self) -> float:
@@ -311,14 +314,14 @@ class Compared:
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """A row a length: length_tokens, score_a, score_b, difference, low, high, p, p_holm,
+        """A row a length: length_tokens, score_a, score_b, loss, low, high, p, p_holm,
         n,
         ...; empty of runs with several families."""
         return self._rows() if self.comparison.only else []
 
     @property
     def families(self) -> list[dict[str, Any]]:
-        """A row a family: family, verdict, score_a, score_b, difference, low, high, p, p_holm,
+        """A row a family: family, word, score_a, score_b, loss, low, high, p, p_holm,
         n,
         ...; empty of runs with one."""
         return [] if self.comparison.only else self._rows()

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from needlemap.grid import percent
-from needlemap.reports.labels import length_labels, p_label, points, score_label
+from needlemap.reports.labels import ends_label, length_labels, loss_label, p_label, score_label
 from needlemap.stats.effective import Effective, Mean
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.means import Map
+from needlemap.stats.verdicts import Verdict, Word
 
 
 def _same(value: Any) -> Any:
@@ -55,8 +56,8 @@ LENGTH = Unit()  # tokens; labels of a column are told apart
 DEPTH = Unit(lambda share: f"{percent(share):g}", percent)
 PERCENT = Unit(score_label, percent)  # of a share
 SCORE = Unit(score_label, percent, none=score_label(None))  # one that may be missing
-POINTS = Unit(points, percent)  # of a difference of shares, with its sign
-ENDS = Unit(lambda ends: "[{}, {}]".format(*map(points, ends)))  # of an interval of points
+LOSS = Unit(loss_label, percent)  # of shares; positive is worse
+ENDS = Unit(lambda ends: ends_label(*ends))  # of a loss
 P = Unit(p_label)
 NATS = Unit("{:+.2g}".format, lambda nats: round(nats, 6))
 
@@ -206,53 +207,21 @@ class Squares:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that passes or not, a test case in CI. code: the exit code of it alone. said:
-    what came of it, in a line. text: all that is known; the whole report if not given."""
+    """One thing that passes or not, a test case in CI. said: what came of it, in a line; the
+    verdict's if not given. text: all that is known; the whole report if not given."""
 
     name: str
-    code: int
-    said: str
+    word: Word
+    said: str = ""
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What it comes to. word: 'worse'. said: a line, with what it holds for and why. code: the
-    verdict's exit code, None before its end. ends: the exit code of the command, where it is
-    not the verdict's. leads: whether the line comes first, and is no sentence on a margin.
-    answer: the sentence with which a page opens; by default what is said."""
-
-    word: str
-    said: str
-    code: int | None
-    ends: int | None = None
-    gated: str = ""
-    leads: bool = False
-    answer: str = ""
-
-    @property
-    def state(self) -> str:
-        """'Exit code 4 (--fail-if-worse 2 makes it 5)'."""
-        code = self.code if self.ends is None else self.ends
-        return "It has not ended yet" if code is None else f"Exit code {code}{self.gated}"
-
-    @property
-    def last(self) -> str:
-        """The last line: the verdict and the exit code. Of one whose line leads: its answer's
-        first sentence, which names what the exit code is for."""
-        answer = self.answer.partition(". ")[0]
-        if not self.leads:
-            return f"{self.said}. {self.state}"
-        named = f"verdict: {answer[:1].lower()}{answer[1:]}. " if answer else ""
-        return self.state if self.code is None else f"{named}{self.state}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command found. kind: the command. title: what was asked. parts: in the order in
     which people read them. verdict: None where none was asked for. chart: its lines, under an
-    axis' name. brief: what a tab of the page says without a verdict. answer: the sentence with
-    which a page opens without a verdict. heat: the map that people see first. squares:
+    axis' name. Without a verdict, brief: what a tab of the page says; answer: the sentence with
+    which a page opens; ends: the last line. heat: the map that people see first. squares:
     pictures of requests."""
 
     kind: str
@@ -266,6 +235,12 @@ class Report:
     answer: str = ""
     axis: str = "Score by length, %"
     squares: tuple[Squares, ...] = ()
+    ends: str = ""
+
+    @property
+    def last(self) -> str:
+        """The last line."""
+        return self.verdict.line(self.kind) if self.verdict else self.ends
 
     @property
     def facts(self) -> list[Fact]:

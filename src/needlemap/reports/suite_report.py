@@ -37,6 +37,7 @@ from needlemap.reports.summary import (
     count_label,
     held_by,
     mean_length_lines,
+    means_of,
     overall_of,
     read_families,
     score_name,
@@ -248,6 +249,6 @@ def _model(families: Families, read: Read) -> dict[str, Any]:
     """Its name, its scores, their mean, and how many trials are missing."""
     begun = [run for run in read.values() if run is not None]
     name = begun[0].map.model if begun else str(families.path)
-    means = begun[0].map.margins if families.is_plain else scores_of(families, read).means()
+    means = means_of(families, read)
     missing = sum(run.map.missing for run in begun) or None
     return _values(name, means, overall_of(families, read), missing=missing)

@@ -290,6 +290,14 @@ def overall_of(families: Families, read: Mapping[str, Loaded | None]) -> Cluster
     return only.map.total if only else scores_of(families, read).overall()
 
 
+def means_of(
+    families: Families, read: Mapping[str, Loaded | None]
+) -> Mapping[int, ClusterMean | Mean]:
+    """The mean of a run by length, of several families their score, as the terminal has it."""
+    only = read.get("")
+    return only.map.margins if only else scores_of(families, read).means()
+
+
 def count_label(run: Loaded | None) -> str:
     """How many trials of a family have a score, and how many are missing."""
     if run is None:

@@ -41,8 +41,8 @@ from needlemap.records.run_file import RunSettings
 from needlemap.reports.labels import (
     depth_labels,
     length_labels,
+    loss_label,
     overall_label,
-    points,
     score_label,
     unique_names,
 )
@@ -394,11 +394,11 @@ def markdown(figure: Figure, picture: str) -> str:
     parts = [f"![{plain_markdown(figure.title or 'The map')}]({quote(os.fsencode(picture))})"]
     if figure.comparison is not None:
         changes = {
-            (cell.length_tokens, cell.depth): points(cell.change)
+            (cell.length_tokens, cell.depth): loss_label(cell.loss)
             for cell in figure.comparison.cells
         }
         first, second = (plain_markdown(run.map.model) for run in figure.runs)
-        parts += [f"**{second} less {first}**, in points", _table(changes)]
+        parts += [f"**What {second} loses beside {first}**, in points", _table(changes)]
     for run in figure.runs:
         scores = {
             (cell.length_tokens, cell.depth): score_label(cell.score) for cell in run.map.cells

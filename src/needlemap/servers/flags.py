@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from needlemap.commands.arguments import (
     RARE_OPTIONS,
+    ExitZero,
     InScope,
     Json,
     JUnit,
@@ -75,6 +76,7 @@ class CheckFlags:
         None, "A size taken out by name, as length@128k; repeat the flag.", metavar="PROBE@SIZE"
     )
     on_undecided: OnUndecided = "fail"
+    exit_zero: ExitZero = False
     baseline: Path | None = flag(None, "A check of before: ask its prompts, judge the change.")
     tokens_per_second: float | None = rare(
         None, "With --plan: what the server computes, for minutes.", min=1
@@ -103,6 +105,7 @@ class StormFlags:
     )
     gauge: TheGauge = None
     on_undecided: OnUndecided = "fail"
+    exit_zero: ExitZero = False
     out: Out = None
     plan: PlanOnly = False
     json: Json = False
@@ -144,6 +147,7 @@ class AbFlags:
     )
     scope: InScope = "these"
     on_undecided: OnUndecided = "fail"
+    exit_zero: ExitZero = False
     gauge: TheGauge = None
     weigh: bool = rare(False, "Also ask both arms how likely they find the reference's answers.")
     out: Out = None

@@ -17,7 +17,8 @@ import pytest
 
 if TYPE_CHECKING:
     from needlemap.reports.public_api import Compared, Run
-    from needlemap.servers.check import Verdict
+    from needlemap.servers.check import Checked
+    from needlemap.stats.verdicts import Verdict
 
 Undecided = Literal["fail", "pass", "skip"]
 _WIDE = 100  # columns of a map
@@ -130,13 +131,14 @@ class NeedleServer:
         margin: float = 2.0,
         lengths: str | None = None,
         *,
-        on_undecided: Undecided = "fail",
+        on_undecided: Undecided = "skip",
     ) -> None:
         """That it is no worse than a golden by `margin` points, on its prompts. lengths: only
         these of its lengths."""
         run, compared = self._compared(golden, margin, lengths)
-        head = f"{compared.sentence} (beside {golden})"
-        _settle(compared.code, on_undecided, lambda: _failure_text(head, run, compared))
+        assert compared.verdict is not None  # there is a margin
+        settle = partial(_settle, compared.verdict, "compare", on_undecided)
+        settle(lambda: _failure_text(f"beside {golden}", run, compared))
 
     def assert_same_answers(
         self, golden: str | Path, percent: float = 0.0, lengths: str | None = None
@@ -146,8 +148,9 @@ class NeedleServer:
         from needlemap.commands.compare import same_answers
 
         run, compared = self._compared(golden, 2.0, lengths)
-        claim = same_answers(compared.comparison, percent)
-        _settle(claim.code, "fail", lambda: _failure_text(claim.said, run, compared))
+        verdict = same_answers(compared.comparison, percent)
+        settle = partial(_settle, verdict, "compare", "fail")
+        settle(lambda: _failure_text(f"beside {golden}", run, compared))
 
     def assert_checked(
         self,
@@ -155,7 +158,7 @@ class NeedleServer:
         *,
         max_length: str = "128k",
         probes: tuple[str, ...] | None = None,
-        on_undecided: Undecided = "fail",
+        on_undecided: Undecided = "skip",
     ) -> None:
         """That every probe of `needlemap check` passes, as far as so many minutes go."""
         from needlemap.deadline import limited_to
@@ -173,10 +176,9 @@ class NeedleServer:
                 asked, _ = beside_the_gauge(CheckOptions(flags, options), served)
                 check = Check.of(asked, self._folder("check", max_length, probes))
                 asking = ProbesOnSchedule(check)
-                verdict = run_coroutine(asking.run())
-        text = f"needlemap: {asking.missed}" if asking.missed else ""
-        found = partial(_found, check.folder.path, verdict, check.asked.reference, asking.why)
-        _settle(verdict.code, on_undecided, lambda: text or found())
+                found = run_coroutine(asking.run())
+        told = partial(_found, check.folder.path, found, check.asked.reference, asking.why)
+        _settle(found.verdict, "check", on_undecided, lambda: asking.missed or told())
 
     def assert_storm(
         self,
@@ -184,7 +186,7 @@ class NeedleServer:
         minutes: float = 2.0,
         *,
         max_length: str | None = None,
-        on_undecided: Undecided = "fail",
+        on_undecided: Undecided = "skip",
     ) -> None:
         """That `needlemap storm` finds no fault of serving state, and fewer than `rate`
         percent of families have one, as far as so many minutes go."""
@@ -202,10 +204,10 @@ class NeedleServer:
             typed = StormFlags(max_length, minutes, f"rate<{rate:g}%", gauge=served)
             storm = Storm.of(asked_of(typed, self._flags()), self._folder("storm", max_length))
             asking = StormInRounds(storm)
-            verdict = run_coroutine(asking.run())
-        report = storm_report(storm.folder.path, asking.document(verdict))
-        text = f"needlemap: {asking.missed}" if asking.missed else to_text(report, _WIDE).rstrip()
-        _settle(verdict.code, on_undecided, lambda: text)
+            found = run_coroutine(asking.run())
+        report = storm_report(storm.folder.path, asking.document(found))
+        text = asking.missed or to_text(report, _WIDE).rstrip()
+        _settle(found.verdict, "storm", on_undecided, lambda: text)
 
     def _compared(
         self, golden: str | Path, margin: float, lengths: str | None
@@ -271,26 +273,29 @@ def _fail(message: str) -> NoReturn:
     raise pytest.fail.Exception(printable(message), pytrace=False) from None
 
 
-def _settle(code: int, on_undecided: Undecided, told: Callable[[], str]) -> None:
-    """End a test by a verdict's exit code."""
-    from needlemap.stats.verdicts import UNDECIDED, softened
+def _settle(
+    verdict: Verdict, command: str, on_undecided: Undecided, told: Callable[[], str]
+) -> None:
+    """End a test by a verdict, with its line before what else is known."""
+    from needlemap.stats.verdicts import NOT_ENOUGH_DATA, exit_code
+    from needlemap.text import printable
 
-    if softened(code, on_undecided) == 0:
+    line = verdict.line(command)
+    if exit_code(verdict.word, on_undecided) == 0:
         return
-    if code == UNDECIDED and on_undecided == "skip":
-        pytest.skip(f"undecided: {told().splitlines()[0]}")
-    _fail(told())
+    if verdict.word == NOT_ENOUGH_DATA and on_undecided == "skip":
+        pytest.skip(printable(line, line=True))
+    _fail(f"{line}\n\n{told()}")
 
 
 def _failure_text(head: str, run: Run, compared: Compared) -> str:
-    """What a failed comparison shows: the verdict, all that is known, the map, and the first
-    prompt again."""
+    """What a failed comparison shows: all that is known, the map, and the first prompt again."""
     from needlemap.records.families import families_of
     from needlemap.reports.comparison import comparison_report
     from needlemap.reports.renderers.text import to_text
 
     text = to_text(comparison_report(compared.comparison, compared.names, answers=True))
-    lines = [f"needlemap: {head}", "", text.rstrip()]
+    lines = [head, "", text.rstrip()]
     families = families_of(run.path)
     for name, each in compared.comparison.families.items():
         folder = families.folder(name)
@@ -310,19 +315,17 @@ def _map(folder: Path) -> str:
     return map_text(load_run(folder).map, _WIDE)
 
 
-def _found(path: Path, verdict: Verdict, reference: str, stopped: str) -> str:
-    """What a check that did not pass shows: the probes that decide it, why not all was asked, its
-    report, and the maps of what they missed."""
+def _found(path: Path, found: Checked, reference: str, stopped: str) -> str:
+    """What a check that did not pass shows: why not all was asked, its report, and the maps of what
+    the probes that decide it missed."""
     from needlemap.reports.renderers.text import to_text
     from needlemap.servers.check.report import check_report
 
-    asked = [each for each in verdict.findings if each.decides and each.sizes]
-    bad = [each for each in asked if each.state == "fail"] or [
-        each for each in asked if each.state == "undecided"
+    bad = [
+        each.worst.way
+        for each in found.findings
+        if each.decides and each.state == found.verdict.word and each.worst is not None
     ]
-    state = bad[0].state if bad else "undecided"
-    names = ", ".join(each.probe for each in bad) or "too little was asked"
-    maps = [_map(path / each.worst.way) for each in bad if each.worst is not None]
-    text = to_text(check_report(path, "", verdict, reference), _WIDE).rstrip()
-    lines = [f"needlemap: check {state}: {names}", *([f"stopped: {stopped}"] if stopped else [])]
-    return "\n\n".join(["\n".join(lines), text, *maps])
+    text = to_text(check_report(path, "", found, reference), _WIDE).rstrip()
+    parts = [f"stopped: {stopped}"] if stopped else []
+    return "\n\n".join([*parts, text, *(_map(path / way) for way in bad)])

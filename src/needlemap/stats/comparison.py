@@ -1,5 +1,4 @@
-"""The comparison of two runs' paired trials: each family by length and cell, their mean, and a
-verdict.
+"""The comparison of two runs' paired trials: each family by length and cell, and their mean.
 
 The mean counts every family the same, however many pairs it has, and takes what the families
 asked in one repeat together, since those of one number share a haystack wherever families use
@@ -8,23 +7,20 @@ the same one. Of a run with one family it is that family's own difference.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from needlemap.stats import Array, Cube
-from needlemap.stats.difference import (
-    Difference,
-    difference_bounds,
-    holm,
-    mcnemar,
-    paired_difference,
-)
-from needlemap.stats.intervals import NoiseFloor, noise_floor, trials_needed
-from needlemap.stats.judging import Judgement, Scope, judge
+from needlemap.stats.difference import Difference, holm, mcnemar, paired_difference
+from needlemap.stats.intervals import noise_floor, trials_needed
+from needlemap.stats.judging import Loss, PairedLoss, Scope, judge
 from needlemap.stats.pairs import planned_looks, rows_of
+from needlemap.stats.verdicts import NOT_ENOUGH_DATA
 
 if TYPE_CHECKING:
     from needlemap.stats.pairs import AnswerPairs, Pairs
@@ -32,16 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LengthDifference:
-    """One length; adjusted_p: its p after Holm's correction over all lengths."""
+    """One length. loss: None where scores are not counted. adjusted_p: its p after Holm's
+    correction over all lengths."""
 
     length_tokens: int
     difference: Difference
+    loss: Loss | None
     adjusted_p: float
 
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """One cell, for exploration only: change of its mean over n pairs. p: of a sign test, not
+    """One cell, for exploration only: loss of its mean over n pairs. p: of a sign test, not
     corrected.
 
     A prompt that neighbouring cells share is in each of them.
@@ -49,7 +47,7 @@ class CellChange:
 
     length_tokens: int
     depth: float
-    change: float
+    loss: float
     n: int
     lost: int
     gained: int
@@ -58,38 +56,34 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedScores:
-    """overall: second - first in shares; its n counts pairs, each of which counts the same.
-    margin: a share. bounds: of the overall difference if missing scores were anything; None
-    when none is missing. verdict: at the margin. counted: False where scores are means of an
-    unknown number of answers; then intervals hold everything and tests tell nothing.
+    """overall: both means, and what was lost and gained; its n counts pairs, each of which
+    counts the same. paired: the loss with its interval, at the margin. counted: False where
+    scores are means of an unknown number of answers, which have no interval and no test.
     """
 
     overall: Difference
-    margin: float
     graded: bool
-    bounds: tuple[float, float] | None
-    verdict: Judgement
+    paired: PairedLoss
     counted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
     """Pairs at which, with 80 % power, a loss of the margin is sure to be a loss, and one of
-    twice the margin is worse by more than it; None where that is over 100 points."""
+    twice the margin is a FAIL; None where that is over 100 points."""
 
     sure: int
-    worse: int | None
+    fail: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyComparison(ComparedScores):
-    """The comparison of pairs that both runs scored. noise: when both runs are the same
-    experiment. power: the pairs needed to see a loss. answers: which of them differ, if they
-    were compared. ran_on: as `Pairs` has it."""
+    """The comparison of pairs that both runs scored. power: the pairs needed to see a loss.
+    dropped: pairs without both scores, though both were sent. answers: which of them differ, if
+    they were compared. ran_on: as `Pairs` has it."""
 
     lengths: tuple[LengthDifference, ...]
     cells: tuple[CellChange, ...]
-    noise: NoiseFloor | None
     power: Power
     dropped: int
     only_first: int
@@ -99,12 +93,27 @@ class FamilyComparison(ComparedScores):
 
 
 @dataclass(frozen=True, slots=True)
+class Noise:
+    """How far further runs of one model spread: of n pairs of the first run's scores and theirs
+    so many differ. largest: by how much the means of two such runs differ for no reason, 95
+    times in 100, a share."""
+
+    runs: int
+    n: int
+    differing: int
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison(ComparedScores):
     """The comparison of the mean over families. families: by name, '' of a run with one.
-    adjusted_p: each family's p after Holm's correction over all."""
+    adjusted_p: each family's p after Holm's correction over all. noise: where further runs were
+    given. is_judged: whether somebody fixed the margin, so that there is a verdict."""
 
     families: Mapping[str, FamilyComparison]
     adjusted_p: Mapping[str, float]
+    is_judged: bool = True
+    noise: Noise | None = None
 
     @property
     def only(self) -> FamilyComparison | None:
@@ -135,16 +144,13 @@ def compare_families(
         if alone
         else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
     )
-    verdict = alone.verdict if alone else _judged(pairs, margin, wanted, sequential)
+    paired = alone.paired if alone else _judged(pairs, margin, wanted, sequential)
     if not counted:
-        verdict = replace(verdict, word="undecided", counted=False, suspect=False)
-        overall = replace(overall, low=-1.0, high=1.0, p=1.0)
+        overall = replace(overall, p=1.0)
     return Comparison(
         overall,
-        margin,
         any(found.graded for found in pairs.values()),
-        _mean_bounds(list(compared.values())),
-        verdict,
+        paired,
         counted,
         compared,
         dict(zip(compared, holm([found.overall.p for found in compared.values()]), strict=True)),
@@ -153,13 +159,16 @@ def compare_families(
 
 def _judged(
     pairs: Mapping[str, Pairs], margin: float, wanted: Scope, sequential: bool
-) -> Judgement:
-    """The verdict on the mean over families."""
+) -> PairedLoss:
+    """The loss of the mean over families."""
     rows = rows_of(pairs)
     moments = [each.measured for each in pairs.values() if each.measured[0]]
     measured = (min(m[0] for m in moments), max(m[1] for m in moments)) if moments else ("", "")
     looks = planned_looks(rows) if sequential else None
-    return judge(rows, margin, wanted=wanted, looks=looks, measured=measured)
+    found = judge(rows, margin, wanted=wanted, looks=looks, measured=measured)
+    if all(each.counted for each in pairs.values()):
+        return found
+    return replace(found, word=NOT_ENOUGH_DATA, loss=None, counted=False)
 
 
 def compare_pairs(
@@ -176,21 +185,13 @@ def compare_pairs(
         overall = _difference(pairs, pairs.first.scores, pairs.lost)
     if overall is None:
         return None
-    verdict = _judged({"": pairs}, margin, wanted, sequential)
-    if not pairs.counted:
-        verdict = replace(verdict, word="undecided", counted=False, suspect=False)
-    asked = pairs.first.asked
-    bounds = difference_bounds(pairs.first.scores[asked], pairs.second.scores[asked])
     return FamilyComparison(
         overall,
-        margin,
         pairs.graded,
-        bounds if pairs.dropped else None,
-        verdict,
+        _judged({"": pairs}, margin, wanted, sequential),
         pairs.counted,
-        _lengths(pairs),
+        _lengths(pairs, margin),
         _cells(pairs),
-        noise_floor(_scored(pairs)) if pairs.same else None,
         _power(pairs, overall, margin),
         pairs.dropped,
         pairs.only_first,
@@ -204,7 +205,7 @@ def _difference(pairs: Pairs, first: Array, second: Array) -> Difference | None:
     """Of scores (repeats, ...) of both runs."""
     cube = pairs.first
     found = paired_difference(cube.clustered(first), cube.clustered(second), graded=pairs.graded)
-    return found if found is None or pairs.counted else replace(found, low=-1.0, high=1.0, p=1.0)
+    return found if found is None or pairs.counted else replace(found, p=1.0)
 
 
 def _answered(pairs: Pairs) -> Cube:
@@ -212,13 +213,17 @@ def _answered(pairs: Pairs) -> Cube:
     return pairs.second if pairs.n else replace(pairs.second, scores=pairs.lost)
 
 
-def _lengths(pairs: Pairs) -> tuple[LengthDifference, ...]:
+def _lengths(pairs: Pairs, margin: float) -> tuple[LengthDifference, ...]:
+    """Each length, its loss as a comparison of it alone would have it."""
     first, second = pairs.first.scores, pairs.second.scores
-    found = [
-        LengthDifference(length, difference, difference.p)
-        for at, length in enumerate(pairs.first.lengths)
-        if (difference := _difference(pairs, first[:, at], second[:, at])) is not None
-    ]
+    rows = rows_of({"": pairs})
+    found = []
+    for at, length in enumerate(pairs.first.lengths):
+        difference = _difference(pairs, first[:, at], second[:, at])
+        if difference is not None:
+            alone = judge(rows.where(rows.length == length), margin)
+            loss = alone.loss if pairs.counted else None
+            found.append(LengthDifference(length, difference, loss, difference.p))
     adjusted = holm([each.difference.p for each in found])
     return tuple(replace(each, adjusted_p=p) for each, p in zip(found, adjusted, strict=True))
 
@@ -236,7 +241,28 @@ def _cells(pairs: Pairs) -> tuple[CellChange, ...]:
 def _cell(length: int, depth: float, apart: Array, *, counted: bool) -> CellChange:
     lost, gained = int((apart < -1e-12).sum()), int((apart > 1e-12).sum())
     p = mcnemar(lost, gained) if counted else 1.0
-    return CellChange(length, depth, float(apart.mean()), len(apart), lost, gained, p)
+    return CellChange(length, depth, float(-apart.mean()), len(apart), lost, gained, p)
+
+
+def noise_of(runs: Sequence[Mapping[str, Pairs]]) -> Noise | None:
+    """The noise of a comparison. runs: of each further run, its pairs with the first run, by
+    family. None where nothing was scored twice."""
+    families: dict[str, list[tuple[float, float]]] = {}
+    most = Counter[str]()
+    for run in runs:
+        for name, pairs in run.items():
+            scored = _scored(pairs)
+            families.setdefault(name, []).extend(scored)
+            most[name] = max(most[name], len(scored))
+    floors = {name: floor for name, each in families.items() if (floor := noise_floor(each))}
+    if not floors:
+        return None
+    # The mean over families: each counts the same, over as many prompts as one run has.
+    squares = sum(floor.smallest(most[name]) ** 2 for name, floor in floors.items())
+    n, differing = (
+        sum(getattr(floor, name) for floor in floors.values()) for name in ("n", "differing")
+    )
+    return Noise(len(runs), n, differing, sqrt(squares) / len(floors))
 
 
 def _scored(pairs: Pairs) -> list[tuple[float, float]]:
@@ -288,13 +314,3 @@ def _placed(cube: Cube, repeats: Sequence[int]) -> Array:
     made = np.full((len(repeats), scores.shape[1]), np.nan)
     made[[repeats.index(repeat) for repeat in _rows(cube)]] = scores
     return made
-
-
-def _mean_bounds(compared: Sequence[FamilyComparison]) -> tuple[float, float] | None:
-    """The bounds of the mean, from those of its families. A family without missing trials has
-    its difference as both."""
-    if all(each.bounds is None for each in compared):
-        return None
-    ends = [each.bounds or (each.overall.value, each.overall.value) for each in compared]
-    lows, highs = zip(*ends, strict=True)
-    return sum(lows) / len(lows), sum(highs) / len(highs)

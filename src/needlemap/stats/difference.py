@@ -111,16 +111,6 @@ def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | 
     return (total / whole, (total + missing) / whole) if whole else None
 
 
-def difference_bounds(first: Array, second: Array) -> tuple[float, float] | None:
-    """Lowest and highest mean of second - first, NaN being any score in [0, 1]; None without
-    trials."""
-    if not first.size:
-        return None
-    lowest = np.nan_to_num(second, nan=0.0) - np.nan_to_num(first, nan=1.0)
-    highest = np.nan_to_num(second, nan=1.0) - np.nan_to_num(first, nan=0.0)
-    return float(lowest.mean()), float(highest.mean())
-
-
 Flipped = Literal["", "prompts", "haystacks"]
 
 

@@ -10,7 +10,7 @@ those of one number share a haystack where families use the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +28,7 @@ from needlemap.stats.intervals import (
     FEWEST,
     NORMAL,
     SEED,
+    ClusterMean,
     around,
     cluster_mean,
     expanded_interval,
@@ -319,7 +320,7 @@ class FamilyScores:
         return made
 
 
-def published_length(means: dict[int, Mean]) -> float | None:
+def published_length(means: Mapping[int, ClusterMean | Mean]) -> float | None:
     """The largest length, in tokens, whose mean over families exceeds 85.6 %: RULER's rule.
 
     Infinite where it is the longest tested, 0 where there is none; None without means. It has

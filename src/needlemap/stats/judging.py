@@ -1,4 +1,4 @@
-"""The verdict on two runs or two arms: is B no worse than A by a margin?
+"""The loss of two runs or two arms: does B lose less than a margin?
 
 One function, `judge`, for `compare`, `compare --sequential`, `run --until`, `ab`, suites and
 the pytest fixture. It takes pairs prompt by prompt and looks at the mean over families, at
@@ -7,9 +7,9 @@ each length, at what is missing, and at whole haystacks.
 The mean: the ends of its loss come from pairs (Tango, or adjusted Wald of graded scores) and
 from whole haystacks where these are wider. Missing answers move the upper end up, as if B's
 were wrong and A's right, and the lower end down, as if it were the other way round. Lengths:
-one at which half or more is lost keeps the verdict from `no worse`, and makes it `worse` where
-it is sure (McNemar, one-sided; Holm over lengths). With several lengths the mean and the
-lengths take half of the level of `worse` each.
+one at which half or more is lost keeps the verdict from PASS, and makes it FAIL where it is
+sure (McNemar, one-sided; Holm over lengths). With several lengths the mean and the lengths take
+half of the level of FAIL each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from needlemap.stats.difference import (
 )
 from needlemap.stats.intervals import FEWEST, least_pairs
 from needlemap.stats.sequential import FEWEST_NEW, Bets, further
-from needlemap.stats.verdicts import HIGH_ALPHA, LOW_ALPHA, Word, decide, verdict_code
+from needlemap.stats.verdicts import (
+    FAIL,
+    HIGH_ALPHA,
+    LOW_ALPHA,
+    NOT_ENOUGH_DATA,
+    PASS,
+    SUSPECT,
+    Word,
+    decide,
+)
 
 CEILING = 0.99
 FLOOR = 0.01
@@ -175,7 +184,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class NewHaystacks:
-    """What bets on whole haystacks say of new ones. word: `undecided` below FEWEST_NEW."""
+    """What bets on whole haystacks say of new ones. word: NOT ENOUGH DATA below FEWEST_NEW."""
 
     word: Word
     n: int
@@ -183,12 +192,12 @@ class NewHaystacks:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A verdict. word: for the scope. scope: the widest that the word holds for. wanted: the
-    scope that was asked for. loss: None where nothing was paired. suspect: whether something
-    points to a loss. after: haystacks at the look that decided; of one look, None. more:
-    further pairs that would decide if the loss stays as it is. counted: False where scores are
-    means of an unknown number of answers."""
+class PairedLoss:
+    """What B loses beside A. word: for the scope. scope: the widest that the word holds for.
+    wanted: the scope that was asked for. loss: None where nothing was paired. unsent:
+    pairs that one side was not sent yet; tried: the lengths of the others. after: haystacks at
+    the look that decided; of one look, None. more: further pairs that would decide if the loss
+    stays as it is. counted: False where scores are means of an unknown number of answers."""
 
     word: Word
     margin: float
@@ -201,9 +210,10 @@ class Judgement:
     second: float = 0.0
     lost: int = 0
     gained: int = 0
-    suspect: bool = False
     lengths: tuple[LostLength, ...] = ()
     missing: Missing | None = None
+    unsent: int = 0
+    tried: tuple[int, ...] = ()
     new: NewHaystacks | None = None
     after: int | None = None
     planned: int | None = None
@@ -213,14 +223,13 @@ class Judgement:
     measured: tuple[str, str] = ("", "")
 
     @property
-    def code(self) -> int:
-        """The exit code."""
-        return verdict_code(self.word, suspect=self.suspect)
+    def is_decided(self) -> bool:
+        """Whether it passes or fails."""
+        return self.word in (PASS, FAIL)
 
     @property
     def floored(self) -> bool:
-        """Whether A scores too little to lose the margin, so that nothing proves `no
-        worse`."""
+        """Whether A scores too little to lose the margin, so that nothing proves a PASS."""
         return self.n > 0 and self.first <= max(self.margin, FLOOR)
 
     @property
@@ -259,36 +268,39 @@ def judge(
     wanted: Scope = "these",
     looks: Looks | None = None,
     measured: tuple[str, str] = ("", ""),
-) -> Judgement:
+) -> PairedLoss:
     """The verdict. margin: a share. looks: in which order whole haystacks were looked at, None
     for one look at all. measured: when the first and the last answer came.
 
-    In one look what was not tried is missing; in several it is still to be asked.
+    What was not sent to both is not judged. In one look it keeps the word from PASS.
     """
     alpha = LOW_ALPHA / 2 if len(np.unique(rows.length)) > 1 else LOW_ALPHA
     order = looks.order if looks else sorted(set(rows.haystack.tolist()))
     whole = _whole(rows, order)
-    seen = rows.where(np.isin(rows.haystack, whole)) if looks else rows
+    seen = rows.where(np.isin(rows.haystack, whole) if looks else rows.tried)
     last = _look(seen, margin, alpha)
     losses = _haystack_losses(rows, whole)
-    word, suspect, after = last.word, last.suspect, None
+    word, suspect, after, unsent = last.word, last.suspect, None, int((~rows.tried).sum())
     if looks is not None:
         word, after = _decided(rows, whole, losses, margin, alpha, looks, last)
-        suspect = suspect or (after is not None and word == "undecided")
+        suspect = suspect or (after is not None and word == NOT_ENOUGH_DATA)
+    elif unsent and word == PASS:
+        word = NOT_ENOUGH_DATA
     new = _of_new(losses, margin, alpha, last)
     if wanted == "new":
-        word = last.word if _agree(new.word, last.word) else "undecided"
-    scope: Scope = "new" if word != "undecided" and _agree(new.word, word) else wanted
+        word = last.word if _agree(new.word, last.word) else NOT_ENOUGH_DATA
+    scope: Scope = "new" if _agree(new.word, word) else wanted
     found = last.pairs
-    made = Judgement(
-        word,
+    made = PairedLoss(
+        SUSPECT if suspect and word == NOT_ENOUGH_DATA else word,
         margin,
         scope,
         wanted,
         last.loss,
-        suspect=suspect,
         lengths=last.lengths,
         missing=last.missing,
+        unsent=unsent,
+        tried=tuple(np.unique(seen.length).tolist()),
         new=new,
         after=after,
         planned=looks.planned if looks else None,
@@ -306,7 +318,7 @@ def judge(
         lost=found.lost,
         gained=found.gained,
     )
-    return replace(made, more=_more(made, found) if word == "undecided" else None)
+    return replace(made, more=None if made.is_decided else _more(made, found))
 
 
 def _decided(
@@ -330,18 +342,17 @@ def _decided(
         look = _look(rows.where(np.isin(rows.haystack, whole[:at])), margin, alpha)
         if not (_agree(word, look.word) and _agree(word, look.mean)):
             continue
-        if word == "worse":
-            return ("undecided" if _agree(last.word, "no worse") else "worse"), at
-        return (last.word if _agree(last.word, word) else "undecided"), at
+        if word == FAIL:
+            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
+        return (PASS if last.word == PASS else NOT_ENOUGH_DATA), at
     if looks.planned is not None and len(whole) == looks.planned:
-        return last.word, len(whole) if last.word != "undecided" else None
-    return "undecided", None
+        return last.word, len(whole) if last.word != NOT_ENOUGH_DATA else None
+    return NOT_ENOUGH_DATA, None
 
 
 def _agree(one: Word, other: Word) -> bool:
-    """Whether two words say the same; `better` is `no worse` too."""
-    passing = ("better", "no worse")
-    return one != "undecided" and (one == other or (one in passing and other in passing))
+    """Whether two words decide alike."""
+    return one == other != NOT_ENOUGH_DATA
 
 
 def _whole(rows: Rows, order: Sequence[int]) -> list[int]:
@@ -376,9 +387,9 @@ def _of_new(
 ) -> NewHaystacks:
     """What the bets say of new haystacks."""
     n = len(losses[0])
-    word = Bets.of(losses, margin, None, alpha).first[1] if n >= FEWEST_NEW else "undecided"
-    word = word if _agree(word, last.word) else "undecided"
-    more = further(losses[0], margin) if word == "undecided" else None
+    word = Bets.of(losses, margin, None, alpha).first[1] if n >= FEWEST_NEW else NOT_ENOUGH_DATA
+    word = word if _agree(word, last.word) else NOT_ENOUGH_DATA
+    more = further(losses[0], margin) if word == NOT_ENOUGH_DATA else None
     return NewHaystacks(word, n, more and max(more, FEWEST_NEW - n))
 
 
@@ -390,22 +401,22 @@ def _look(rows: Rows, margin: float, alpha: float) -> _Look:
     pairs = _difference(rows, alpha)
     lengths = tuple(_lost_lengths(against, rows))
     if pairs is None and not misses:
-        return _Look("undecided", "undecided", False, None, None, lengths, None)
+        return _Look(NOT_ENOUGH_DATA, NOT_ENOUGH_DATA, False, None, None, lengths, None)
     loss = plain = Loss(0.0, -1.0, 1.0) if pairs is None else _loss(rows, pairs, alpha)
     if misses:
         more, less = _mean(rows, _if_lost(rows)), _mean(rows, _if_gained(rows))
         loss = Loss(plain.value, max(-1.0, plain.low - less), min(1.0, plain.high + more))
     mean = decide(loss.low, loss.high, margin)
-    if mean == "no worse" and pairs and pairs.first <= max(margin, FLOOR):
-        mean = "undecided"
+    if mean == PASS and loss.high >= 0 and pairs and pairs.first <= max(margin, FLOOR):
+        mean = NOT_ENOUGH_DATA
     missing = _missing(rows, margin, plain, mean) if misses else None
     word: Word = mean
-    if lengths and mean != "worse":
-        word = "worse" if any(each.sure for each in lengths) else "undecided"
+    if lengths and mean != FAIL:
+        word = FAIL if any(each.sure for each in lengths) else NOT_ENOUGH_DATA
     reaches = missing is not None and missing.reaches
     shown = pairs or _difference(against, alpha)
     wide = pairs
-    if pairs and word == "undecided" and pairs.value < 0 <= pairs.high:
+    if pairs and word == NOT_ENOUGH_DATA and pairs.value < 0 <= pairs.high:
         # An interval of 95 % without a zero points to a loss, though it makes none sure.
         wide = _difference(rows, HIGH_ALPHA)
     suspect = (wide is not None and wide.high < 0) or bool(lengths) or reaches
@@ -463,7 +474,7 @@ def _loss(rows: Rows, found: Difference, alpha: float) -> Loss:
         left = _difference(_without_worst(rows, found.clusters // 2), alpha)
         rest = -left.high if left else -1.0
         low = low if rest > 0 else min(low, rest)
-    return Loss(-found.value, low, -found.low)
+    return Loss(-found.value, max(-1.0, low), min(1.0, -found.low))
 
 
 def _without_worst(rows: Rows, count: int) -> Rows:
@@ -481,8 +492,8 @@ def _missing(rows: Rows, margin: float, plain: Loss, mean: Word) -> Missing:
     lengths = tuple(np.unique(rows.length[first | second]).tolist())
     at = int(np.flatnonzero(first | second)[0])
     # Alone, or with what was seen: the answers that both gave would have passed.
-    passed = decide(plain.low, plain.high, margin) in ("no worse", "better")
-    reaches = share >= margin or (mean == "undecided" and passed)
+    passed = decide(plain.low, plain.high, margin) == PASS
+    reaches = share >= margin or (mean == NOT_ENOUGH_DATA and passed)
     place = rows.places[at] if rows.places else None
     return Missing(int(second.sum()), int(first.sum()), lengths, place, share, reaches)
 
@@ -559,7 +570,7 @@ def _lost_by_chance(rows: Rows, family: int | None, lengths: tuple[int, ...]) ->
     return lost_by_chance(int((losses > 1e-12).sum()), int((losses < -1e-12).sum()))
 
 
-def _more(made: Judgement, pairs: Difference) -> int | None:
+def _more(made: PairedLoss, pairs: Difference) -> int | None:
     """Further pairs after which the verdict would be known if the loss stays: by how the ends
     narrow with the root of n. None where none would tell."""
     if made.floored or made.loss is None or made.lengths:

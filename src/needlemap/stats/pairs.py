@@ -263,11 +263,10 @@ class Pairs:
 
     A prompt that several cells share makes one pair, at the place of the first, of its mean
     scores. only_first, only_second: prompts of one run alone. unlike: places where the two
-    asked something else. same: whether all paired records have the same key, so that one run
-    is the other made again. graded: whether any answer scored between wrong and right.
+    asked something else. graded: whether any answer scored between wrong and right.
     counted: False where scores are means of an unknown number of answers. failed: prompts that
     first and second asked, of which no answer could be measured. answers: which of them
-    differ, where somebody looked. tried: (repeats, lengths, depths), what second was asked;
+    differ, where somebody looked. tried: (repeats, lengths, depths), what both were sent;
     None for all. measured: when the first and the last answer of both came. ran_on: answers of
     first and second that did not stop where the other's did, and so count as wrong.
     """
@@ -277,7 +276,6 @@ class Pairs:
     only_first: int
     only_second: int
     unlike: tuple[Place, ...]
-    same: bool
     graded: bool
     counted: bool
     failed: tuple[int, int] = (0, 0)
@@ -314,8 +312,9 @@ class Pairs:
 
     @property
     def dropped(self) -> int:
-        """Pairs that both were to make, and at least one has no score of."""
-        return int((self.first.asked & ~(self.first.known & self.second.known)).sum())
+        """Pairs that both were sent, and at least one has no score of."""
+        sent = self.first.asked if self.tried is None else self.first.asked & self.tried
+        return int((sent & ~(self.first.known & self.second.known)).sum())
 
 
 def pair_up(
@@ -326,7 +325,6 @@ def pair_up(
     ran_on = sum(ran[0] for _, _, ran in found), sum(ran[1] for _, _, ran in found)
     met = [(one, other) for one, other, _ in found]
     tried = [both for both in met if all(prompt.records for prompt in both)]
-    same = bool(tried) and all(_keys(one) == _keys(other) for one, other in tried)
     unlike = (one.places for one, other in tried if not is_same(one.records[0], other.records[0]))
     records = [record for both in tried for prompt in both for record in prompt.records]
     alike = one_haystack or (bool(records) and all(record.prompt is None for record in records))
@@ -341,12 +339,12 @@ def pair_up(
     )
     graded = any(record.score not in (None, 0, 1) for record in records)
     counted = not any(record.scorer is not None and record.scorer.mean for record in records)
-    told = tuple(sorted(chain.from_iterable(unlike))), same, graded, counted, failed
+    told = tuple(sorted(chain.from_iterable(unlike))), graded, counted, failed
     asked = np.zeros(left.asked.shape, dtype=bool)
     for one, other in met:
         repeat, length, depth = one.places[0]
         at = left.repeats.index(repeat), left.lengths.index(length), left.depths.index(depth)
-        asked[at] = bool(other.records)
+        asked[at] = bool(one.records) and bool(other.records)
     moments = sorted(record.finished_at for record in records if record.finished_at)
     measured = (moments[0], moments[-1]) if moments else ("", "")
     pairs = Pairs(left, right, alone[0], alone[1], *told)
@@ -390,13 +388,13 @@ def _wrong(prompt: AskedPrompt) -> AskedPrompt:
 
 
 def rows_of(families: Mapping[str, Pairs]) -> Rows:
-    """The pairs of several families as a verdict takes them: what first scored or second was
-    asked. Repeats of one number are one haystack in all families; samples of a log are one
+    """The pairs of several families as a verdict takes them: what both were sent, or one has
+    scored. Repeats of one number are one haystack in all families; samples of a log are one
     each."""
     found = list[JudgedPrompt]()
     for name, pairs in families.items():
         for place, one, other, tried in _scores(pairs):
-            if one is None and not tried:
+            if one is other is None and not tried:
                 continue
             alone = pairs.first.lengths == (0,)
             shared = pairs.first.repeats[0] if pairs.first.one_haystack else place[0]
@@ -437,10 +435,6 @@ def _met(
     return [
         (replace(one, places=places), replace(other, places=places)) for one, other, places in found
     ]
-
-
-def _keys(prompt: AskedPrompt) -> set[str]:
-    return {record.key for record in prompt.records}
 
 
 def is_same(first: Record, second: Record) -> bool:

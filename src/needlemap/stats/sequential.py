@@ -22,14 +22,14 @@ from random import Random
 import numpy as np
 
 from needlemap.stats import Array, Place
-from needlemap.stats.verdicts import HIGH_ALPHA, LOW_ALPHA, Word
+from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA, PASS, Word
 
 BETS = np.array([0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9])
 FARTHEST = 20_000  # further haystacks that are looked ahead
 # Where one haystack in 20 is dead, fewer may be drawn without a dead one in more than 2.5 % of
 # runs: nothing is said of new haystacks then.
 FEWEST_NEW = 72
-_CLAIMS: tuple[Word, Word] = ("no worse", "worse")
+_CLAIMS: tuple[Word, Word] = (PASS, FAIL)
 
 
 def log_wealth(values: Array, bound: float, planned: int | None = None) -> Array:
@@ -93,10 +93,10 @@ class Bets:
 
     @property
     def first(self) -> tuple[int, Word]:
-        """The first look at which one of them has won, and its word; all looks and `undecided`
-        where none has."""
+        """The first look at which one of them has won, and its word; all looks and NOT ENOUGH
+        DATA where none has."""
         looks = self.looks
-        return looks[0] if looks else (len(self.worse), "undecided")
+        return looks[0] if looks else (len(self.worse), NOT_ENOUGH_DATA)
 
 
 def further(losses: Sequence[float], margin: float) -> int | None:

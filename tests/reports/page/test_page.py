@@ -48,7 +48,7 @@ def test_several_runs_become_one_page_with_their_difference(runs, typed):
     page = runs.folder / "new" / "both.html"
     summary = data_of(page, "summary")
     assert [run["path"] for run in summary["runs"]] == ["r", "short"]
-    assert summary["differences"][0]["json"]["overall"]["lost"] > 0
+    assert summary["differences"][0]["json"]["lost"] > 0
     assert summary["title"] == "Two"
     assert "<title>Two</title>" in page.read_text("utf-8")
     records = {

@@ -83,7 +83,7 @@ def test_a_prompt_that_kills_its_replica_three_times_is_set_aside_by_name_and_th
     deadly = next(row for row in rows if row["length"] == 300 and row["depth"] == 0.0)
     text = deadly["messages"][-1]["content"]
     needlemap.environment["DEADLY"] = sha256(text.encode()).hexdigest()
-    done = needlemap("run", *model, *GRID, "-o", "r", "--workers", "2", code=1)
+    done = needlemap("run", *model, *GRID, "-o", "r", "--workers", "2", code=3)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("needlemap: set aside")]
     assert "300 tokens at depth 0 %, repeat 0: 3 replicas were lost while they answered it" in line
     assert done.stderr.splitlines()[-1].startswith("needlemap: not measured: 1 replica lost.")

@@ -135,21 +135,21 @@ def judged(losses: list[float], margin: float = 0.02) -> Any:
 
 def test_equal_answers_are_no_worse_after_as_many_haystacks_as_it_says():
     least = 1 + judged([0.0]).judged.new.more
-    assert judged([0.0] * (least - 1)).word == "undecided"
+    assert judged([0.0] * (least - 1)).judged.word == "NOT ENOUGH DATA"
     found = judged([0.0] * least).judged
-    assert (found.word, found.scope, found.after) == ("no worse", "new", least)
+    assert (found.word, found.scope, found.after) == ("PASS", "new", least)
 
 
 def test_losses_beyond_the_margin_are_worse_and_a_few_are_not():
-    assert judged([1.0] * 12).word == "worse"
-    assert judged([1.0] * 4).word == "undecided"
+    assert judged([1.0] * 12).judged.word == "FAIL"
+    assert judged([1.0] * 4).judged.word == "SUSPECT"
 
 
 def test_a_loss_below_the_margin_is_no_worse_however_sure():
     random = Random(1)
     losses = [1.0 if random.random() < 0.035 else 0.0 for _ in range(5_000)]
-    assert judged(losses, 0.05).word == "no worse"
-    assert judged(losses, 0.01).word == "worse"
+    assert judged(losses, 0.05).judged.word == "PASS"
+    assert judged(losses, 0.01).judged.word == "FAIL"
 
 
 def test_a_haystack_is_one_bet_however_many_prompts_it_made():
@@ -163,13 +163,14 @@ def test_a_haystack_is_one_bet_however_many_prompts_it_made():
         for depth in range(60)
     ]
     found = judge_arms(pairs, 0.02, stops=True).judged
-    assert (found.word, found.code, found.new.n) == ("undecided", 5, 1)
+    assert (found.word, found.new.n) == ("SUSPECT", 1)
 
 
 def test_an_arm_that_answers_nothing_does_not_pass():
     lost = [trio(record(), record(None), number=at) for at in range(3)]
     found = judge_arms(lost, 0.02)
-    assert (found.judged.code, found.judged.missing.second, found.failed) == (5, 3, (3, 0))
+    assert found.judged.word == "SUSPECT"
+    assert (found.judged.missing.second, found.failed) == (3, (3, 0))
 
 
 def test_a_change_between_the_first_and_the_last_third_is_marked():
@@ -183,7 +184,7 @@ def test_a_change_between_the_first_and_the_last_third_is_marked():
 def test_nothing_is_proved_where_the_reference_is_never_right():
     pairs = [trio(record(0.0), record(0.0), number=at) for at in range(500)]
     found = judge_arms(pairs, 0.02)
-    assert (found.word, found.judged.floored) == ("undecided", True)
+    assert (found.judged.word, found.judged.floored) == ("NOT ENOUGH DATA", True)
 
 
 def test_the_tripwire_heeds_a_small_shift_of_all_and_a_large_one_of_few():
@@ -210,4 +211,9 @@ def test_the_worst_prompts_are_lost_ones_then_those_that_became_less_likely():
     lost = trio(record(), record(0.0, "c"), number=2)
     shifted = trio(record(logprobs=high), record(logprobs=low), number=1)
     same = trio(record(logprobs=high), record(logprobs=high), number=3)
-    assert worst_of([same, shifted, lost]) == [lost, shifted]
+    assert worst_of([same, shifted, lost], 0.1) == [lost, shifted]
+
+
+def test_a_prompt_that_moved_no_more_than_usual_is_none_of_the_worst():
+    one, other = said(("a", -0.1, "x", -3)), said(("a", -0.2, "x", -3))
+    assert worst_of([trio(record(logprobs=one), record(logprobs=other))], 0.5) == []

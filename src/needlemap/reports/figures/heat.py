@@ -46,7 +46,8 @@ class Box(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Scale:
     """What colours and margins stand for. name: on an axis; words: in the legend. unit: behind
-    numbers, '%' or ''. domain, ticks: in that unit."""
+    numbers, '%' or ''. domain, ticks: in that unit; of losses the domain begins with the
+    greatest, which is drawn lowest."""
 
     name: str
     words: str
@@ -57,8 +58,8 @@ class Scale:
 
     @property
     def signed(self) -> bool:
-        """Whether it is of differences."""
-        return self.domain[0] < 0
+        """Whether it is of losses."""
+        return self.domain[1] < 0
 
     @property
     def room(self) -> float:
@@ -67,8 +68,12 @@ class Scale:
 
     def share(self, value: float) -> float:
         """Where in the domain a value lies, from 0 to 1."""
+        return min(1.0, max(0.0, self.reach(value)))
+
+    def reach(self, value: float) -> float:
+        """The same of a value that may lie outside of it."""
         low, high = self.domain
-        return min(1.0, max(0.0, (value - low) / (high - low)))
+        return (value - low) / (high - low)
 
     def colour(self, value: float) -> str:
         """The colour of a value."""
@@ -81,9 +86,8 @@ class Scale:
         return INK if light else "white"
 
     def label(self, value: float) -> str:
-        """A tick's label; of differences with its sign."""
-        signed = f"{value:+g}".replace("-", "−") if self.signed and value else f"{value:g}"
-        return f"{signed}{self.unit}"
+        """A tick's label."""
+        return f"{value:g}{self.unit}".replace("-", "−")
 
 
 SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
@@ -150,7 +154,7 @@ class MapPanel:
         return min(0.62 * width, max(24.0, 14.0 * rows), 190.0)
 
     def in_figures(self, width: float, height: float) -> bool:
-        """Whether cells of a map so large have room for a difference in figures."""
+        """Whether cells of a map so large have room for a loss in figures."""
         wides = min((high - low for low, high in self.lengths.edges), default=0.0)
         highs = min((cell.bottom - cell.top for cell in self.cells), default=0.0)
         return wides * width >= wide("−100") + 2 and highs * height >= TEXT + 1
@@ -201,7 +205,7 @@ def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
 
 
 def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
-    """A difference in figures, or where these have no room a loss's dash: a grey print knows
+    """A loss in figures, or where these have no room a loss's dash: a grey print knows
     no colours."""
     ink = scale.ink(value)
     x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
@@ -210,7 +214,7 @@ def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[
     reach = 0.3 * cell.width
     return (
         [line([(x - reach, y), (x + reach, y)], ink, min(0.8, 0.25 * cell.height))]
-        if value < 0
+        if value > 0
         else []
     )
 
@@ -275,7 +279,7 @@ class Plane:
         """An arrow at each edge that an interval goes beyond."""
         drawn, (least, most) = list[str](), self.scale.domain
         for end, edge, way in ((mean.low, least, 1), (mean.high, most, -1)):
-            if end is not None and (edge - end) * way > 0:
+            if end is not None and (self.scale.reach(edge) - self.scale.reach(end)) * way > 0:
                 x, y = self.at(mean.place, edge)
                 base = [(x - ARROW / 2, y - way * ARROW), (x + ARROW / 2, y - way * ARROW)]
                 if not self.across:
@@ -288,8 +292,7 @@ class Plane:
         nothing."""
         if mean.low is None or mean.high is None:
             return False
-        least, most = self.scale.domain
-        return mean.low > least or mean.high < most
+        return self.scale.reach(mean.low) > 0 or self.scale.reach(mean.high) < 1
 
     def grid(self) -> list[str]:
         """A line at each of the scale's ticks."""

@@ -31,20 +31,19 @@ from needlemap.reports.labels import (
     WHOLE,
     Bands,
     all_failures,
-    interval,
     interval_behind,
     length_range,
+    loss_label,
     missing_label,
     percent_of,
-    points,
     ragged_bands,
     row_labels,
     score_label,
     withheld_label,
 )
+from needlemap.reports.loss import interval_of
 from needlemap.stats.cell_score import CellScore
-from needlemap.stats.comparison import FamilyComparison
-from needlemap.stats.difference import Difference
+from needlemap.stats.comparison import FamilyComparison, LengthDifference
 from needlemap.stats.means import Map
 
 QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -57,11 +56,11 @@ def scores(palette: str | None) -> Scale:
 
 
 def changes(comparison: FamilyComparison) -> Scale:
-    """Differences in points, as far to both sides as a round number above the largest.
+    """Losses in points, as far to both sides as a round number above the largest.
     Intervals may go beyond."""
-    most = max((abs(100 * cell.change) for cell in comparison.cells), default=0.0)
+    most = max((abs(100 * cell.loss) for cell in comparison.cells), default=0.0)
     end = next((round_ for round_ in (5, 10, 20, 50) if most <= round_), 100)
-    return Scale("B − A", "B − A, points", "", (-end, end), (-end, 0, end), CHANGES)
+    return Scale("Loss", "Loss, points", "", (end, -end), (end, 0, -end), CHANGES)
 
 
 def map_title(map: Map) -> str:
@@ -184,50 +183,52 @@ def missing_line(map: Map) -> list[str]:
 
 
 def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
-    """B - A in each cell of the first run's map; hatched where no trial has both scores."""
+    """What B loses in each cell of the first run's map; hatched where no trial has both scores."""
     lengths, depths, bands = axes_of(map)
     changed = {(cell.length_tokens, cell.depth): cell for cell in comparison.cells}
-    found = {row.length_tokens: row.difference for row in comparison.lengths}
+    found = {row.length_tokens: row for row in comparison.lengths}
     cells = []
     for place, (top, bottom) in bands.items():
         change = changed.get(place)
-        value = None if change is None else percent_of(change.change)
-        tip = "no pair" if change is None else f"{points(change.change)} points, n={change.n} pairs"
+        value = None if change is None else percent_of(change.loss)
+        tip = "no pair"
+        if change is not None:
+            tip = f"loss {loss_label(change.loss)} points, n={change.n} pairs"
         cells.append(DrawnCell(place[0], top, bottom, value, tip=tip))
     return MapPanel(
-        "B − A",
+        "Loss of B",
         change_caption(comparison),
         lengths,
         depths,
         row_labels(map, depths.values),
         tuple(cells),
-        tuple(
-            _change(lengths.position(length), found.get(length), comparison.counted)
-            for length in map.lengths
-        ),
+        tuple(_loss(lengths.position(length), found.get(length)) for length in map.lengths),
         (),
         changes(comparison),
         map.depthless,
     )
 
 
-def _change(place: float, found: Difference | None, counted: bool) -> DrawnMean:
-    """A length's difference, with its interval where it has one."""
-    ends = (found.value, *((found.low, found.high) if counted else ())) if found else ()
-    return DrawnMean(place, *map(percent_of, ends))
+def _loss(place: float, found: LengthDifference | None) -> DrawnMean:
+    """A length's loss, with its interval where it has one."""
+    if found is None:
+        return DrawnMean(place)
+    if found.loss is None:
+        return DrawnMean(place, percent_of(-found.difference.value))
+    return DrawnMean(place, *map(percent_of, (found.loss.value, found.loss.high, found.loss.low)))
 
 
 def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
-    """Difference and interval, n, what was left out."""
-    whole = comparison.overall
-    shown = f" {interval(whole)}" if comparison.counted else ""
+    """Loss and interval, n, what was left out."""
+    whole, loss = comparison.overall, comparison.paired.loss
+    shown = loss_label(-whole.value) if loss is None else interval_of(loss)
     left = f", {comparison.dropped} without both scores" if comparison.dropped else ""
     count = (
         f"n = {whole.n:,} pairs"
         if comparison.counted
         else f"n not told ({whole.n:,} pairs of means)"
     )
-    return (f"{points(whole.value)} points{shown}, {count}{left}",)
+    return (f"{shown}, {count}{left}",)
 
 
 BAR, THICK = 78.0, 6.0

@@ -38,7 +38,7 @@ function missingOf(cells, cell) {
 function differenceView(summary, difference) {
   const [first, second] = [summary.runs[difference.a], summary.runs[difference.b]];
   const { cells } = difference;
-  const most = symmetric(cells.difference);
+  const most = symmetric(cells.loss);
   return {
     key: `difference ${first.path} ${second.path}`,
     name: difference.name,
@@ -54,11 +54,11 @@ function differenceView(summary, difference) {
     ragged: first.ragged,
     depthless: first.depthless,
     ticks: first.depth_ticks,
-    share: (cell) => maybe(cells.difference[cell], (change) => (change / most + 1) / 2),
+    share: (cell) => maybe(cells.loss[cell], (loss) => (1 - loss / most) / 2),
     colours: () => summary.changes.light,
     dark: summary.changes.dark,
-    missing: (cell) => (cells.difference[cell] === null ? "none" : ""),
-    value: (cell) => maybe(cells.difference[cell], wholePoints) ?? "",
+    missing: (cell) => (cells.loss[cell] === null ? "none" : ""),
+    value: (cell) => maybe(cells.loss[cell], wholePoints) ?? "",
     facts: (cell) => differenceFacts(first, cells, cell),
     trialCells: (cell) => sameCells(summary, difference, first, cells, cell),
   };
@@ -94,7 +94,7 @@ function emptyWords(cells, cell) {
 
 function differenceFacts(first, cells, cell) {
   return [
-    ["difference", `${points(cells.difference[cell])} points`],
+    ["loss", `${points(cells.loss[cell])} points`],
     ["n", counted(cells.n[cell], "pair")],
     ["changed", `${cells.lost[cell]} lost, ${cells.gained[cell]} gained`],
     ["p", maybe(cells.p[cell], (p) => `${probability(p)}, not corrected: exploration only`)],

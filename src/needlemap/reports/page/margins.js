@@ -188,19 +188,19 @@ function dropDepthMargin() {
   put(at("beside-name"));
 }
 
-// The difference at each length, about a line of none.
+// The loss at each length, about a line of none; what is worse is lower.
 function drawDifferenceMargins(view) {
   const { lengths, counted: known } = view.difference.json;
   const places = new Map(view.lengths.map(([tokens], column) => [tokens, column]));
-  const ends = lengths.flatMap((each) => (known ? [each.low, each.high] : [each.difference]));
+  const ends = lengths.flatMap((each) => (known ? [each.low, each.high] : [each.loss]));
   const most = symmetric(ends.map((end) => end / 100));
-  const onScale = (value) => Math.min(Math.max((value / 100 / most + 1) / 2, 0), 1);
+  const onScale = (value) => Math.min(Math.max((1 - value / 100 / most) / 2, 0), 1);
   const shown = lengths.map((each) => ({
     place: (places.get(each.length_tokens) + 0.5) / view.lengths.length,
     n: each.n,
-    value: onScale(each.difference),
-    low: known ? onScale(each.low) : null,
-    high: known ? onScale(each.high) : null,
+    value: onScale(each.loss),
+    low: known ? onScale(each.high) : null,
+    high: known ? onScale(each.low) : null,
   }));
   const words = (at) => [
     overDepths(view, view.lengths[places.get(lengths[at].length_tokens)][1]),
@@ -209,12 +209,12 @@ function drawDifferenceMargins(view) {
   const spoken = lengths.map((_, at) => words(at).flat(2).join(" "));
   put(
     at("over-name"),
-    "Difference by length, points",
-    scaleNames([wholePoints(most), "0", wholePoints(-most)]),
+    "Loss by length, points",
+    scaleNames([wholePoints(-most), "0", wholePoints(most)]),
   );
   put(
     at("by-length"),
-    bandChart(shown, "x", { lines: [0, 0.5, 1], label: `Difference by length: ${spoken.join("; ")}` }),
+    bandChart(shown, "x", { lines: [0, 0.5, 1], label: `Loss by length: ${spoken.join("; ")}` }),
     counts(shown, "x"),
     hoverBars(shown, "x", words),
   );
@@ -222,11 +222,11 @@ function drawDifferenceMargins(view) {
 }
 
 function lengthFacts(each, known) {
-  const difference = ["difference", `${points(each.difference / 100)} points`];
-  if (!known) return [difference, ["n", counted(each.n, "mean")]];
+  const loss = ["loss", `${points(each.loss / 100)} points`];
+  if (!known) return [loss, ["n", counted(each.n, "mean")]];
   return [
-    difference,
-    ["95 % interval", pointsInterval(each.low / 100, each.high / 100)],
+    loss,
+    ["interval", pointsInterval(each.low / 100, each.high / 100)],
     ["n", counted(each.n, "pair")],
     ["p by Holm's correction", probability(each.p_holm)],
   ];

@@ -91,7 +91,7 @@ function cacheNote(totals) {
 
 // The colours' scale, and what hatching, corners, n and bands mean.
 function legend(view, palette) {
-  const ends = view.difference ? [-view.most, 0, view.most].map(wholePoints) : ["0", "25", "50", "75", "100"];
+  const ends = view.difference ? [view.most, 0, -view.most].map(wholePoints) : ["0", "25", "50", "75", "100"];
   const what = view.difference ? "points, loss to gain" : "%, mean score of a cell";
   return [
     el(
@@ -137,25 +137,17 @@ function legendWords(view) {
 function differenceReadings({ difference }) {
   const { json } = difference;
   const all = json.overall;
+  const pairs = `${pairsWords(json)}${json.counted ? `, ${counted(all.haystacks, "haystack")}` : ""}`;
   return [
-    [
-      "Difference",
-      `${points(all.difference / 100)} points`,
-      json.counted
-        ? `${differencePrecision(json, "\n")} pairs, ${counted(all.haystacks, "haystack")}`
-        : differencePrecision(json),
-      "main",
-    ],
+    ["Scores", `${percent(all.score_a / 100)} → ${percent(all.score_b / 100)}`, `%, A to B\n${pairs}`, "main"],
     json.warnings.length ? ["Warning", "", json.warnings.join(" ").replace(/^warning: /, ""), "warned"] : null,
-    ["Scores", `${percent(all.score_a / 100)} → ${percent(all.score_b / 100)}`, "%, A to B"],
     json.counted
-      ? ["Changed", `${count(all.lost)} lost`, `${count(all.gained)} gained; p ${probability(all.p)}`]
+      ? ["Changed", `${count(json.lost)} lost`, `${count(json.gained)} gained; p ${probability(all.p)}`]
       : null,
   ].filter(Boolean);
 }
 
-// '[-7.3, -1.2] n=54', or how many means over an unknown number of answers.
-function differencePrecision({ counted: known, overall }, between = " ") {
-  const ends = pointsInterval(overall.low / 100, overall.high / 100);
-  return known ? `${ends}${between}n=${count(overall.n)}` : `${counted(overall.n, "mean")} in both`;
+// '54 pairs', or how many means over an unknown number of answers.
+function pairsWords({ counted: known, pairs }) {
+  return known ? counted(pairs, "pair") : `${counted(pairs, "mean")} in both`;
 }

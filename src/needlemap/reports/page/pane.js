@@ -56,7 +56,7 @@ function lowest() {
 function lowestButton(view, cell) {
   const { cells } = view;
   const words = view.difference
-    ? `${points(cells.difference[cell])} points, ${cells.lost[cell]} lost, ${cells.gained[cell]} gained, n=${cells.n[cell]}`
+    ? `loss ${points(cells.loss[cell])} points, ${cells.lost[cell]} lost, ${cells.gained[cell]} gained, n=${cells.n[cell]}`
     : `${percent(cells.score[cell])} % ${precision(cells.low[cell], cells.high[cell], cells.n[cell])}`;
   const label = el("span", {}, el("b", {}, cellName(view, cell)), el("span", { class: "soft" }, words));
   return button(label, () => openCell(cell), { class: "hit", "data-keep": `lowest ${cell}` });

@@ -174,6 +174,10 @@ def _by_depth(cube: Cube) -> Columns:
     }
 
 
+# What the script draws of a comparison: the rest stands in its sheet.
+DRAWN = ("lengths", "overall", "counted", "warnings", "pairs", "lost", "gained")
+
+
 def difference(first: Loaded, second: Loaded, layout: Layout) -> dict[str, Any]:
     """The paired comparison, or the words that refuse it. layout: of the first run's map."""
     try:
@@ -192,7 +196,9 @@ def told_comparison(
     first, second, differ = map(hidden, (names.first, names.second, names.differ))
     said = replace(names, first=first, second=second, differ=differ, notes=())
     sheet = to_sheet(comparison_report(comparison, said, answers), {})
-    return {"refused": None, "sheet": sheet, "json": to_json(comparison_report(comparison, said))}
+    known = to_json(comparison_report(comparison, said))
+    drawn = {name: known[name] for name in DRAWN if name in known}
+    return {"refused": None, "sheet": sheet, "json": drawn}
 
 
 def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:
@@ -205,7 +211,7 @@ def _changes(comparison: FamilyComparison, map: Map, layout: Layout) -> Columns:
         "length": [rank[cell.length_tokens] for cell in cells],
         "depth": [share(cell.depth) for cell in cells],
         **{end: [share(band[end]) for band in found] for end in ("top", "bottom")},
-        "difference": [share(cell.change) for cell in cells],
+        "loss": [share(cell.loss) for cell in cells],
         **{name: [getattr(cell, name) for cell in cells] for name in ("n", "lost", "gained")},
         "p": [share(cell.p) if comparison.counted else None for cell in cells],
     }

@@ -70,10 +70,7 @@ function tabEnds(view) {
 
 function tabWords(view) {
   if (view.sheet) return view.sheet.says;
-  if (view.difference) {
-    const all = view.difference.json.overall;
-    return `${points(all.difference / 100)} points ${differencePrecision(view.difference.json)}`;
-  }
+  if (view.difference) return pairsWords(view.difference.json);
   const { overall } = view.run;
   return overall.n
     ? `${percent(overall.score)} ${precision(overall.low, overall.high, overall.n)}`

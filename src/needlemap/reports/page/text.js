@@ -165,20 +165,20 @@ function wholePercent(share) {
   return String(share >= 1 ? 100 : Math.min(inPercent(share, 0), 99));
 }
 
-// A difference of shares with its sign, in points: '-7.3'.
+// A loss of a share, in points; positive is worse: '7.3'.
 function points(share, digits = 1) {
   const value = inPercent(share, digits);
-  return `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(digits)}`;
+  return `${value < 0 ? "\u2212" : ""}${Math.abs(value).toFixed(digits)}`;
 }
 
 // The same without decimals, for scales and small cells.
 function wholePoints(share) {
-  return points(share, 0).replace(/^\+0$/, "0");
+  return points(share, 0);
 }
 
-// '[+1.2, +11.0]'.
+// '1.2 to 11.0'.
 function pointsInterval(low, high) {
-  return `[${points(low)}, ${points(high)}]`;
+  return `${points(low)} to ${points(high)}`;
 }
 
 // '[83.1, 97.0]'.

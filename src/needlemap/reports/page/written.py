@@ -67,13 +67,12 @@ def _difference(difference: Data) -> str:
 
 
 def _answer(sheet: Data) -> str:
-    """What it comes to, in a sentence, with why and the exit code."""
-    said, state = sheet["answer"], sheet["state"]
+    """What it comes to, in a sentence, with why."""
+    said = sheet["answer"]
     end = min((at for stop in ("; ", ". ") if (at := said.find(stop)) >= 0), default=None)
     head, why = (said, "") if end is None else (said[: end + 1], said[end + 1 :])
     stop = "." if said and said[-1] not in ".!?" else ""
-    code = f"<b> {visible(state)}.</b>" if state else ""
-    shown = f'<p class="answer"><b>{visible(head)}</b>{visible(why)}{stop}{code}</p>'
+    shown = f'<p class="answer"><b>{visible(head)}</b>{visible(why)}{stop}</p>'
     return _part("answer", shown) if said else ""
 
 

@@ -8,8 +8,10 @@ from needlemap.reports.report import Fact, Report, Table
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """What JSON can hold."""
+    """What JSON can hold. `result` is the verdict, if one was asked for."""
     found: dict[str, Any] = {}
+    if report.verdict is not None:
+        found["result"] = report.verdict.plain(report.kind)
     for part in report.parts:
         if not part.key:
             continue

@@ -1,7 +1,7 @@
 """Reports as JUnit XML, which CI systems show.
 
-A claim is a test case: what fails is a failure; what is undecided is an error of type
-'undecided', and skipped where it is to pass.
+A claim is a test case: what fails is a failure; any other word than PASS is an error, and NOT
+ENOUGH DATA is skipped where it is to pass. The word is its type.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from xml.etree import ElementTree
 from needlemap.files import write_report
 from needlemap.reports.renderers.text import to_text
 from needlemap.reports.report import Report
-from needlemap.stats.verdicts import NO_WORSE, WORSE, softened
+from needlemap.stats.verdicts import FAIL, PASS, Word, exit_code
 from needlemap.text import printable
 
-_TYPES = {"failure": "fail", "error": "undecided", "skipped": "skipped"}
 _NO_XML = {0xFFFE: None, 0xFFFF: None}  # no characters, and not printable's to drop
 
 
@@ -29,10 +28,10 @@ def to_junit(reports: Sequence[Report], on_undecided: str = "fail") -> bytes:
     for report, claim in [(each, claim) for each in reports for claim in each.claims]:
         about = {"classname": name.replace(" ", "."), "name": _text(claim.name, line=True)}
         case = ElementTree.SubElement(under, "testcase", about)
-        tag = _tag(claim.code, on_undecided)
+        tag = _tag(claim.word, on_undecided)
         tags[tag] += 1
-        why = {"message": _text(claim.said, line=True), "type": _TYPES.get(tag, "")}
-        part = ElementTree.SubElement(case, tag, why if tag in _TYPES else {})
+        why = {"message": _text(claim.said or report.last, line=True), "type": claim.word}
+        part = ElementTree.SubElement(case, tag, why if claim.word != PASS else {})
         part.text = _text(claim.text or to_text(report).rstrip("\n"))
     under.set("tests", str(tags.total()))
     for counted, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -47,11 +46,11 @@ def write_junit(target: Path, reports: Sequence[Report], on_undecided: str = "fa
     write_report(target, to_junit(reports, on_undecided))
 
 
-def _tag(code: int, on_undecided: str) -> str:
-    """What stands in the case of a claim with this exit code."""
-    if softened(code, on_undecided) != code:
-        return "skipped"
-    return {NO_WORSE: "system-out", WORSE: "failure"}.get(code, "error")
+def _tag(word: Word, on_undecided: str) -> str:
+    """What stands in the case of a claim with this word."""
+    if word in (PASS, FAIL):
+        return "system-out" if word == PASS else "failure"
+    return "error" if exit_code(word, on_undecided) else "skipped"
 
 
 def _text(text: str, *, line: bool = False) -> str:

@@ -10,11 +10,9 @@ from needlemap.reports.table import markdown_table, plain_markdown
 
 
 def to_markdown(report: Report) -> str:
-    """The verdict, the exit code and what was asked, the tables, and the sentences as a
-    list."""
-    verdict = report.verdict
-    parts = [f"**{plain_markdown(verdict.said or report.kind)}**"] if verdict else []
-    parts.append(f"{verdict.state if verdict else report.kind}, {plain_markdown(report.title)}")
+    """The verdict, what was asked, the tables, and the sentences as a list."""
+    parts = [f"**{plain_markdown(report.last)}**"] if report.last else []
+    parts.append(f"{report.kind}, {plain_markdown(report.title)}")
     for table in report.tables:
         shown = [column for column in table.heads if not column.wide]
         rows = [[plain_markdown(cell) for cell in row] for row in table.labels(shown)]

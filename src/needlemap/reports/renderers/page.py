@@ -45,8 +45,7 @@ def to_sheet(
         "name": name,
         "title": report.title,
         "says": hidden(verdict.word if verdict else report.brief),
-        "answer": hidden(_answer(report)),
-        "state": verdict.state if verdict else "",
+        "answer": hidden(report.last or report.answer),
         "rule": rule,
         "lengths": [[length, label] for length, label in lengths.items()],
         "first": first,
@@ -67,15 +66,6 @@ def to_sheet(
 def _is_drawn(table: Table) -> bool:
     """Whether a table has rows to draw, or sentences to fold."""
     return bool(table.shown and (table.heads or table.folded))
-
-
-def _answer(report: Report) -> str:
-    """The sentence that the page opens with."""
-    verdict = report.verdict
-    if verdict is None:
-        return report.answer
-    said = verdict.answer or verdict.said.removeprefix("verdict: ") or verdict.word
-    return said[:1].upper() + said[1:]
 
 
 def _squares(squares: Squares) -> dict[str, Any]:

@@ -50,15 +50,12 @@ def to_text(report: Report, width: int = WIDTH) -> str:
 
 def _blocks(report: Report) -> Iterator[Block]:
     """The blocks of the text, from top to bottom."""
-    verdict = report.verdict
-    if verdict and verdict.leads and verdict.said:
-        yield verdict.said
     shown = [block for part in report.parts for block in _of_part(part)]
-    if shown and not verdict and shown[-1] == "":
+    if shown and not report.last and shown[-1] == "":
         del shown[-1]  # nothing comes behind the last table
     yield from shown
-    if verdict:
-        yield verdict.last
+    if report.last:
+        yield report.last
 
 
 def _of_part(part: Fact | Table | Parts) -> Iterator[Block]:

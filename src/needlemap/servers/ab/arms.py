@@ -1,7 +1,7 @@
-"""Two arms of an `ab`, prompt by prompt: the verdict of the answers, what log-probabilities
+"""Two arms of an `ab`, prompt by prompt: the loss of the answers, what log-probabilities
 moved, the worst.
 
-The verdict is that of `judging.py`: one look at what was asked, or where a verdict ends the
+The loss is that of `judging.py`: one look at what was asked, or where a verdict ends the
 asking, looks after each haystack. Log-probabilities are a tripwire: they say where to look.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from needlemap.stats import Place, latest_records, place_of
 from needlemap.stats.difference import mcnemar
 from needlemap.stats.intervals import t_quantile
-from needlemap.stats.judging import JudgedPrompt, Judgement, Looks, Rows, Scope, judge
+from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows, Scope, judge
 from needlemap.stats.pairs import (
     FirstDifference,
     first_difference,
@@ -27,7 +27,6 @@ from needlemap.stats.pairs import (
     shared,
     tokens_of,
 )
-from needlemap.stats.verdicts import Word
 
 if TYPE_CHECKING:
     from needlemap.models import LogprobSource
@@ -181,26 +180,21 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class ArmsVerdict:
+class ArmsLoss:
     """What two arms' answers come to. failed: pairs that the other arm failed to answer, and
     that the reference did. prompts: asked of both, also those that both failed."""
 
-    judged: Judgement
+    judged: PairedLoss
     failed: tuple[int, int]
     prompts: int
     drift: Drift | None = None
 
-    @property
-    def word(self) -> Word:
-        """The verdict's word."""
-        return self.judged.word
-
 
 def judge_arms(
     found: Iterable[ArmTrial], margin: float, *, wanted: Scope = "these", stops: bool = False
-) -> ArmsVerdict:
-    """The verdict. margin: a share. wanted: the scope that it is to hold for. stops: whether a
-    verdict ends the asking, so that there were looks after each haystack."""
+) -> ArmsLoss:
+    """What is lost. margin: a share. wanted: the scope that the word is to hold for. stops:
+    whether a verdict ends the asking, so that there were looks after each haystack."""
     found = list(found)
     ranks = {name: at for at, name in enumerate(dict.fromkeys(each.family for each in found))}
     rows = []
@@ -222,7 +216,7 @@ def judge_arms(
     pairs = [each.scores for each in found if each.is_pair]
     failed = sum(other is None for _, other in pairs), sum(one is None for one, _ in pairs)
     tried = sum(each.first is not None and each.second is not None for each in found)
-    return ArmsVerdict(judged, failed, tried, _drift(flat))
+    return ArmsLoss(judged, failed, tried, _drift(flat))
 
 
 def _drift(rows: Rows) -> Drift | None:
@@ -308,11 +302,13 @@ def tripwire(found: Iterable[ArmTrial]) -> LogprobShift | None:
     return LogprobShift.of(theirs, own)
 
 
-def worst_of(found: Iterable[ArmTrial]) -> list[ArmTrial]:
-    """The prompts that show most: first the lost ones, then less likely answers, then other
-    texts."""
+def worst_of(found: Iterable[ArmTrial], usual: float) -> list[ArmTrial]:
+    """The prompts that changed most: first the lost ones, then less likely answers, then other
+    texts. usual: nats a token; an answer that moved by no more than these did not change."""
     ranked = [
-        each for each in found if each.is_pair and (each.lost > 0 or each.nats or each.difference)
+        each
+        for each in found
+        if each.is_pair and (each.lost > 0 or each.difference or abs(each.nats or 0.0) > usual)
     ]
     return sorted(ranked, key=lambda each: (-each.lost, each.nats or 0.0, each.place[1]))[:WORST]
 

@@ -29,7 +29,7 @@ from needlemap.grid import Grid
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import Kept, RunFolder
 from needlemap.records.record import Record
-from needlemap.servers.ab.arms import ArmsVerdict, ArmTrial, judge_arms, trios
+from needlemap.servers.ab.arms import ArmsLoss, ArmTrial, judge_arms, trios
 from needlemap.servers.ab.file import AB, AGAIN, NAME, WEIGHED, AbFile, Arm, Findings, read_ab
 from needlemap.servers.check.asking import SEED_BITS
 from needlemap.servers.check.families import keeping_logprobs
@@ -213,8 +213,8 @@ class Ab:
         }
         return trios(found)
 
-    def judged(self) -> ArmsVerdict:
-        """The verdict on the answers so far."""
+    def judged(self) -> ArmsLoss:
+        """What the answers so far come to."""
         asked = self.asked
         margin = asked.margin / 100
         return judge_arms(self.trios(), margin, wanted=asked.scope, stops=asked.decided)
@@ -294,7 +294,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
     not asked.
     """
 
-    def __init__(self, ab: Ab, observer: RunObserver, tell: Callable[[ArmsVerdict], None]) -> None:
+    def __init__(self, ab: Ab, observer: RunObserver, tell: Callable[[ArmsLoss], None]) -> None:
         super().__init__(observer, map(ab.folder.folder, ab.folder.names))
         self.ab, self.tell, self.stopped = ab, tell, ""
         self._limited = False
@@ -327,7 +327,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         number = first_open(ab)
         self.tell(judged := ab.judged())
         while number < ab.haystacks and not self.stopped:
-            if ab.asked.decided and judged.word != "undecided":
+            if ab.asked.decided and judged.judged.is_decided:
                 break
             stop = min(ab.haystacks, number + self._size(number))
             yield from self._ask_again(range(number))
@@ -340,7 +340,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
                     yield from self._ask_arm(arm, family, range(number, stop), weigh=True)
             number = stop
             judged = ab.judged()
-            if number == ab.haystacks or (ab.asked.decided and judged.word != "undecided"):
+            if number == ab.haystacks or (ab.asked.decided and judged.judged.is_decided):
                 while not self.stopped and (yield from self._ask_again(range(number))):
                     judged = ab.judged()
             self.tell(judged)

@@ -31,7 +31,7 @@ from needlemap.records.lock import hold_folder
 from needlemap.records.origin import check_origin
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.report import COUNT, Column, Report, Row, Table, keyed
-from needlemap.servers.ab.arms import ArmsVerdict, ArmTrial
+from needlemap.servers.ab.arms import ArmsLoss, ArmTrial
 from needlemap.servers.ab.campaign import (
     MOST,
     PAIRS,
@@ -270,19 +270,10 @@ def show_found(ab: Ab, found: Sequence[ArmTrial], typed: AbFlags) -> int:
     asked, path = ab.asked, ab.folder.path
     names = asked.arms[0].name, asked.arms[1].name
     report = ab_report(
-        path,
-        names,
-        found,
-        asked.margin,
-        ab.most_pairs,
-        stops=asked.decided,
-        wanted=asked.scope,
-        on_undecided=typed.on_undecided,
+        path, names, found, asked.margin, ab.most_pairs, stops=asked.decided, wanted=asked.scope
     )
-    plain = to_json(report)
-    ab.keep(plain | {"code": report.verdict and report.verdict.code})
-    show_finding(report, typed, path)
-    return int(plain["code"])
+    ab.keep(to_json(report))
+    return show_finding(report, typed, path)
 
 
 class AbProgress:
@@ -291,7 +282,7 @@ class AbProgress:
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._told_s = quiet, monotonic()
 
-    def __call__(self, arms: ArmsVerdict) -> None:
+    def __call__(self, arms: ArmsLoss) -> None:
         if self._quiet or monotonic() - self._told_s < EVERY_S:
             return
         self._told_s = monotonic()

@@ -66,7 +66,6 @@ class Findings(BaseModel):
     """What an ab came to at its last end, as its JSON document has it."""
 
     model_config = ConfigDict(extra="allow")
-    verdict: str = "undecided"
     worst: list[WorstPrompt] = []
 
 

@@ -6,20 +6,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from needlemap.grid import percent
 from needlemap.models import LogprobSource
-from needlemap.reports.judgement import judgement_json, verdict_of, verdict_sentence, warnings_of
 from needlemap.reports.labels import score_label
+from needlemap.reports.loss import loss_json, verdict_of, warnings_of
 from needlemap.reports.report import (
     COUNT,
     DEPTH,
     LENGTH,
+    LOSS,
     NATS,
     PERCENT,
-    POINTS,
     Claim,
     Column,
     Fact,
@@ -32,7 +33,7 @@ from needlemap.reports.report import (
 )
 from needlemap.servers.ab.arms import (
     BLOCKS,
-    ArmsVerdict,
+    ArmsLoss,
     ArmTrial,
     FamilyChange,
     LogprobShift,
@@ -47,7 +48,7 @@ from needlemap.stats.difference import holm
 from needlemap.stats.effective import Mean
 from needlemap.stats.judging import Scope
 from needlemap.stats.pairs import FirstDifference, Token
-from needlemap.stats.verdicts import SUSPECT, WORSE, softened
+from needlemap.stats.verdicts import FAIL, SUSPECT
 from needlemap.text import counted
 
 if TYPE_CHECKING:
@@ -61,13 +62,12 @@ WAYS: Mapping[LogprobSource, str] = {
     "echo": "of the whole answer, by the server's log-probabilities of a prompt that holds it",
     "steps": "of the whole answer, which the server is made to say token by token",
 }
-ALL = "all families"
 FAMILIES = (
     Column("family", "family"),
     Column("pairs", "pairs", COUNT),
     Column("reference", "reference", PERCENT),
     Column("other", "other", PERCENT),
-    Column("points", "points", POINTS),
+    Column("loss", "loss", LOSS),
     Column("lost", "lost", COUNT),
     Column("gained", "gained", COUNT),
     Column("p", "p", P),
@@ -77,7 +77,7 @@ CELLS = (
     Column("length", "length", LENGTH),
     Column("depth", "depth", DEPTH),
     Column("pairs", "pairs", COUNT),
-    Column("points", "points", POINTS),
+    Column("loss", "loss", LOSS),
     Column("nats", "nats", NATS),
 )
 WORST = (Column("depth", unit=DEPTH), Column("nats", unit=NATS))
@@ -92,7 +92,7 @@ class ArmsFound:
     path: Path
     names: tuple[str, str]
     found: Sequence[ArmTrial]
-    arms: ArmsVerdict
+    arms: ArmsLoss
     tripwire: LogprobShift | None
     most: int
     stops: bool
@@ -100,7 +100,7 @@ class ArmsFound:
     @property
     def saved(self) -> int:
         """Pairs that a verdict made needless, where it ends the asking."""
-        ended = self.stops and self.arms.judged.word != "undecided"
+        ended = self.stops and self.arms.judged.is_decided
         return max(0, self.most - self.arms.prompts) if ended else 0
 
     @property
@@ -108,17 +108,16 @@ class ArmsFound:
         """What both arms answered."""
         return [each for each in self.found if each.is_pair]
 
-    def report(self, on_undecided: str) -> Report:
+    def report(self) -> Report:
         """The report."""
         judged, (first, second) = self.arms.judged, self.names
-        said = f"{second} against {first}: {verdict_sentence(judged, self.names)}"
-        ends = softened(judged.code, on_undecided)
+        verdict = verdict_of(judged, self.names)
         return Report(
             "ab",
             f"{second} against {first}",
             (
                 Fact("ab", str(self.path)),
-                *keyed(judgement_json(judged, self.names) | {"code": ends, "said": said}),
+                *keyed(loss_json(judged)),
                 Fact("arms", list(self.names)),
                 *self._glance(),
                 Table("families", FAMILIES, tuple(self._families())),
@@ -126,9 +125,9 @@ class ArmsFound:
                 *self._worst(),
                 *self._facts(),
             ),
-            verdict_of(judged, self.names, ends),
-            (Claim(f"{second} against {first}", judged.code, said),),
-            tuple(self._curves()) if judged.code in (WORSE, SUSPECT) else (),
+            verdict,
+            (Claim(f"{second} against {first}", verdict.word),),
+            tuple(self._curves()) if verdict.word in (FAIL, SUSPECT) else (),
         )
 
     def _glance(self) -> Iterator[Fact]:
@@ -218,21 +217,18 @@ class ArmsFound:
         return Fact(key, {"tripped": wire.tripped, **value, "ways": ways}, said)
 
     def _families(self) -> Iterator[Row]:
-        """A row a family, and one of all where they are several. p is as it is beside the
-        other families' (Holm 1979); that of all stands for itself."""
+        """A row a family. p is as it is beside the other families' (Holm 1979). The loss of a
+        single one is the verdict's."""
         shown = bool(self.arms.judged.n)
         by_family: dict[str, list[ArmTrial]] = {}
         for each in self.pairs:
             by_family.setdefault(each.family, []).append(each)
         changes = {name: FamilyChange.of(own) for name, own in by_family.items()}
         adjusted = holm([change.p for change in changes.values()])
-        tested = list(zip(changes, changes.values(), adjusted, strict=True))
-        if len(tested) > 1:
-            whole = FamilyChange.of(self.pairs)
-            tested.append((ALL, whole, whole.p))
-        for name, change, p in tested:
+        for (name, change), p in zip(changes.items(), adjusted, strict=True):
             values = {"family": name, "reference": change.first, "other": change.second}
-            values |= {"points": change.second - change.first, "pairs": change.n}
+            loss = change.first - change.second if len(changes) > 1 else None
+            values |= {"loss": loss, "pairs": change.n}
             values |= {"lost": change.lost, "gained": change.gained, "p": p}
             yield Row(values, to=self._run_of(name), shown=shown)
 
@@ -241,7 +237,7 @@ class ArmsFound:
         tripped = self.tripwire is not None and self.tripwire.tripped
         for (family, length, depth), (change, nats) in changes_by_cell(self.found).items():
             values = {"family": family, "length": length, "depth": depth, "pairs": change.n}
-            values |= {"points": change.second - change.first, "nats": nats}
+            values |= {"loss": change.first - change.second, "nats": nats}
             moved = bool(change.lost or change.gained or (tripped and nats is not None))
             shown = bool(self.arms.judged.n) and moved
             yield Row(values, to=self._run_of(family), shown=shown)
@@ -253,7 +249,9 @@ class ArmsFound:
     def _worst(self) -> tuple[Table, Fact]:
         """The prompts that show most, and the command that shows the first of them again.
         People see one of a family and length, with the number of those like it."""
-        worst = worst_of(self.found)
+        wire = self.tripwire
+        usual = wire.usual if wire is not None and wire.tripped else inf
+        worst = worst_of(self.found, usual)
         like = Counter((trio.family, trio.place[1]) for trio in worst)
         seen = set[tuple[str, int]]()
         rows = tuple[Row, ...]()
@@ -263,7 +261,7 @@ class ArmsFound:
             rows += (Row(self._worst_values(trio), (text,), shown=at not in seen),)
             seen.add(at)
         again = f"needlemap replay {self.path} --worst --arm {self.names[1]}" if rows else ""
-        said, folded = "the worst prompts:", "The worst prompts"
+        said, folded = "the worst prompts, of those that changed:", "The worst prompts"
         table = Table("worst", WORST, rows, said, f"see the first: {again}", folded)
         return table, Fact("replay", again)
 
@@ -322,13 +320,12 @@ def ab_report(
     *,
     stops: bool = False,
     wanted: Scope = "these",
-    on_undecided: str = "fail",
 ) -> Report:
     """The report of what was asked. margin: in points. most, stops: as `ArmsFound` has them.
     wanted: the scope that the verdict is to hold for."""
     arms = judge_arms(found, margin / 100, wanted=wanted, stops=stops)
     asked = ArmsFound(path, names, found, arms, tripwire(found), most, stops)
-    return asked.report(on_undecided)
+    return asked.report()
 
 
 def read_ab_report(path: Path, read: Mapping[str, Loaded | None]) -> Report:

@@ -8,7 +8,7 @@ from needlemap.servers.check.ask import Answers, Ask, Reply
 from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst, read_check
 from needlemap.servers.check.haystack import AskBatch as Batch
 from needlemap.servers.check.haystack import Options
-from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.probe import Paired, Probe, probes
 from needlemap.servers.check.schedule import Schedule
 
@@ -17,6 +17,7 @@ __all__ = [
     "Ask",
     "AtSize",
     "Batch",
+    "Checked",
     "Finding",
     "KnownIssue",
     "Options",
@@ -24,7 +25,6 @@ __all__ = [
     "Probe",
     "Reply",
     "Schedule",
-    "Verdict",
     "Worst",
     "judge",
     "probes",

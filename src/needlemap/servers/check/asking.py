@@ -39,8 +39,8 @@ from needlemap.servers.check.change import judge_change
 from needlemap.servers.check.families import Asker, experiment_of, made_for
 from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
 from needlemap.servers.check.haystack import AskBatch, Options
-from needlemap.servers.check.judge import Verdict, accepted_of, judge, required_of
-from needlemap.stats.verdicts import SUSPECT
+from needlemap.servers.check.judge import Checked, accepted_of, judge, required_of
+from needlemap.stats.verdicts import FAIL, SUSPECT
 from needlemap.trials import Trial
 from needlemap.trials.resolve import ANY
 
@@ -125,7 +125,7 @@ class Check:
         return found
 
     @without_limit()
-    def verdict(self) -> Verdict:
+    def judged(self) -> Checked:
         """What is known, at the alpha that is left for this look."""
         size = len(self.answers)
         if size and self.looks[-1:] != [size]:
@@ -141,7 +141,7 @@ class Check:
             schedule = self.asker.schedule
             made = judge_change(schedule, made, self.answers, self.earlier(), name, look)
         findings = tuple(self._spent(each) for each in made.findings)
-        self.failed.update((each.probe, each) for each in findings if each.state == "fail")
+        self.failed.update((each.probe, each) for each in findings if each.state == FAIL)
         return replace(made, findings=findings)
 
     def _spent(self, finding: Finding) -> Finding:
@@ -152,7 +152,7 @@ class Check:
         tokens, seconds = sum(row.tokens for row in rows), sum(row.seconds for row in rows)
         return replace(finding, tokens=tokens, seconds=round(seconds, 3))
 
-    def write(self, verdict: Verdict | None) -> None:
+    def write(self, found: Checked | None) -> None:
         """Keep what is known."""
         schedule, settings = self.asker.schedule, self.asker.first.settings
         file = CheckFile(
@@ -163,11 +163,10 @@ class Check:
             load=schedule.options.load,
             sizes=list(schedule.sizes),
             looks=self.looks,
-            code=verdict.code if verdict else None,
-            line=verdict.line if verdict else "",
-            not_asked=list(verdict.not_asked) if verdict else [],
-            lacking=dict(verdict.lacking) if verdict else {},
-            findings=list(verdict.findings) if verdict else list(self.failed.values()),
+            verdict=found.verdict if found else None,
+            not_asked=list(found.not_asked) if found else [],
+            lacking=dict(found.lacking) if found else {},
+            findings=list(found.findings) if found else list(self.failed.values()),
         )
         CHECK.write(self.folder.path, file)
 
@@ -214,7 +213,7 @@ def show_nothing(asks: Sequence[Ask], done: int) -> None:
     """Hears that a batch is about to be asked, after so many answers."""
 
 
-class ProbesOnSchedule(Strategy[Verdict]):
+class ProbesOnSchedule(Strategy[Checked]):
     """Batch by batch what the schedule of a check says, until nothing is left, a limit is met or
     the server is gone. Finds the verdict.
 
@@ -239,11 +238,11 @@ class ProbesOnSchedule(Strategy[Verdict]):
         self._prompts = BuiltAhead(self._trials)
         super().__init__(RunObserver(), folders_in(check.folder.path))
 
-    async def run(self) -> Verdict:
+    async def run(self) -> Checked:
         """The verdict, once all is asked. Raises NeedlemapError where nothing could be asked."""
         return await Campaign({"": self.make, BESIDE: self.elsewhere}).run(self)
 
-    def batches(self) -> Batches[Verdict]:
+    def batches(self) -> Batches[Checked]:
         """Raises NeedlemapError where nothing could be asked at all."""
         check = self.check
         schedule, answers, path = check.asker.schedule, check.answers, check.folder.path
@@ -260,14 +259,14 @@ class ProbesOnSchedule(Strategy[Verdict]):
             self.stopped, self._limited = str(error), True
         finally:
             self._prompts.close()
-            verdict = check.verdict()
+            found = check.judged()
             if self.missed:  # nothing else was asked, and all of it was lost
-                line = f"{verdict.line}; the first prompts were all missed".lstrip("; ")
-                verdict = replace(verdict, code=SUSPECT, line=line)
-            check.write(verdict)
+                claim = "the first prompts were all missed"
+                found = replace(found, verdict=replace(found.verdict, word=SUSPECT, claim=claim))
+            check.write(found)
         if not any(reply.measured for reply in answers.by_key.values()):
             self._nothing()
-        return verdict
+        return found
 
     def _ask(self, batch: AskBatch) -> Batches[None]:
         """Take what is on disk, and ask the rest, while the prompts of the next batch are

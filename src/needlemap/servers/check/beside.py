@@ -32,6 +32,7 @@ from needlemap.servers.check.probe import (
     crowd_of,
     smallest,
 )
+from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, row_word
 
 ROUNDED_NATS = 0.25  # a token: two steps of bfloat16 between 16 and 32, where logits lie
 MOVED = 0.2  # share of haystacks whose margins an honest copy of the weights may move by so much
@@ -90,7 +91,7 @@ class Nats(Probe):
                 if apart is not None and usual is not None:
                     moved.append((apart, usual, warm))
         if not moved:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         told = _least_shift([row[1] for row in moved], most_moved(layout))
         beyond = [row for row in moved if row[0] > told]
         n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
@@ -103,8 +104,7 @@ class Nats(Probe):
             said += f", by {effect.value if effect else 0:.2g} nats a token, noise {noise:.2g}"
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or 2 * len(beyond) > n,
+            row_word(fails=fails, passes=passes, points=2 * len(beyond) > n),
             n,
             len(beyond),
             0,
@@ -201,7 +201,7 @@ class Window(Probe):
         """One row: the end of the context, beside other prompts of that length."""
         why = self.absent(layout, answers)
         if why:
-            return Finding(self.name, "not applicable", False, 0, why)
+            return Finding(self.name, "not applicable", 0, why)
         return self.whole([self._end(layout, answers, self.level(look, 1))])
 
     def _end(self, layout: Geometry, answers: Answers, level: float) -> AtSize:
@@ -209,15 +209,15 @@ class Window(Probe):
         if refused := self._broken(layout, answers):
             least = min(refused, key=lambda reply: reply.ask.length)
             said = f"prompts of {least.ask.length:,} tokens are refused: less than promised"
-            return AtSize(size, "fail", True, len(refused), said=said, worst=Worst.of(least))
+            return AtSize(size, FAIL, len(refused), said=said, worst=Worst.of(least))
         inside, beyond = answers.every("window"), answers.every("beyond")
         if beyond:
             counted = beyond[0].prompt_tokens
             said = "a prompt longer than the context is answered, not refused"
             said += f"; {counted:,} of its tokens were counted" if counted is not None else ""
-            return AtSize(size, "fail", True, 1, said=said, worst=Worst.of(beyond[0]))
+            return AtSize(size, FAIL, 1, said=said, worst=Worst.of(beyond[0]))
         if not inside:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         missed = [reply for reply in inside if not reply.right]
         others = answers.of(size, "cold", "crowded", "ask")
         wrong = sum(not reply.right for reply in others)
@@ -229,8 +229,7 @@ class Window(Probe):
         said += f", {wrong} of {len(others)} elsewhere at that length" if missed else ""
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or (bool(missed) and not passes),
+            row_word(fails=fails, passes=passes, points=bool(missed)),
             len(inside),
             len(missed),
             0,
@@ -321,17 +320,17 @@ class Reference(Paired):
             said += kind or f", {len(far)} of {len(moved)} by over {told:.2g}"
         if counts := counted_apart(pairs) if layout.options.holds else "":
             said += f"; {counts}"
-            row = replace(
-                row, state="fail", points=True, worst=row.worst or smallest([pairs[0][1]])
-            )
+            row = replace(row, state=FAIL, worst=row.worst or smallest([pairs[0][1]]))
         row = replace(row, said=said)
         if p <= level / 2 and far:
             worst = smallest(far)
-            row = replace(row, state="fail", points=True, p=p, worst=row.worst or worst)
-        elif layout.options.moves and far and p <= SUSPICIOUS and row.state == "pass":
-            row = replace(row, state="undecided", points=True, p=p, worst=smallest(far))
-        if not sure and row.state == "pass":
-            row = replace(row, state="undecided", said=f"{said}: the reference finds too little")
+            row = replace(row, state=FAIL, p=p, worst=row.worst or worst)
+        elif layout.options.moves and far and p <= SUSPICIOUS and row.state == PASS:
+            row = replace(row, state=SUSPECT, p=p, worst=smallest(far))
+        if not sure and row.state == PASS:
+            points = bool(row.suspects) or row.lost - row.noise > row.gained
+            state = row_word(fails=False, passes=False, points=points)
+            row = replace(row, state=state, said=f"{said}: the reference finds too little")
         return row
 
 

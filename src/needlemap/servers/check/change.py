@@ -8,34 +8,37 @@ from dataclasses import replace
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.exact import lost_tail, net_loss
 from needlemap.servers.check.finding import AtSize, Worst
-from needlemap.servers.check.judge import Verdict, settle
+from needlemap.servers.check.judge import Checked, settle
 from needlemap.servers.check.probe import LEAST, Probe, haystacks_apart
 from needlemap.servers.check.schedule import Schedule
+from needlemap.stats.verdicts import FAIL, PASS
 from needlemap.text import counted
 
 NEW_LOSS = 0.10  # upper end below which a row stayed as it was
 
 
 def judge_change(
-    schedule: Schedule, verdict: Verdict, now: Answers, before: Answers, name: str, look: int = 1
-) -> Verdict:
+    schedule: Schedule, found: Checked, now: Answers, before: Answers, name: str, look: int = 1
+) -> Checked:
     """The verdict of the change. A row that stayed as it was counts as passed, for the change
     only; a row whose answers are lost beside the earlier check fails. name: the earlier
     check's."""
     findings, same = [], 0
-    for finding in verdict.findings:
+    for finding in found.findings:
         probe = schedule.probes[finding.probe]
         if not finding.sizes or finding.state == "not applicable":
             findings.append(finding)
             continue
         level = probe.level(look, len(schedule.sizes))
         rows = [judge_row(schedule, probe, row, now, before, level) for row in finding.sizes]
-        same += sum(a.state == "pass" != b.state for a, b in zip(rows, finding.sizes, strict=True))
+        same += sum(a.state == PASS != b.state for a, b in zip(rows, finding.sizes, strict=True))
         changed = probe.whole(rows, finding.accepted)
         findings.append(replace(changed, tokens=finding.tokens, seconds=finding.seconds))
     made = settle(schedule, findings)
     rows_said = f"{counted(same, 'row')} stayed as before" if same else "no row needed it"
-    return replace(made, line=f"for the change only, beside {name} ({rows_said}): {made.line}")
+    scope = f"for the change only, beside {name} ({rows_said})"
+    scope = "; ".join(filter(None, (scope, made.verdict.scope)))
+    return replace(made, verdict=replace(made.verdict, scope=scope))
 
 
 def judge_row(
@@ -53,10 +56,10 @@ def judge_row(
     said = f"{row.said}; {len(lost)} of {len(pairs)} newly lost, {len(gained)} gained"
     if lost and p <= level:
         worst = Worst.of(lost[0][1])
-        return replace(row, state="fail", points=True, p=p, effect=effect, said=said, worst=worst)
-    if row.state != "pass" and len(pairs) >= LEAST and effect.high < NEW_LOSS:
+        return replace(row, state=FAIL, p=p, effect=effect, said=said, worst=worst)
+    if row.state != PASS and len(pairs) >= LEAST and effect.high < NEW_LOSS:
         upper = 100 * effect.high
-        return replace(row, state="pass", points=False, upper=upper, effect=effect, said=said)
+        return replace(row, state=PASS, upper=upper, effect=effect, said=said)
     return row
 
 

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from needlemap.servers.check.ask import FIRST, FIRST_BESIDE, Answers
 from needlemap.servers.check.exact import middle
-from needlemap.servers.check.finding import AtSize, NetState
-from needlemap.servers.check.judge import Verdict, settle, unmeasured
+from needlemap.servers.check.finding import AtSize
+from needlemap.servers.check.judge import Checked, settle, unmeasured
 from needlemap.servers.check.margins import Margins, alike_margins, nats_apart
 from needlemap.servers.gauge.cache import COARSER, CoarseEngine, Round, fp8_cut_off
 from needlemap.servers.gauge.checkpoint import REFERENCE, load_engine
 from needlemap.servers.gauge.model import NAME, GaugeModel
+from needlemap.stats.verdicts import FAIL, SUSPECT, Word
 
 if TYPE_CHECKING:
     from needlemap.models.demo import NumpyEngine
@@ -47,28 +48,28 @@ class Moved:
     nats: Nats
 
 
-def judge_cache(asker: Asker, verdict: Verdict, answers: Answers) -> Verdict:
+def judge_cache(asker: Asker, checked: Checked, answers: Answers) -> Checked:
     """The verdict, in which margins that a coarse cache moved are no fault, unless the cache
     was said to be as fine as the weights."""
-    found = next((each for each in verdict.findings if each.probe == "reference"), None)
-    if found is None or found.state != "fail" or asker.reference != REFERENCE:
-        return verdict
+    found = next((each for each in checked.findings if each.probe == "reference"), None)
+    if found is None or found.state != FAIL or asker.reference != REFERENCE:
+        return checked
     if any(row.lost for row in found.sizes):
-        return verdict
+        return checked
     if not (cache := cache_of(moved_prompts(asker, answers))):
-        return verdict
+        return checked
     probe = asker.schedule.probes["reference"]
     exact = asker.schedule.options.exact
     rows = [said_of(row, answers, cache, exact=exact) for row in found.sizes]
     told = probe.whole(rows, found.accepted)
     told = replace(told, tokens=found.tokens, seconds=found.seconds)
-    findings = [told if each is found else each for each in verdict.findings]
+    findings = [told if each is found else each for each in checked.findings]
     return settle(asker.schedule, findings, unmeasured(answers))
 
 
 def said_of(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> AtSize:
     """A row that failed by its margins, as that cache explains it."""
-    if row.state != "fail":
+    if row.state != FAIL:
         return row
     pairs = answers.same_prompt(row.size, FIRST_BESIDE, FIRST)
     apart = (nats_apart(there.margins, here.margins) for there, here in pairs)
@@ -78,8 +79,8 @@ def said_of(row: AtSize, answers: Answers, cache: Cache, *, exact: bool) -> AtSi
         said = f"the cache's mantissas are cut off: margins move by {by} nats a token"
     else:
         said = f"cache coarser than the weights by {by} nats a token"
-    state: NetState = "fail" if exact or cache == "cut off" else "undecided"
-    return replace(row, state=state, points=True, effect=moved, said=said)
+    state: Word = FAIL if exact or cache == "cut off" else SUSPECT
+    return replace(row, state=state, effect=moved, said=said)
 
 
 def cache_of(moved: Sequence[Moved]) -> Cache:

@@ -21,12 +21,11 @@ from needlemap.servers.check.ask import Ask
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
 from needlemap.servers.check.gauge import beside_the_gauge
 from needlemap.servers.check.haystack import Options
-from needlemap.servers.check.judge import Verdict
+from needlemap.servers.check.judge import Checked
 from needlemap.servers.check.known_by_answer import answers_as_the_gauge
 from needlemap.servers.check.report import check_report
 from needlemap.servers.flags import CheckFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
-from needlemap.stats.verdicts import softened
 from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
 
@@ -45,8 +44,7 @@ MINUTES = (
 
 
 def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, report what each probe found; the exit code: 0 all that applies passes, 1 one
-    fails, 4 too little was asked, 5 undecided and something points to a loss."""
+    """Ask, report what each probe found; the exit code of the verdict."""
     server = None if typed.plan else reach_server(flags)
     asked = asked_of(typed, flags, known_as_gauge(typed.gauge, flags, server))
     asked = asked if server is None else _with_context(asked, server)
@@ -63,15 +61,13 @@ def check_command(typed: CheckFlags, flags: Mapping[str, Any]) -> int:
     for line in list_unknown(asking.finishes):
         tell(line)
     if found is None:
-        show_finding(report_of(check, check.verdict(), typed.on_undecided), typed, path)
+        show_finding(report_of(check, check.judged()), typed, path)
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
-    report = report_of(check, found, typed.on_undecided)
-    if not asking.missed:
+    else:
         say_stopped(asking.why, path)
-    show_finding(report, typed, path, seen=not asking.missed)
-    return softened(found.code, typed.on_undecided)
+    return show_finding(report_of(check, found), typed, path, brief=bool(asking.missed))
 
 
 def known_as_gauge(
@@ -169,16 +165,15 @@ class CheckProgress:
             )
 
 
-def report_of(check: Check, verdict: Verdict, on_undecided: str = "fail") -> Report:
+def report_of(check: Check, found: Checked) -> Report:
     """What was found, and what only a check that was just asked knows."""
     schedule, settings = check.asker.schedule, check.asker.first.settings
     more = [
         Fact("sizes", list(schedule.sizes)),
         Fact("accepted", list(schedule.options.accept)),
     ]
-    ends, path = softened(verdict.code, on_undecided), check.folder.path
-    reference = check.asked.reference
-    return check_report(path, settings.model, verdict, reference, _spent(check), more, ends)
+    path, reference = check.folder.path, check.asked.reference
+    return check_report(path, settings.model, found, reference, _spent(check), more)
 
 
 def _spent(check: Check) -> str:

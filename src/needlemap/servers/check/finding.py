@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 from needlemap.records.document import DocumentKind
 from needlemap.servers.check.ask import Reply
 from needlemap.servers.check.exact import Effect
+from needlemap.stats.verdicts import FAIL, OPEN, Verdict, Word
 
-SCHEMA = 2
-NetState = Literal["pass", "fail", "undecided"]
-State = Literal["pass", "fail", "undecided", "not applicable"]
+SCHEMA = 3
+State = Word | Literal["not applicable"]
 UNITS = (
     "excludes: a pass at every size rules out a loss of so many points (95 %); tokens: of all that "
     "serves a probe"
@@ -56,7 +56,7 @@ class Worst:
 class AtSize:
     """What a probe came to at one size.
 
-    points: whether something points to a loss. n: answers or pairs. lost, gained: of these, noise
+    n: answers or pairs. lost, gained: of these, noise
     left out. effect: a loss as a share, with its 95 % interval; upper: points of loss that are not
     excluded. p: chance of as much on a server without this fault. limit: points below which upper
     must stay for a pass. worst: where to look. suspects: pairs that were lost each time they were
@@ -64,8 +64,7 @@ class AtSize:
     """
 
     size: Annotated[int, Field(ge=1)]
-    state: NetState
-    points: bool = False
+    state: Word
     n: int = 0
     lost: int = 0
     gained: int = 0
@@ -78,6 +77,11 @@ class AtSize:
     noise: int = 0
     left: int = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it neither passes nor fails."""
+        return self.state in OPEN
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -88,7 +92,6 @@ class Finding:
 
     probe: str
     state: State
-    points: bool
     n: int
     said: str
     effect: Effect | None = None
@@ -103,6 +106,11 @@ class Finding:
     tokens: int = 0
     seconds: float = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it neither passes nor fails."""
+        return self.state in OPEN
+
 
 class CheckFile(BaseModel):
     """check.json: what a check was asked to do, and what its probes found at its last end. lacking:
@@ -116,8 +124,7 @@ class CheckFile(BaseModel):
     load: int
     sizes: list[int] = []
     looks: list[int] = []
-    code: int | None = None
-    line: str = ""
+    verdict: Verdict | None = None
     not_asked: list[str] = []
     lacking: dict[str, str] = {}
     findings: list[Finding] = []
@@ -125,7 +132,7 @@ class CheckFile(BaseModel):
     @property
     def seen(self) -> tuple[list[int], dict[str, Finding]]:
         """The looks so far, and what was found at them."""
-        failed = {each.probe: each for each in self.findings if each.state == "fail"}
+        failed = {each.probe: each for each in self.findings if each.state == FAIL}
         return list(self.looks), failed
 
 

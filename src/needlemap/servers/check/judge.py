@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from needlemap.errors import Failure, SettingsError, did_you_mean
@@ -11,16 +11,24 @@ from needlemap.grid import short_size, tokens
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.finding import Finding
 from needlemap.servers.check.schedule import Schedule
-from needlemap.stats.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.stats.verdicts import (
+    FAIL,
+    NOT_ENOUGH_DATA,
+    OPEN,
+    PASS,
+    SUSPECT,
+    Verdict,
+    Word,
+    combined_word,
+)
+from needlemap.text import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a check comes to. line: what people came for. lacking: probes that do not apply, and
-    why."""
+class Checked:
+    """What a check found. lacking: probes that do not apply, and why."""
 
-    code: int
-    line: str
+    verdict: Verdict
     findings: tuple[Finding, ...]
     not_asked: tuple[str, ...]
     lacking: Mapping[str, str]
@@ -31,7 +39,7 @@ def judge(
     replies: Answers | Iterable[Reply],
     look: int = 0,
     failed: Mapping[str, Finding] | None = None,
-) -> Verdict:
+) -> Checked:
     """All that is known. look: which look at the answers this is, by default 1 before a second
     round, else 2. failed: what was found at earlier ones; it stays found."""
     answers = replies if isinstance(replies, Answers) else Answers(replies)
@@ -42,7 +50,7 @@ def judge(
     for name, probe in schedule.probes.items():
         found = schedule.judged(probe, answers, look)
         before = (failed or {}).get(name)
-        if before is not None and found.state != "fail":
+        if before is not None and found.state != FAIL:
             found = before
         if name in accepted and found.sizes:
             found = probe.whole(found.sizes, accepted[name])
@@ -61,40 +69,68 @@ def unmeasured(answers: Answers) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
-def settle(schedule: Schedule, findings: Sequence[Finding], lost: str = "") -> Verdict:
+def settle(schedule: Schedule, findings: Sequence[Finding], lost: str = "") -> Checked:
     """The verdict that findings come to. lost: what was not answered, in words."""
     sizes, names = required_of(schedule)
-    most = max(sizes)
-    counted = [
-        each
+    words = [
+        up_to(each, max(sizes))
         for each in findings
         if each.decides and each.state != "not applicable" and (not names or each.probe in names)
     ]
-    states = [(each, up_to(each, most)) for each in counted]
     missing = must_run(schedule, findings, names)
     lacking = {**schedule.lacking}
     lacking.update({e.probe: e.said for e in findings if e.state == "not applicable"})
     not_asked = unasked(schedule, findings, missing)
-    if any(each.state == "fail" for each in findings if each.decides):
-        code = WORSE
-    elif any(state != "pass" and points for _, (state, points) in states):
-        code = SUSPECT
-    elif missing or any(state != "pass" for _, (state, _) in states) or not states:
-        code = SUSPECT if lost else UNDECIDED
-    else:
-        code = NO_WORSE
-    line = first_line(schedule, findings, code, sizes, names, not_asked)
-    line += f"; not answered: {lost}" if lost else ""
-    return Verdict(code, line, tuple(findings), not_asked, lacking)
+    fails = any(each.state == FAIL for each in findings if each.decides)
+    word = FAIL if fails else combined_word(words or [NOT_ENOUGH_DATA])
+    if word == PASS and missing:
+        word = NOT_ENOUGH_DATA
+    if word == NOT_ENOUGH_DATA and lost:
+        word = SUSPECT
+    verdict = Verdict(
+        word,
+        claim(findings, word, sizes, names),
+        found_by_length(findings) + (f", not answered: {lost}" if lost else ""),
+        "; ".join(scope_parts(findings, word, (sizes, names), not_asked, lacking)),
+        "give more --minutes" if not_asked and word in OPEN else "",
+    )
+    return Checked(verdict, tuple(findings), not_asked, lacking)
 
 
-def up_to(finding: Finding, most: int) -> tuple[str, bool]:
-    """The state of the sizes up to one, and whether something in them points to a loss."""
-    rows = [r for r in finding.sizes if r.size <= most and r.size not in finding.accepted]
-    if not rows or finding.state == "fail":
-        return finding.state, finding.points
-    left = [row for row in rows if row.state != "pass"]
-    return ("undecided" if left else "pass"), any(row.points for row in left)
+def claim(
+    findings: Sequence[Finding], word: Word, sizes: Sequence[int], names: Sequence[str]
+) -> str:
+    """What the word is said of: what passes and where, or which probes say otherwise."""
+    if word == PASS:
+        passed = [each for each in findings if each.state == PASS]
+        what = ", ".join(names) if names else counted(len(passed), "probe")
+        verb = "passes" if len(names or passed) == 1 else "pass"
+        return f"{what} {verb} at {', '.join(map(short_size, sizes))}"
+    named = names_of(findings, word)
+    if word == FAIL:
+        return f"a fault is found by {named}"
+    if word == SUSPECT:
+        return f"something looks wrong: {named}" if named else "not all was answered"
+    return f"too little was asked for {named}" if named else "too little was asked"
+
+
+def names_of(findings: Sequence[Finding], word: Word) -> str:
+    """The probes of one word, each with the first size that has it: 'length (at 4k), cut'."""
+    names = []
+    for each in findings:
+        if each.decides and each.state == word:
+            size = next((row.size for row in each.sizes if row.state == word), None)
+            at = "" if size is None or word == NOT_ENOUGH_DATA else f" (at {short_size(size)})"
+            names.append(f"{each.probe}{at}")
+    return ", ".join(names)
+
+
+def up_to(finding: Finding, most: int) -> Word:
+    """The word of the sizes up to one."""
+    rows = [r.state for r in finding.sizes if r.size <= most and r.size not in finding.accepted]
+    if not rows or finding.state == "not applicable":
+        return NOT_ENOUGH_DATA if finding.state == "not applicable" else finding.state
+    return FAIL if finding.state == FAIL else combined_word(rows)
 
 
 def required_of(schedule: Schedule) -> tuple[list[int], list[str]]:
@@ -164,47 +200,44 @@ def unasked(
     return (*found, *([f"probes: {', '.join(left)}"] if left else []))
 
 
-def undecided_beside(
-    schedule: Schedule, findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]
-) -> list[str]:
+def open_beside(findings: Sequence[Finding], sizes: Sequence[int], names: Sequence[str]) -> str:
     """Sizes and probes that were asked, that do not pass, and that exit 0 does not need."""
-    decides = [each for each in findings if each.decides and each.state == "undecided"]
+    decides = [each for each in findings if each.decides and each.is_open]
     wanted = [each for each in decides if not names or each.probe in names]
-    open_rows = [row for each in wanted for row in each.sizes if row.state != "pass" and row.n]
-    open_sizes = {row.size for row in open_rows if row.size > max(sizes)}
+    rows = [row for each in wanted for row in each.sizes if row.state != PASS and row.n]
+    beyond = sorted({row.size for row in rows if row.size > max(sizes)})
     others = [each.probe for each in decides if each not in wanted and each.n]
-    return [*(short_size(size) for size in schedule.sizes if size in open_sizes), *others]
+    return ", ".join([*map(short_size, beyond), *others])
 
 
-def first_line(
-    schedule: Schedule,
+def found_by_length(findings: Iterable[Finding]) -> str:
+    """How many facts were found at each size; '' where that was not tried."""
+    shown = [
+        f"{short_size(row.size)} "
+        + (f"{row.n - row.lost} of {row.n}" if row.n else "no prompt answered")
+        for each in findings
+        if each.probe == "length"
+        for row in each.sizes
+        if row.n or row.state == SUSPECT
+    ]
+    return f"found {', '.join(shown)}" if shown else ""
+
+
+def scope_parts(
     findings: Sequence[Finding],
-    code: int,
-    sizes: Sequence[int],
-    names: Sequence[str],
+    word: Word,
+    required: tuple[Sequence[int], Sequence[str]],
     not_asked: Sequence[str],
-) -> str:
-    """Found by length; what was taken out by name; up to where it passes; what was not
-    asked."""
-    by_name = {each.probe: each for each in findings}
-    parts = []
-    if (length := by_name.get("length")) is not None:
-        shown = [
-            f"{short_size(row.size)} "
-            + (f"{row.n - row.lost} of {row.n}" if row.n else "no prompt answered")
-            for row in length.sizes
-            if row.n or row.points
-        ]
-        parts.append(f"found by length: {' · '.join(shown) or 'nothing was asked'}")
+    lacking: Iterable[str],
+) -> Iterator[str]:
+    """What was taken out by name, what exit 0 did not need, and what was not asked or tested."""
+    sizes, names = required
     taken = [f"{each.probe}@{short_size(size)}" for each in findings for size in each.accepted]
     if taken:
-        parts.append(f"accepted: {', '.join(taken)}")
-    if code == NO_WORSE and (len(sizes) < len(schedule.sizes) or names):
-        what = short_size(max(sizes)) if len(sizes) < len(schedule.sizes) else ""
-        needed = ", ".join([f"to {what}"] * bool(what) + [*names])
-        parts.append(f"pass {needed} (required)")
-        if left := undecided_beside(schedule, findings, sizes, names):
-            parts.append(f"undecided: {', '.join(left)}")
+        yield f"accepted: {', '.join(taken)}"
+    if word == PASS and (left := open_beside(findings, sizes, names)):
+        yield f"not required, and open: {left}"
     if not_asked:
-        parts.append(f"not asked: {', '.join(not_asked)}")
-    return "; ".join(parts)
+        yield f"not asked: {', '.join(not_asked)}"
+    if lacking := list(lacking):
+        yield f"not tested: {', '.join(lacking)}"

@@ -17,9 +17,10 @@ from needlemap.servers.check.exact import (
     strata_tail,
     upper_tail,
 )
-from needlemap.servers.check.finding import AtSize, Finding, NetState, issue
+from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.probe import HELD, LEAST, NOTHING, Probe, smallest
+from needlemap.stats.verdicts import NOT_ENOUGH_DATA, SUSPECT, row_word
 
 FALL = 0.20  # of the found share, which a pass excludes
 APART = 0.1  # by how much more must be missed far away to be said
@@ -80,7 +81,9 @@ class Length(Probe):
             + [f"{silent} of {tried} without an answer: {why}"] * (silent > 0)
         )
         if not n:
-            return AtSize(size, "undecided", is_silent, said=said if silent else NOTHING)
+            return AtSize(
+                size, SUSPECT if is_silent else NOT_ENOUGH_DATA, said=said if silent else NOTHING
+            )
         base = sum(reply.right for reply in short), len(short)
         if not base[1]:
             base = found, n
@@ -91,11 +94,10 @@ class Length(Probe):
         p = upper_tail(n - found, n, HELD) if held else self._beside_reference(answers, size)
         fails = p is not None and p <= level
         passes = n >= LEAST and effect.high < FALL and share >= LEAST_FOUND and not is_silent
-        points = fails or share < LEAST_FOUND or effect.low > 0 or is_silent
+        points = share < LEAST_FOUND or effect.low > 0 or is_silent
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            points and not passes,
+            row_word(fails=fails, passes=passes, points=points),
             n,
             n - found,
             0,
@@ -115,7 +117,7 @@ class Length(Probe):
     def in_words(self, rows: Sequence[AtSize]) -> str:
         """As the first line has it; where it falls, whose it may be."""
         said = super().in_words(rows)
-        open_rows = [row for row in rows if row.state == "undecided" and row.points and row.n]
+        open_rows = [row for row in rows if row.state == SUSPECT and row.n]
         fallen = [short_size(row.size) for row in open_rows]
         if fallen:
             said += f"; at {', '.join(fallen)} the model or the server loses facts"
@@ -155,7 +157,7 @@ class Residues(Probe):
         """The worst residue, at a level that is divided among all that are tried."""
         rows = self.rows(answers, size)
         if not rows:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         missed = [reply for reply in rows if not reply.right]
         tried = [by for by in RESIDUES if by <= self.most]
         classes = sum(tried)
@@ -168,6 +170,7 @@ class Residues(Probe):
         beyond = self.beyond(answers, size)
         more = beyond is not None and beyond.high >= BEYOND
         passes = able and p > SUSPICIOUS and not more
+        points = p <= SUSPICIOUS or lost or (beyond is not None and beyond.low > 0)
         worst = None if passes or lost else smallest(missed)  # where most are, no place is special
         said = f"{len(missed)} of {len(rows)} missed"
         if p <= SUSPICIOUS:
@@ -176,8 +179,7 @@ class Residues(Probe):
             said += f", {len(marked)} of {of} where {self.noun} % {by} = {rest}"
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or p <= SUSPICIOUS or lost or (beyond is not None and beyond.low > 0),
+            row_word(fails=fails, passes=passes, points=points),
             len(rows),
             len(missed),
             0,
@@ -349,18 +351,16 @@ class Distance(Probe):
         near = [reply for reply in rows if reply.ask.depth > 2 / 3]
         far = [reply for reply in rows if reply.ask.depth <= 2 / 3]
         if not near or not far:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         lost = [reply for reply in far if not reply.right]
         missed = sum(not reply.right for reply in near)
         effect = rates_apart(len(lost), len(far), missed, len(near))
         assert effect is not None  # both have trials
         apart = effect.low > APART
         said = f"near {1 - missed / len(near):.0%} found, far {1 - len(lost) / len(far):.0%}"
-        state: NetState = "undecided" if apart or effect.high >= LEAST_FOUND else "pass"
         return AtSize(
             size,
-            state,
-            apart,
+            row_word(fails=False, passes=not apart and effect.high < LEAST_FOUND, points=apart),
             len(rows),
             len(lost),
             missed,

@@ -20,6 +20,7 @@ from needlemap.servers.check.probe import (
     lost_of,
     smallest,
 )
+from needlemap.stats.verdicts import FAIL, PASS, SUSPECT, combined_word
 
 LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
@@ -31,11 +32,11 @@ TEMPLATE = 32  # tokens that a server's template may add
 def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
     """Two rows of one size as one, both of which must pass. where: the pairs of the second stand,
     in words."""
-    rows = sorted((found, other), key=lambda row: ("fail", "undecided", "pass").index(row.state))
-    first = rows[0] if rows[0].state != "pass" else max(rows, key=lambda row: row.upper or 0.0)
+    word = combined_word([found.state, other.state])
+    rows = [row for row in (found, other) if row.state == word]
+    first = max(rows, key=lambda row: row.upper or 0.0) if word == PASS else rows[0]
     return replace(
         first,
-        points=any(row.points for row in rows if row.state != "pass"),
         n=found.n + other.n,
         lost=found.lost + other.lost,
         gained=found.gained + other.gained,
@@ -301,9 +302,9 @@ class Cut(Paired):
             said += ", though what stands at the beginning is found" if heads > 0.5 else ""
             if not row.n and len(pairs) >= LEAST and 2 * counted < sent:
                 worst = smallest(head for _, head in pairs)
-                row = replace(row, state="fail", points=True, worst=worst)
-        if row.state == "fail" and told is None and size > layout.options.holds:
-            row = replace(row, state="undecided", points=True)
+                row = replace(row, state=FAIL, worst=worst)
+        if row.state == FAIL and told is None and size > layout.options.holds:
+            row = replace(row, state=SUSPECT)
             said += ": the model or the server"
         return replace(row, said=said)
 

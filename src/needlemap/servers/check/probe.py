@@ -18,7 +18,8 @@ from needlemap.grid import short_size
 from needlemap.registry import find_kind, installed
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.exact import ALPHA, lost_tail, net_loss, upper_tail
-from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, State, Worst
+from needlemap.servers.check.finding import AtSize, Finding, KnownIssue, Worst
+from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, SUSPECT, combined_word, row_word
 
 if TYPE_CHECKING:
     from needlemap.servers.check.ask import Ask, Key
@@ -100,7 +101,7 @@ class Probe:
         """What all sizes come to."""
         why = self.absent(layout, answers)
         if why:
-            return Finding(self.name, "not applicable", False, 0, why, decides=self.decides)
+            return Finding(self.name, "not applicable", 0, why, decides=self.decides)
         level = self.level(look, len(layout.sizes))
         return self.whole([self.row(layout, answers, size, level) for size in layout.sizes])
 
@@ -116,25 +117,21 @@ class Probe:
     def whole(self, rows: Sequence[AtSize], accepted: Sequence[int] = ()) -> Finding:
         """What the sizes come to together. accepted: sizes that were taken out by name."""
         counted = [row for row in rows if row.size not in accepted]
-        failed = [row for row in counted if row.state == "fail"]
+        failed = [row for row in counted if row.state == FAIL]
         passed = passes_to(counted)
-        state: State = (
-            "fail" if failed else "pass" if all(r.state == "pass" for r in counted) else "undecided"
-        )
+        state = combined_word([row.state for row in counted] or [PASS])
         shown = failed or [row for row in counted if row.worst] or [rows[0]]
-        points = any(row.points for row in counted if row.state != "pass")
         worst = next((row.worst for row in shown if row.worst), None)
-        held = [r.upper for r in counted if r.state == "pass" and r.upper is not None]
+        held = [r.upper for r in counted if r.state == PASS and r.upper is not None]
         return Finding(
             self.name,
             state,
-            points,
             sum(row.n for row in rows),
             self.in_words(rows),
             shown[0].effect or next((row.effect for row in rows if row.effect), None),
             shown[0].p,
             worst,
-            self.known if state == "fail" or (points and worst) else (),
+            self.known if state == FAIL or (state == SUSPECT and worst) else (),
             tuple(rows),
             passed,
             self.excluded(max(held)) if passed is not None and held else "",
@@ -160,7 +157,7 @@ def passes_to(rows: Iterable[AtSize]) -> int | None:
     """The longest size up to which all pass."""
     found = None
     for row in rows:
-        if row.state != "pass":
+        if row.state != PASS:
             break
         found = row.size
     return found
@@ -268,7 +265,7 @@ class Paired(Probe):
         may lose, and then nothing is gained; None: as much may be lost as is gained."""
         pairs = [(one, other) for one, other in every if one.right or other.right]
         if not every:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         lost = lost_of(pairs)
         gained = [pair for pair in pairs if pair[1].right and not pair[0].right]
         sure = [pair for pair in lost if self.is_sure(answers, pair)]
@@ -288,6 +285,7 @@ class Paired(Probe):
         fails = p <= level and bool(lost)
         passes = len(pairs) >= LEAST and upper is not None and upper < 100 * LOSS
         passes = passes and not passing
+        points = passing or bool(sure) or len(lost) - len(noise) > len(gained)
         said = f"{len(lost)} of {len(pairs)} {self.lost_in}"
         if gained:
             said += f", {len(gained)} gained"
@@ -302,8 +300,7 @@ class Paired(Probe):
             said += f" (fails from {max(least, len(lost) + 1)} on)"
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or passing or bool(sure) or len(lost) - len(noise) > len(gained),
+            row_word(fails=fails, passes=passes, points=points),
             len(pairs),
             len(lost),
             len(gained),

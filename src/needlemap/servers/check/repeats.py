@@ -12,6 +12,7 @@ from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.owners import LONG_SECRET, Owners
 from needlemap.servers.check.probe import LEAST, NOTHING, Pair, Probe, smallest
+from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, SUSPECT, row_word
 
 CHANGED = 0.25  # share of repeats that a pass excludes
 RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
@@ -73,7 +74,7 @@ class Same(Probe):
         rows = [self._at(answers, size, base, restless, level) for size in layout.sizes]
         if not tossed:
             return self.whole(rows)
-        races = any(row.state == "fail" for row in rows)
+        races = any(row.state == FAIL for row in rows)
         found = self.whole([sampled(rows[0], tossed, level), *rows[1:]])
         return found if races else replace(found, known=())
 
@@ -82,7 +83,7 @@ class Same(Probe):
     ) -> AtSize:
         pairs = repeats_of(answers, size)
         if not pairs:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         changed = [pair for pair in pairs if pair[0].right != pair[1].right]
         found = sum(one.right or other.right for one, other in pairs)
         n, count = len(pairs), len(changed)
@@ -100,8 +101,7 @@ class Same(Probe):
         wrong = [one if not one.right else other for one, other in changed]
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or (count > 0 and not passes) or 2 * found < n,
+            row_word(fails=fails, passes=passes, points=count > 0 or 2 * found < n),
             n,
             count,
             0,
@@ -125,10 +125,8 @@ def sampled(row: AtSize, pairs: Sequence[Pair], level: float) -> AtSize:
         return replace(row, said=said)
     said += ": a temperature or another sampling is on"
     worst = row.worst or smallest(again for one, again in pairs if one.answer != again.answer)
-    fails = row.state == "fail" or p <= level
-    return replace(
-        row, state="fail" if fails else "undecided", points=True, p=p, said=said, worst=worst
-    )
+    fails = row.state == FAIL or p <= level
+    return replace(row, state=FAIL if fails else SUSPECT, p=p, said=said, worst=worst)
 
 
 def repeats_of(answers: Answers, size: int) -> list[Pair]:
@@ -187,7 +185,7 @@ class Mates(Probe):
         self, size: int, rows: Sequence[Reply], owners: Owners[Hashable], level: float
     ) -> AtSize:
         if not rows:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         leaks = [reply for reply in rows if _foreign(reply, owners)]
         n = len(rows)
         p = None
@@ -203,8 +201,7 @@ class Mates(Probe):
         passes = able and not leaks
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            bool(leaks) or 2 * told < n,
+            row_word(fails=fails, passes=passes, points=bool(leaks) or 2 * told < n),
             n,
             len(leaks),
             0,
@@ -261,7 +258,7 @@ class Stop(Probe):
     def _at(self, answers: Answers, size: int, base: tuple[int, int], level: float) -> AtSize:
         rows = answers.of(size, "cold", "crowded", "warm", "ask")
         if not rows:
-            return AtSize(size, "undecided", said=NOTHING)
+            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         endless = [reply for reply in rows if not reply.ended]
         n, count = len(rows), len(endless)
         p = more_often(count, n, *base) if base[1] else 1.0
@@ -275,8 +272,7 @@ class Stop(Probe):
             said += f", {base[0]} of {base[1]} of the shortest: the template or the answer's budget"
         return AtSize(
             size,
-            "fail" if fails else "pass" if passes else "undecided",
-            fails or (not passes and count > 0),
+            row_word(fails=fails, passes=passes, points=count > 0),
             n,
             count,
             0,

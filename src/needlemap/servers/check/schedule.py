@@ -19,6 +19,7 @@ from needlemap.errors import SettingsError, did_you_mean
 from needlemap.servers.check.ask import BESIDE, Answers, Ask, Key
 from needlemap.servers.check.haystack import ROUNDS, AskBatch, CheckHaystack, Geometry, Options
 from needlemap.servers.check.probe import Probe, probes
+from needlemap.stats.verdicts import PASS
 
 if TYPE_CHECKING:
     from needlemap.servers.check.finding import Finding
@@ -119,7 +120,7 @@ class Schedule(Geometry):
         """Lost pairs that were not asked again yet, as far as they fit; first those of sizes
         that do not pass. most: tokens that a server may compute beside the first round."""
         rows = [
-            (row.state == "pass", probe, row.size)
+            (row.state == PASS, probe, row.size)
             for probe in self.probes.values()
             for row in self.judged(probe, answers, 1).sizes
         ]
@@ -140,10 +141,10 @@ class Schedule(Geometry):
         extra = list[CheckHaystack]()
         for probe in self.probes.values():
             finding = self.judged(probe, before, 1)
-            if finding.state != "undecided" or not probe.decides:
+            if not finding.is_open or not probe.decides:
                 continue
             for row in finding.sizes:
-                if row.state == "undecided" and probe.helps(row):
+                if row.is_open and probe.helps(row):
                     wanted.setdefault(row.size, []).append(probe)
                 extra += probe.further(self, before, row)
         return extra, self._more(wanted)

@@ -27,7 +27,7 @@ from needlemap.servers.check.gauge import CHANGING, gauge_flags, is_wrapped
 from needlemap.servers.flags import StormFlags
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.servers.storm.file import STORM, StormFile
-from needlemap.servers.storm.judge import StormVerdict
+from needlemap.servers.storm.judge import Stormed
 from needlemap.servers.storm.rare import needed
 from needlemap.servers.storm.report import storm_report
 from needlemap.servers.storm.repro import write_repro
@@ -37,7 +37,7 @@ from needlemap.servers.storm.storming import StormInRounds, show_nothing
 from needlemap.settings import marked, settings_of
 from needlemap.settings.prices import Prices, price_source
 from needlemap.settings.trust import refuse_untyped_model
-from needlemap.stats.verdicts import NO_WORSE, UNDECIDED, WORSE, softened
+from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, PASS, exit_code
 from needlemap.text import counted, short, show, tell
 from needlemap.trials.resolve import ANY
 
@@ -49,8 +49,7 @@ _EVERY = 10  # rounds between two lines of progress
 
 
 def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
-    """Ask, report the rate and what was found; the exit code: 0 below the wanted rate, 1 a
-    fault, 4 too little was asked, 5 undecided and something points to a fault."""
+    """Ask, report the rate and what was found; the exit code of the verdict."""
     storm = Storm.of(asked_of(typed, flags), typed.out)
     settings = storm.resolved.settings
     if storm.resolved.tokenizer.name == ANY and settings.tokenizer == ANY:
@@ -64,14 +63,13 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     for line in list_unknown(asking.finishes):
         tell(line)
     if found is None:
-        show_verdict(asking, asking.verdict, typed)
+        show_verdict(asking, asking.found, typed)
         return ending.code
     if asking.missed:
         tell(f"needlemap: {asking.missed}.")
-    if not asking.missed:
+    else:
         say_stopped(asking.stopped, storm.folder.path)
-    show_verdict(asking, found, typed)
-    return softened(found.code, typed.on_undecided)
+    return show_verdict(asking, found, typed)
 
 
 def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
@@ -148,21 +146,18 @@ def cost_line(storm: Storm) -> str:
     )
 
 
-def show_progress(number: int, found: StormVerdict) -> None:
+def show_progress(number: int, found: Stormed) -> None:
     """A line for every so many rounds."""
     if number % _EVERY == 0:
-        tell(f"{counted(number, 'round')}: {found.line}")
+        tell(f"{counted(number, 'round')}: {found.verdict.claim}")
 
 
-def show_verdict(asking: StormInRounds, found: StormVerdict, typed: StormFlags) -> None:
-    """Print what was found, and write it for CI."""
-    storm = asking.storm
-    path = storm.folder.path
-    ends = softened(found.code, typed.on_undecided)
-    report = storm_report(path, asking.document(found), ends)
-    if found.code == WORSE and to_replay(asking.document(found)):
+def show_verdict(asking: StormInRounds, found: Stormed, typed: StormFlags) -> int:
+    """Print what was found, and write it for CI; the exit code."""
+    path, document = asking.storm.folder.path, asking.document(found)
+    if found.verdict.word == FAIL and to_replay(document):
         tell(f"\nthe shortest sequence that shows it: needlemap storm {path} --shrink")
-    show_finding(report, typed, path, seen=not asking.missed)
+    return show_finding(storm_report(path, document), typed, path, brief=bool(asking.missed))
 
 
 def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, Any]) -> int:
@@ -176,7 +171,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     file = STORM.read(folder)
     if not to_replay(file):
         tell(f"needlemap: nothing was shrunk: '{folder}' holds no fault that a replay may show.")
-        return UNDECIDED
+        return exit_code(NOT_ENOUGH_DATA)
     run = CheckedRun.of(folder / STORMED, typed.trust_run)
     storm = Storm.of(_asked_before(run, file, typed, flags), folder)
     settings, command = storm.resolved.settings, typed.command
@@ -199,7 +194,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
     if shrunk is None:
         why = asking.stopped or "its sequence failed in no replay"
         tell(f"needlemap: nothing was shrunk: {why.rstrip('.')}.")
-        return UNDECIDED
+        return exit_code(NOT_ENOUGH_DATA)
     wrong = "wrong" if shrunk.limit is None else "margins moved"
     show(
         f"{counted(len(shrunk.sequence.acts), 'request')} of {shrunk.was} show it: {wrong} in "
@@ -210,7 +205,7 @@ def shrink_command(folder: Path | None, typed: StormFlags, flags: Mapping[str, A
         written = write_repro(storm, shrunk, folder)
     for path in written:
         tell(str(path))
-    return NO_WORSE
+    return exit_code(PASS)
 
 
 def _asked_before(

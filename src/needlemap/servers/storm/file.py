@@ -12,6 +12,9 @@ from needlemap.grid import MOST_LENGTH
 from needlemap.records.document import DocumentKind
 from needlemap.servers.storm.act import ACTS
 from needlemap.settings import MOST_AT_A_TIME
+from needlemap.stats.verdicts import Verdict
+
+SCHEMA = 2
 
 
 class StormRequest(BaseModel):
@@ -66,7 +69,7 @@ class StormFile(BaseModel):
     shortest sequence that shows a fault, once it was looked for. reference: beside which margins
     were compared, '' for none; limit_nats: beyond which they are in doubt."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA
     seed: int
     model: str
     max_length: Annotated[int, Field(ge=0, le=MOST_LENGTH)]
@@ -79,8 +82,7 @@ class StormFile(BaseModel):
     wanted: float = 0.005
     reference: str = ""
     limit_nats: float | None = None
-    code: int | None = None
-    line: str = ""
+    verdict: Verdict | None = None
     said: list[str] = []
     counts: dict[str, int] = {}
     rounds: int = 0
@@ -93,4 +95,4 @@ class StormFile(BaseModel):
     shrunk: _Requests = []
 
 
-STORM = DocumentKind("storm.json", "storm", StormFile, 1)
+STORM = DocumentKind("storm.json", "storm", StormFile, SCHEMA)

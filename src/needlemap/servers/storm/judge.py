@@ -33,7 +33,7 @@ from needlemap.servers.storm.rare import (
     rounded_up,
     shown_rate,
 )
-from needlemap.stats.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.stats.verdicts import Verdict, Word, row_word
 from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
@@ -142,12 +142,11 @@ class Seens:
 
 
 @dataclass(frozen=True, slots=True)
-class StormVerdict:
-    """What a storm came to. families: units; faulty: the sum of their shares of faulty requests;
-    highest: the bound of the rate. line: the rate in words; said: what else there is to know."""
+class Stormed:
+    """What a storm found. families: units; faulty: the sum of their shares of faulty requests;
+    highest: the bound of the rate. said: what else there is to know."""
 
-    code: int
-    line: str
+    verdict: Verdict
     said: tuple[str, ...]
     counts: Mapping[str, int]
     requests: int
@@ -158,7 +157,7 @@ class StormVerdict:
     certain: tuple[Seen, ...] = ()
 
 
-def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVerdict:
+def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> Stormed:
     """The verdict at this look. wanted: the rate that is to be excluded, a share. gauge:
     whether the model is the gauge, which misses nothing itself."""
     rows = [each for each in seens.storm if each.outcome.word != "cancelled"]
@@ -193,9 +192,14 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     confirmed = bool(certain) or best >= GOAL
     leaks = any(each.outcome.word == "foreign" for each in certain)
     right = sum(each.outcome.has_right_text for each in rows) / len(rows) if rows else 0.0
-    return StormVerdict(
-        _code(best, right, leaks=leaks, confirmed=confirmed, low=highest < wanted),
-        _line(hit, len(rows), families, highest),
+    word = _word(best, right, leaks=leaks, confirmed=confirmed, low=highest < wanted)
+    return Stormed(
+        Verdict(
+            word,
+            f"faulty families: {bound_words(f'{hit:,}', families, highest)}",
+            f"allowed {100 * wanted:g} %, {counted(len(rows), 'request')}",
+            _tested(rows),
+        ),
         (
             *_certain_lines(certain),
             *_state_lines(seens, replays, beside),
@@ -215,14 +219,20 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> StormVer
     )
 
 
-def _code(best: float, right: float, *, leaks: bool, confirmed: bool, low: bool) -> int:
-    """The exit code. best: the best bet; right: share of right answers; low: whether the rate is
+def _word(best: float, right: float, *, leaks: bool, confirmed: bool, low: bool) -> Word:
+    """The word. best: the best bet; right: share of right answers; low: whether the rate is
     surely below the wanted one."""
-    if leaks or (confirmed and not low):
-        return WORSE
-    if low and right >= WEAK:
-        return NO_WORSE
-    return SUSPECT if best >= POINTS else UNDECIDED
+    return row_word(
+        fails=leaks or (confirmed and not low),
+        passes=low and right >= WEAK,
+        points=best >= POINTS,
+    )
+
+
+def _tested(rows: Iterable[Seen]) -> str:
+    """The operations that were sent."""
+    operations = sorted({each.act.operation for each in rows})
+    return f"sent: {', '.join(operations)}" if operations else ""
 
 
 def log_spoilt(lost: int, requests: int) -> float:
@@ -238,12 +248,6 @@ def shares(rows: Iterable[Seen], bad: Iterable[int]) -> tuple[int, float]:
         sizes[each.unit] += 1
         found[each.unit] += each.key in known
     return len(sizes), sum(found[unit] / size for unit, size in sizes.items())
-
-
-def _line(hit: int, requests: int, families: int, highest: float) -> str:
-    """The rate in words. hit: families with a faulty or doubtful request."""
-    whole = bound_words(f"{hit:,}", families, highest)
-    return f"faulty families: {whole} ({requests:,} requests; each family counts alike)"
 
 
 def _certain_lines(certain: Sequence[Seen]) -> list[str]:

@@ -21,19 +21,13 @@ from needlemap.reports.report import (
     Square,
     Squares,
     Table,
-    Verdict,
 )
 from needlemap.servers.storm.file import StormFile, StormRequest
 from needlemap.servers.storm.outcome import CERTAIN
 from needlemap.servers.storm.rare import rounded_up
-from needlemap.stats.verdicts import NO_WORSE, SUSPECT, UNDECIDED, WORSE
+from needlemap.stats.verdicts import NO_RESULT, Verdict
 
-_WORDS = {
-    NO_WORSE: "below the wanted rate",
-    WORSE: "faulty",
-    UNDECIDED: "undecided",
-    SUSPECT: "undecided, and something points to faults",
-}
+NOT_ENDED = Verdict(NO_RESULT, "it has not ended yet")
 SQUARES = {
     "right": "■",
     "foreign": "F",
@@ -67,20 +61,15 @@ COLUMNS = (
 )
 
 
-def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Report:
-    """The report of a storm. ends: the exit code that the command ends with, by default the
-    verdict's."""
-    code = UNDECIDED if found.code is None else found.code
-    word = _WORDS.get(code, "undecided") if found.code is not None else "not ended yet"
+def storm_report(path: Path, found: StormFile) -> Report:
+    """The report of a storm."""
+    verdict = found.verdict or NOT_ENDED
     first = _first_fault(found)
     return Report(
         "storm",
         found.model,
         (
             Fact("storm", str(path)),
-            Fact("code", found.code if ends is None else ends),
-            Fact("verdict_code", found.code),
-            Fact("line", found.line),
             Fact("wanted", found.wanted),
             Fact("highest", found.highest),
             Fact("requests", found.requests),
@@ -101,15 +90,8 @@ def storm_report(path: Path, found: StormFile, ends: int | None = None) -> Repor
             *([_time_line(found, first)] if first else []),
             *(Fact(said=line) for line in found.said),
         ),
-        Verdict(
-            word,
-            found.line,
-            found.code,
-            ends,
-            leads=True,
-            answer=f"{word}. {found.line[:1].upper()}{found.line[1:]}",
-        ),
-        (Claim("storm", code, found.line, "\n".join([found.line, *found.said])),),
+        verdict,
+        (Claim("storm", verdict.word, text="\n".join([verdict.line("storm"), *found.said])),),
         squares=tuple(_pictures(found, first)),
     )
 

@@ -35,7 +35,7 @@ from needlemap.servers.storm.judge import (
     POINTS,
     Seen,
     Seens,
-    StormVerdict,
+    Stormed,
     Suspect,
     judge_storm,
 )
@@ -55,6 +55,7 @@ from needlemap.servers.storm.storm import (
     first_round,
 )
 from needlemap.servers.storm.texts import LINE
+from needlemap.stats.verdicts import PASS
 
 WEIGHED_SHARE = 0.15  # of requests whose margins are compared: the reference costs CPU
 BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
@@ -64,14 +65,14 @@ GROWN = 1.01  # times the requests that were judged: then a storm is judged anew
 _WIDE = 1_000  # askings of one kind of one request at most
 
 
-Progress = Callable[[int, StormVerdict], None]
+Progress = Callable[[int, Stormed], None]
 
 
-def show_nothing(_number: int, _verdict: StormVerdict) -> None:
+def show_nothing(_number: int, _verdict: Stormed) -> None:
     """Hears that a round has ended, and what is known by then."""
 
 
-class StormInRounds(Strategy[StormVerdict]):
+class StormInRounds(Strategy[Stormed]):
     """Round by round until the rate is known, a fault is sure, or a limit is met. Finds the
     verdict.
 
@@ -97,23 +98,23 @@ class StormInRounds(Strategy[StormVerdict]):
         self._sent = Counter[str]()
         self._failures, self.finishes = Counter[str](), list[str | None]()
         self._order = self.number = self._judged = 0
-        self._last: StormVerdict | None = None
+        self._last: Stormed | None = None
         super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
 
-    async def run(self) -> StormVerdict:
+    async def run(self) -> Stormed:
         """The verdict. Raises NeedlemapError where nothing could be asked."""
         return await Campaign({"": self.make, THERE: self.elsewhere}).run(self)
 
     @property
     @without_limit()
-    def verdict(self) -> StormVerdict:
+    def found(self) -> Stormed:
         """What is known now."""
         options = self.storm.options
         if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
             self.seens.moves.look_at_cache()
         return judge_storm(self.seens, options.wanted, gauge=options.gauge)
 
-    def batches(self) -> Batches[StormVerdict]:
+    def batches(self) -> Batches[Stormed]:
         """Raises NeedlemapError where nothing could be asked at all."""
         storm, path = self.storm, self.storm.folder.path
         check_price(storm.resolved.settings)
@@ -129,27 +130,27 @@ class StormInRounds(Strategy[StormVerdict]):
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
-            found = self.verdict
+            found = self.found
             if storm.fixed is not None:
                 STORM.write(path, self.document(found))
         if not self._heard:
             self._nothing()
         return found
 
-    def look(self) -> StormVerdict:
+    def look(self) -> Stormed:
         """What is known now, or was a hundredth of the requests ago, unless one since then is a
         fault by itself: judging reads them all."""
         storm = self.seens.storm
         new = (*storm[self._judged :], *self.seens.elsewhere)
         certain = any(each.outcome.is_certain for each in new)
         if self._last is None or certain or len(storm) >= GROWN * self._judged:
-            self._last, self._judged = self.verdict, len(storm)
+            self._last, self._judged = self.found, len(storm)
         return self._last
 
     def _ends(self) -> bool:
         """Whether the rate is known, or a fault is sure."""
         found = self.look()
-        return found.confirmed or (found.highest < self.storm.options.wanted and found.code == 0)
+        return found.confirmed or found.verdict.word == PASS
 
     def _begin(self) -> Batches[None]:
         """The first prompts, one after another; what they settle, unless that is on disk; and
@@ -543,14 +544,13 @@ class StormInRounds(Strategy[StormVerdict]):
         words = f"No answer ever came: {(self.stopped or 'nothing was asked').rstrip('.')}"
         raise LimitReached(words) if self._limited else NeedlemapError(words)
 
-    def document(self, found: StormVerdict) -> StormFile:
+    def document(self, found: Stormed) -> StormFile:
         """storm.json with what was found and the whole sequence."""
         began = min((each.at_s for each in self.seens.storm if each.at_s), default=0.0)
         return self.storm.file().model_copy(
             update={
                 "wanted": self.storm.options.wanted,
-                "code": found.code,
-                "line": found.line,
+                "verdict": found.verdict,
                 "said": list(found.said),
                 "counts": dict(found.counts),
                 "rounds": self.number,

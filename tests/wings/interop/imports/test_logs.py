@@ -102,8 +102,10 @@ def test_samples_whose_answers_differ_are_named_by_their_input_and_a_gate_speaks
     assert "sample 'What is s" in said
     assert "length 0" not in said
     assert "differ by" not in said
-    gated = needlemap("compare", str(first), str(second), "--sequential").stdout
-    assert "verdict: worse" in gated
+    gated = needlemap(
+        "compare", str(first), str(second), "--sequential", "--margin", "2", code=1
+    ).stdout
+    assert "FAIL compare: " in gated
     assert "length -" not in gated
 
 
@@ -140,7 +142,7 @@ def test_a_sample_that_failed_is_missing_with_its_reason_and_counts_against_the_
         (None, "no match in the file"),
     ]
     found = compare(inspect(tmp_path / "a.eval", [sample(1), sample(2), sample(3)]), second)
-    assert (found.verdict, found.to_json()["missing"]["b"]) == ("undecided", 2)
+    assert (found.verdict, found.to_json()["missing"]["b"]) == (None, 2)
 
 
 def test_a_sample_whose_answer_was_broken_off_is_missing_and_one_that_was_filtered_is_not(
@@ -177,7 +179,7 @@ def test_of_several_scores_the_first_counts_and_a_flag_names_another(tmp_path, n
     other = inspect(
         tmp_path / "b.eval", [sample(1, scores={**both, "judge": {"value": {"style": 0.75}}})]
     )
-    assert compare(log, other, metric="judge/style").difference == 50.0
+    assert compare(log, other, metric="judge/style").loss == -50.0
     shown = needlemap("report", str(log))
     assert "sums: scored by match; --metric takes judge/style, judge/facts too" in shown.stderr
     refused = needlemap("report", str(log), "--metric", "mach", code=2)
@@ -237,7 +239,7 @@ def test_a_folder_with_several_tasks_is_compared_task_by_task(tmp_path, needlema
         "compare", str(tmp_path / "a"), str(tmp_path / "b"), "--fail-if-worse", "2", code=1
     )
     assert "by family" in done.stdout
-    assert "A 100.0, B 50.0: difference -50.0 points" in done.stdout
+    assert "A 100.0, B 50.0\n" in done.stdout
     assert "left out, as only one of the two has it: more" in done.stderr
 
 

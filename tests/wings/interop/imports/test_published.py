@@ -175,9 +175,11 @@ def test_a_dash_is_missing_and_never_zero(shared, typed):
 def test_means_of_nobody_knows_how_many_answers_are_compared_without_a_verdict(shared, typed):
     folder = shared / "vectors" / "opencompass" / "summary_example"
     typed("import", folder / "viz_input_cdme8k.csv", "-o", "oc")
-    shown = typed("compare", "oc/other-7b", "oc/internlm-chat-20b-hf", "--margin", "2").stdout
-    assert "A 74.3, B 59.8: difference -14.6 points\n" in shown
-    assert "verdict: undecided" in shown.splitlines()[-1]
+    shown = typed(
+        "compare", "oc/other-7b", "oc/internlm-chat-20b-hf", "--margin", "2", code=4
+    ).stdout
+    assert "A 74.3, B 59.8\n" in shown
+    assert "NOT ENOUGH DATA compare: " in shown.splitlines()[-1]
     assert "the files do not say of how many answers" in shown.splitlines()[-1]
     assert "p=" not in shown
     assert "[" not in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from needlemap.servers.check import Answers, Ask, Options, Reply, Schedule, Verdict, judge
+from needlemap.servers.check import Answers, Ask, Checked, Options, Reply, Schedule, judge
 from needlemap.servers.check.change import judge_change
 
 
@@ -18,7 +18,7 @@ def asked(is_lost: Callable[[Ask], bool]) -> tuple[Schedule, Answers]:
     return schedule, answers
 
 
-def changed(before: Callable[[Ask], bool], now: Callable[[Ask], bool]) -> Verdict:
+def changed(before: Callable[[Ask], bool], now: Callable[[Ask], bool]) -> Checked:
     """What the second check comes to beside the first."""
     schedule, answers = asked(now)
     return judge_change(schedule, judge(schedule, answers), answers, asked(before)[1], "old")

@@ -36,7 +36,7 @@ from needlemap.servers.check.gauge import (
     with_reference,
 )
 from needlemap.servers.check.haystack import TOSSES, Amount, Options
-from needlemap.servers.check.judge import Verdict, judge
+from needlemap.servers.check.judge import Checked, judge
 from needlemap.servers.check.known_by_answer import ITS_ANSWER, answers_as_the_gauge
 from needlemap.servers.check.probe import LEAST, LOSS, Paired
 from needlemap.servers.check.repeats import sampled
@@ -50,6 +50,7 @@ from needlemap.servers.gauge.cache import (
 )
 from needlemap.servers.gauge.checkpoint import DATA, REFERENCE, holds_tokens, write_checkpoint
 from needlemap.servers.gauge.model import NAME, GaugeModel
+from needlemap.stats.verdicts import exit_code
 
 HOLDS = holds_tokens()
 
@@ -166,7 +167,7 @@ def test_wrong_rotary_positions_are_found_without_a_second_model(
     needlemap("check", "--model", f"hf/{folder}", *probes, *sizes, "-o", "c", code=code)
     found = json.loads((tmp_path / "c" / "check.json").read_text())
     state = {each["probe"]: each["state"] for each in found["findings"]}
-    assert state["reference"] == ("fail" if code else "pass")
+    assert state["reference"] == ("FAIL" if code else "PASS")
     assert found["reference"] == "gauge/numpy"
     said = found["findings"][0]["said"]
     assert ("as float32 may (to 7e-05)" in said) == (not code)
@@ -178,7 +179,7 @@ def one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "randbits", lambda _bits: 7)
 
 
-def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Verdict:
+def checked(folder: Path, engine: Engine | None = None, *, exact: bool = False) -> Checked:
     """A check of the gauge in this process beside its reference, with another engine."""
     options = Options(256, probes=("reference",), require=("reference",), exact=exact)
     asked, _ = beside_the_gauge(CheckOptions({"model": REFERENCE}, options), wanted=True)
@@ -194,11 +195,11 @@ def test_a_coarse_cache_is_a_choice_unless_it_was_said_to_be_exact(tmp_path: Pat
     engine = CoarseEngine(turned(four_bits))
     verdict = checked(tmp_path, engine)
     (found,) = verdict.findings
-    assert (verdict.code, found.state, found.points) == (5, "undecided", True)
+    assert verdict.verdict.word == found.state == "SUSPECT"
     assert found.said.startswith(f"{found.sizes[0].size}: cache coarser than the weights by ")
     assert "] nats a token" in found.said
     exact = checked(tmp_path, engine, exact=True)  # of the same answers
-    assert (exact.code, exact.findings[0].state) == (1, "fail")
+    assert exact.verdict.word == exact.findings[0].state == "FAIL"
 
 
 @pytest.mark.long
@@ -208,10 +209,10 @@ def test_a_cache_in_8_bit_floats_is_a_choice_and_mantissas_cut_off_are_a_fault(
 ) -> None:
     """An engine wrote its fp8 cache without rounding: every key and value was 4 % too small."""
     rounded = checked(tmp_path / "rounded", CoarseEngine(fp8))
-    assert (rounded.code, rounded.findings[0].state) == (5, "undecided")
+    assert rounded.verdict.word == rounded.findings[0].state == "SUSPECT"
     assert "cache coarser than the weights by " in rounded.findings[0].said
     cut = checked(tmp_path / "cut", CoarseEngine(fp8_cut_off))
-    assert (cut.code, cut.findings[0].state) == (1, "fail")
+    assert cut.verdict.word == cut.findings[0].state == "FAIL"
     assert "the cache's mantissas are cut off: margins move by " in cut.findings[0].said
 
 
@@ -263,9 +264,9 @@ def test_a_limit_that_ends_a_check_leaves_its_verdict_on_moved_margins(
         same = asyncio.run(ProbesOnSchedule(again).run())
     (found,) = verdict.findings
     assert "cache coarser than the weights by " in found.said
-    assert verdict.code == 5
+    assert verdict.verdict.word == "SUSPECT"
     assert same.findings == verdict.findings
-    assert CHECK.read(tmp_path).code == 5
+    assert CHECK.read(tmp_path).verdict.word == "SUSPECT"
 
 
 def test_margins_that_all_move_alike_are_no_coarse_cache() -> None:
@@ -307,7 +308,7 @@ LOSES = {  # a way in which a server loses all answers, by the probe that is mea
 }
 
 
-def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Verdict, Answers]:
+def few_asked(lost: str = "", size: int = 0, most: int = 99) -> tuple[Schedule, Checked, Answers]:
     """A check of the gauge by a server that loses answers of one way at one size: all, or those of
     the first haystacks."""
     asked, _ = beside_the_gauge(CheckOptions({"model": "openai/gauge"}))
@@ -329,11 +330,11 @@ def test_the_gauge_is_asked_half_as_much_and_a_pass_excludes_as_much() -> None:
     found = {each.probe: each for each in verdict.findings}
     for name, probe in schedule.probes.items():
         if isinstance(probe, Paired):
-            assert found[name].state == "pass", name
+            assert found[name].state == "PASS", name
             for row in found[name].sizes:
                 assert row.n >= 12, name
                 assert row.upper < 100 * LOSS, name
-    assert {found[name].state for name in ("length", "comb", "edges", "same", "mates")} == {"pass"}
+    assert {found[name].state for name in ("length", "comb", "edges", "same", "mates")} == {"PASS"}
 
 
 @pytest.mark.parametrize(
@@ -356,11 +357,11 @@ def test_fifteen_haystacks_of_each_size_are_enough_where_time_ends_a_check(
                 margins = tuple(("7", 12.0) for _ in range(12))
                 answers.add(replace(Reply.of(ask, ask.secret), margins=margins))
     verdict = judge(schedule, answers)
-    assert verdict.code == (4 if undecided else 0)
-    assert any(each.state == "undecided" for each in verdict.findings) is undecided
+    assert verdict.verdict.word == ("NOT ENOUGH DATA" if undecided else "PASS")
+    assert any(each.is_open for each in verdict.findings) is undecided
     for found in verdict.findings:
         if isinstance(schedule.probes[found.probe], Paired):
-            assert all(row.upper < 100 * LOSS for row in found.sizes if row.state == "pass")
+            assert all(row.upper < 100 * LOSS for row in found.sizes if row.state == "PASS")
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
@@ -370,8 +371,8 @@ def test_what_half_as_many_prompts_lose_is_found_at_each_size(
 ) -> None:
     schedule, verdict, _ = few_asked(way, size)
     (found,) = (each for each in verdict.findings if each.probe == probe)
-    assert verdict.code == 1
-    assert [row.state == "fail" for row in found.sizes] == [at == size for at in range(3)]
+    assert verdict.verdict.word == "FAIL"
+    assert [row.state == "FAIL" for row in found.sizes] == [at == size for at in range(3)]
     assert found.sizes[size].size == schedule.sizes[size]
 
 
@@ -381,7 +382,7 @@ def test_a_few_answers_that_only_the_server_loses_are_a_fault_of_it() -> None:
     _, verdict, _ = few_asked("cold", 2, most=16)  # every second first prompt is asked alone
     (found,) = (each for each in verdict.findings if each.probe == "reference")
     assert found.sizes[2].lost == 4
-    assert found.sizes[2].state == "fail"
+    assert found.sizes[2].state == "FAIL"
 
 
 def test_many_asks_more_of_the_gauge_and_few_less_of_others(
@@ -428,17 +429,17 @@ def test_a_temperature_that_was_left_on_is_found(
     check = Check.of(asked, tmp_path)
     verdict = asyncio.run(ProbesOnSchedule(check, make=lambda _: model(NAME)).run())
     (found,) = verdict.findings
-    assert verdict.code == code, found.said
+    assert exit_code(verdict.verdict.word) == code, found.said
     assert ("a temperature or another sampling is on" in found.said) == bool(code)
     assert found.known == ()
 
 
 def test_ties_that_rounding_tips_are_no_temperature() -> None:
-    row = AtSize(160, "pass", said="0 of 24 change")
+    row = AtSize(160, "PASS", said="0 of 24 change")
     ask = Ask("toss", 121, 249, 0.5, 0)
     same, other = (Reply(ask, "1."), Reply(ask, "1.")), (Reply(ask, "1."), Reply(ask, "2."))
     found = [sampled(row, [other] * n + [same] * (TOSSES - n), 1e-4) for n in (0, 3, 11, 14)]
-    assert [each.state for each in found] == ["pass", "pass", "undecided", "fail"]
+    assert [each.state for each in found] == ["PASS", "PASS", "SUSPECT", "FAIL"]
     assert found[0].said == row.said
     assert "3 of 24 give another one" in found[1].said
 
@@ -462,9 +463,7 @@ def test_a_server_is_known_by_the_very_answer(wires: Any, answer: str, known: bo
     assert answers_as_the_gauge(server.base_url, "mine", Sent("NONE")) is known
 
 
-@pytest.mark.parametrize(
-    ("far", "state"), [(0, "pass"), (1, "pass"), (5, "undecided"), (10, "fail")]
-)
+@pytest.mark.parametrize(("far", "state"), [(0, "PASS"), (1, "PASS"), (5, "SUSPECT"), (10, "FAIL")])
 def test_margins_beyond_every_data_type_are_no_rounding(far: int, state: str) -> None:
     """One tensor through fp8 moved 10 of 24 prompts by more than twice what bfloat16 does, and
     passed: of an unknown model one in five may."""

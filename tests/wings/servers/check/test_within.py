@@ -66,26 +66,26 @@ def row_of(is_wrong: Callable[[Ask], bool], holds: int = 0) -> tuple[str, str]:
 
 
 def test_a_sound_server_passes_with_them():
-    assert row_of(lambda _: False) == ("pass", "0 of 36 lost from the cache")
+    assert row_of(lambda _: False) == ("PASS", "0 of 36 lost from the cache")
 
 
 def test_of_a_known_model_half_the_haystacks_are_enough_to_fail():
     """Twelve lost of twelve: one in a hundred may be."""
     lost = row_of(lambda ask: ask.way.startswith("within"), holds=8_000)
-    assert lost[0] == "fail"
+    assert lost[0] == "FAIL"
     assert "12 of 12 lost from the cache" in lost[1]
     assert lost[1].endswith("where a hit ends within the fact")
 
 
 def test_one_that_is_lost_once_and_found_again_is_noise():
     state, said = row_of(lambda ask: ask.way == "within" and ask.repeat == 0, holds=8_000)
-    assert state == "pass"
+    assert state == "PASS"
     assert "1 of them noise" in said
 
 
 def test_of_another_model_half_the_haystacks_point_and_more_are_asked():
     state, said = row_of(lambda ask: ask.way.startswith("within") and ask.size == 8_000)
-    assert state == "fail"
+    assert state == "FAIL"
     assert "21 of 21 lost from the cache" in said
 
 

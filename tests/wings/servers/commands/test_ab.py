@@ -54,7 +54,7 @@ def ab(needlemap: Any) -> Any:
 
 def test_a_worse_arm_ends_it_with_1_and_the_rest_is_saved(ab, needlemap):
     found = ab("baseline/bm25", "baseline/random", "--until", "decided", code=1)
-    assert found["verdict"] == "worse"
+    assert found["result"]["word"] == "FAIL"
     assert found["asked"] + found["saved"] == 20_000
     assert found["lost"] > found["gained"] == 0
     assert len(found["worst"]) == 10
@@ -63,14 +63,16 @@ def test_a_worse_arm_ends_it_with_1_and_the_rest_is_saved(ab, needlemap):
 
 def test_an_equal_arm_is_no_worse_and_ends_with_0(ab):
     found = ab("baseline/bm25", "baseline/bm25", "--until", "decided", "--margin", "20", code=0)
-    assert (found["verdict"], found["margin"], found["worst"]) == ("no worse", 20, [])
+    assert (found["result"]["word"], found["margin"], found["worst"]) == ("PASS", 20, [])
 
 
 def test_too_few_pairs_are_undecided_with_4_unless_that_passes(ab, needlemap):
     found = ab("baseline/bm25", "baseline/bm25", "--until", "8", code=4)
-    assert (found["verdict"], found["asked"], found["saved"]) == ("undecided", 8, 0)
+    assert (found["asked"], found["saved"]) == (8, 0)
+    assert found["result"]["word"] == "NOT ENOUGH DATA"
     asked = needlemap.records("ab/again-passkey")
-    ab("baseline/bm25", "baseline/bm25", "--until", "8", "--on-undecided", "pass", code=0)
+    passed = ab("baseline/bm25", "baseline/bm25", "--until", "8", "--on-undecided", "pass", code=0)
+    assert (passed["result"], passed["exit_code"]) == (found["result"], 0)
     assert needlemap.records("ab/again-passkey") == asked  # a second start asks nothing twice
 
 
@@ -167,7 +169,7 @@ def test_an_arm_that_does_not_answer_does_not_pass_and_its_end_is_told(needlemap
     assert "new failed to answer" in ended.stdout
     last = ended.stdout.splitlines()[-1]
     assert "new did not answer 4 prompts that ref answered" in last
-    assert last.endswith("Exit code 5")
+    assert last.startswith("SUSPECT ab: no pair was scored")
 
 
 FLAKY = """
@@ -199,7 +201,7 @@ def test_what_an_arm_lost_is_asked_again_three_times(ab, needlemap, kind, tries,
     (needlemap.folder / "flaky.py").write_text(FLAKY)
     flags = ("--until", "20", "--margin", "60", "--retries", "0", "--seed", "7")
     found = ab("baseline/bm25", f"python/flaky:{kind}", *flags, code=0)
-    assert (found["verdict"], found["lost"]) == ("no worse", 0 if scored else 4)
+    assert (found["result"]["word"], found["lost"]) == ("PASS", 0 if scored else 4)
     kept = Counter(each["key"] for each in needlemap.records("ab/new-passkey"))
     assert sorted(kept.values()) == [1] * 16 + [tries] * 4
     last = {each["key"]: each for each in needlemap.records("ab/new-passkey")}
@@ -343,9 +345,8 @@ def test_its_page_opens_with_the_verdict_and_leads_to_the_other_arm(ab, needlema
     families = families_of(needlemap.folder / "ab")
     read = read_families(families)
     (sheet,) = make_sheets(PageRuns.of([Subject(families, read)]), [], ("absolute:85",))
-    assert sheet["says"] == found["verdict"] == "undecided"
-    assert sheet["answer"].startswith("Undecided at a margin of 2 points")
-    assert sheet["state"] == f"Exit code {found['code']}"
+    assert sheet["says"] == found["result"]["word"] == "SUSPECT"
+    assert sheet["answer"] == found["result"]["line"]
     assert [curve["name"] for curve in sheet["curves"]] == ["ref", "new"]
     whole, cells, worst = (
         [[row["cells"][0], *(text for text, *_ in row["cells"][1:])] for row in table["rows"]]
@@ -472,8 +473,7 @@ def test_the_verdict_is_the_last_thing_on_the_screen_and_the_worst_prompts_are_f
     ended = typed("ab", "passkey", *arms, *grid, "-o", "ab", code=None)
     assert "page: needlemap report ab -o ab.html" in ended.stderr
     lines = ended.stdout.splitlines()
-    assert lines[-1].startswith("verdict: ")
-    assert lines[-1].endswith(f"Exit code {ended.returncode}")
+    assert lines[-1].startswith("FAIL ab: new loses ")
     worst = lines[lines.index("the worst prompts:") + 1 :]
     assert sum("500 tokens, depth" in line for line in worst) == 1
     assert any(re.fullmatch(r"  \d more of the worst: passkey at 500 tokens", row) for row in worst)

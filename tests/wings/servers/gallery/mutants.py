@@ -326,8 +326,8 @@ def examined(
 
 def begins_at(finding: Finding) -> int | None:
     """The size from which on a probe fails; None where it does not."""
-    failed = [row.size for row in finding.sizes if row.state == "fail"]
-    return min(failed) if finding.state == "fail" and failed else None
+    failed = [row.size for row in finding.sizes if row.state == "FAIL"]
+    return min(failed) if finding.state == "FAIL" and failed else None
 
 
 def asking(

@@ -49,7 +49,7 @@ def test_a_fault_is_found_by_its_own_probe_at_the_size_at_which_it_begins(tmp_pa
     """All injected faults began below the shortest size, so that a number that pooled the sizes
     saw them, and hid what was broken at long prompts alone."""
     (found,) = examined(mutant, tmp_path / "c", (mutant.probe,), size)
-    assert (found.probe, found.state) == (mutant.probe, "fail"), found.said
+    assert (found.probe, found.state) == (mutant.probe, "FAIL"), found.said
     assert begins_at(found) == found.sizes[SIZES.index(size)].size, found.said
     assert found.worst is not None
     assert all(
@@ -66,7 +66,7 @@ def test_a_server_that_answers_beyond_the_context_that_it_tells_is_named(tmp_pat
     (found,) = [each for each in asyncio.run(asking.run()).findings if each.probe == "window"]
     assert (found.probe, found.state, found.worst.length_tokens) == (
         "window",
-        "fail",
+        "FAIL",
         LONGEST + 24 + 1,
     )
     assert "257 of its tokens were counted" in found.said
@@ -83,7 +83,7 @@ def test_a_fault_is_found_in_the_gauge_too(tmp_path):
     (mutant,) = [each for each in MUTANTS if each.name == "last-tokens-only"]
     verdict = asyncio.run(mutant.asking_gauge(tmp_path / "c", 512, 512, ("reference",)).run())
     (found,) = verdict.findings
-    assert (found.state, begins_at(found)) == ("fail", 512), found.said
+    assert (found.state, begins_at(found)) == ("FAIL", 512), found.said
 
 
 @pytest.mark.long

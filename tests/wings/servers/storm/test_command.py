@@ -26,18 +26,18 @@ def test_a_sound_server_is_stormed_reported_and_gone_on_with(needlemap, wire):
     to = ("--base-url", wire.base_url, "-o", "s")
     asked = ("storm", *SIDE, *SIZES, *to, "--limit-tokens", "60k")
     shown = needlemap(*asked, code=4)
-    first = shown.stdout.splitlines()[0]
-    assert first.startswith("faulty families: 0 of ")
+    last = shown.stdout.splitlines()[-1]
+    assert last.startswith("NOT ENOUGH DATA storm: faulty families: 0 of ")
+    assert "sent: " in last
     assert "787 families without a fault bring the rate below 0.5 %" in shown.stderr
-    assert "Exit code 4" in shown.stdout
     before = len(wire.log())
     found = json.loads(needlemap(*asked, "--json", code=4).stdout)
     assert len(wire.log()) <= before + 8, "asked twice"
-    assert found["line"].startswith("faulty families: 0 of ")
+    assert (found["result"]["word"], found["result"]["code"]) == ("NOT ENOUGH DATA", 4)
     assert found["counts"]["right"] == found["requests"]
     assert {row["operation"] for row in found["operations"]} >= {"fresh", "turn", "fork"}
     report = needlemap("report", "s").stdout
-    assert found["line"] in report
+    assert report.splitlines()[-1] == found["result"]["line"]
     needlemap("report", "s", "-o", "s.md")
     needlemap("report", "s", "-o", "s.html")
     before = len(wire.log())
@@ -70,7 +70,7 @@ def test_a_storm_that_was_killed_goes_on_and_ends_as_one_that_was_not(needlemap,
     assert sum(twice.values()) <= 4, "more than was in flight"
     assert not wanted - wire.prompt_counts()
     found = STORM.read(broken)
-    assert (found.line, found.said, found.counts) == (whole.line, whole.said, whole.counts)
+    assert (found.verdict, found.said, found.counts) == (whole.verdict, whole.said, whole.counts)
     assert [each.key for each in found.sequence] == [each.key for each in whole.sequence]
 
 

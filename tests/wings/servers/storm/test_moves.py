@@ -56,7 +56,7 @@ def test_without_prompts_asked_alone_there_is_no_limit():
 
 def test_a_sound_server_moves_nothing(storming):
     asking, found = storming(Sure(), rounds=4, **ASKED)
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts == {"right": found.requests}
     nats = [each.nats for each in asking.seens.storm if each.nats is not None]
     assert len(nats) > 3
@@ -87,7 +87,7 @@ def test_margins_that_move_behind_a_hit_alone_are_a_fault_of_state(storming):
     server = Sure(half_a_nat)
     asking, found = storming(server, rounds=12, **ASKED)
     assert server.hits > 5
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert set(found.counts) == {"right", "moved"}
     (line,) = [line for line in found.said if line.startswith("replayed")]
     assert "moved in 10 of 10 replays and in 0 of 10 cold askings: faults of state" in line
@@ -98,7 +98,7 @@ def test_a_storm_of_moved_margins_goes_on_where_it_ended(storming):
     _, first = storming(Sure(half_a_nat), rounds=12, **ASKED)
     again, there = Sure(half_a_nat), Sure()
     _, found = storming(again, rounds=12, **{**ASKED, "elsewhere": lambda _: there})
-    assert (found.code, found.said) == (1, first.said)
+    assert (found.verdict.word, found.said) == ("FAIL", first.said)
     assert again.asked == there.asked == 0
 
 
@@ -107,7 +107,7 @@ def test_margins_that_move_behind_one_hit_in_three_are_found_too(storming):
     random = Random(1)
     server = Sure(lambda: 0.5 if random.random() < 1 / 3 else 0.0)
     _, found = storming(server, rounds=40, **ASKED)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
 
 
 def test_margins_that_move_whatever_stood_before_are_no_fault_of_state(storming):
@@ -120,7 +120,7 @@ def test_margins_that_move_whatever_stood_before_are_no_fault_of_state(storming)
             return await super().answer(prompt, decoding)
 
     asking, found = storming(Moody(lambda: random.choice((0.0, 0.0, 0.5))), rounds=12, **ASKED)
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert asking.seens.moves.limit >= LEAST_NATS
 
 
@@ -164,14 +164,14 @@ def test_what_a_coarse_cache_moved_is_a_choice():
     first = Seen(0, 0, act, moved, nats=0.5)
     suspect = Suspect(first, 0.03, right, [(5, 0, 5)] * 3)
     seens = Seens([first, *rows], suspects={0: suspect}, moves=Moves([0.001]))
-    assert judge_storm(seens, 0.005).code == 1
+    assert judge_storm(seens, 0.005).verdict.word == "FAIL"
     seens.moves.cache = "coarser"
     found = judge_storm(seens, 0.005)
-    assert (found.code, found.faulty) == (4, 0)
+    assert (found.verdict.word, found.faulty) == ("NOT ENOUGH DATA", 0)
     assert any("a cache coarser than the weights: a choice" in line for line in found.said)
     seens.moves.cache = "cut off"
     found = judge_storm(seens, 0.005)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert any("as by a cache whose mantissas are cut off" in line for line in found.said)
 
 
@@ -180,4 +180,4 @@ def test_the_gauge_itself_moves_behind_a_hit(storming):
     server = Served(moved=half_a_nat)
     _, found = storming(server, rounds=3, **ITSELF)
     assert server.hits
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"

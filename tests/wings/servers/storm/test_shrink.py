@@ -80,7 +80,7 @@ def script_code(folder: Path, fault: str) -> int:
 
 def test_the_sound_engine_is_not_blamed(storming):
     _, found = storming(Boxed(Engine(**BOX)), rounds=6)
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts == {"right": found.requests}
 
 
@@ -96,12 +96,12 @@ def test_the_sound_engine_is_not_blamed(storming):
 )
 def test_a_fault_of_state_is_found(storming, fault):
     _, found = storming(Boxed(Engine(fault, **BOX)), rounds=25, kv_tokens=4_800)
-    assert found.code == 1, FAULTS[fault].thread
+    assert found.verdict.word == "FAIL", FAULTS[fault].thread
 
 
 def test_a_found_fault_is_shrunk_to_a_script_that_fails_there_and_nowhere_else(storming):
     asking, found = storming(Boxed(Engine("edge", **BOX)), rounds=25, kv_tokens=4_800)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     folder = asking.storm.folder.path
     storm = Storm.of(asking.storm.options, folder)
     shrinking = Shrinking(storm, make=lambda _: Boxed(Engine("edge", **BOX)))
@@ -321,7 +321,7 @@ class Spoilt(Reader):
 def test_a_replay_that_fails_on_a_spoilt_server_shows_nothing(storming):
     """Each single prompt seemed to be the fault, as none was answered right any more."""
     asking, found = storming(Boxed(Engine("edge", **BOX)), rounds=25, kv_tokens=4_800)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     storm = Storm.of(asking.storm.options, asking.storm.folder.path)
     shrinking = Shrinking(storm, make=lambda _: Spoilt())
     asyncio.run(shrinking.run())
@@ -338,7 +338,7 @@ def test_a_server_that_each_replay_spoils_is_shrunk_where_it_can_be_started_anew
         return make_engine("poisoned", **BOX)
 
     asking, found = storming(Boxed(poisoned()), rounds=25, kv_tokens=4_800)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     engine = Boxed(poisoned())
     storm = Storm.of(asking.storm.options, asking.storm.folder.path)
     shrinking = Shrinking(

@@ -59,9 +59,9 @@ def test_a_sequence_up_to_a_turn_holds_the_answers_that_it_goes_on_behind():
 
 def test_a_sound_model_is_not_blamed_and_its_rate_is_told(storming):
     asking, found = storming(Reader(), rounds=4)
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts["right"] == found.requests
-    assert found.line.startswith(f"faulty families: 0 of {found.families}: under ")
+    assert found.verdict.claim.startswith(f"faulty families: 0 of {found.families}: under ")
     file = STORM.read(asking.storm.folder.path)
     assert len(file.sequence) >= found.requests
     assert all(each.at_s >= 0 for each in file.sequence)
@@ -69,14 +69,14 @@ def test_a_sound_model_is_not_blamed_and_its_rate_is_told(storming):
 
 def test_a_sound_model_ends_the_storm_as_soon_as_the_rate_is_low_enough(storming):
     asking, found = storming(Reader(), wanted=0.05)
-    assert found.code == 0
+    assert found.verdict.word == "PASS"
     assert found.highest < 0.05
     assert asking.number < 20
 
 
 def test_one_answer_of_another_is_a_fault_at_any_rate_and_says_whose_and_how_old(storming):
     _, found = storming(Reader(now_and_then(40, of_another)), rounds=10)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     (first, *_) = found.certain
     assert first.outcome.word == "foreign"
     assert first.outcome.ago >= 0
@@ -85,7 +85,7 @@ def test_one_answer_of_another_is_a_fault_at_any_rate_and_says_whose_and_how_old
 
 def test_what_is_lost_behind_an_own_answer_is_replayed_before_it_is_called_a_fault(storming):
     asking, found = storming(Reader(behind_answers), rounds=20)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     (suspect,) = [each for each in asking.seens.suspects.values() if each.blocks]
     replays, lost, cold = suspect.askings
     assert replays >= 5
@@ -96,7 +96,7 @@ def test_what_is_lost_behind_an_own_answer_is_replayed_before_it_is_called_a_fau
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_model_that_is_wrong_now_and_then_is_not_blamed(storming, seed):
     _, found = storming(Reader(noisy(0.03, seed)), rounds=5, seed=seed)
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert found.counts["lost"] > 0
 
 
@@ -112,18 +112,18 @@ def test_what_is_wrong_with_an_answer_has_a_name(storming, said, word):
     made = now_and_then(8, lambda *_: said)
     _, found = storming(Reader(made), rounds=2)
     assert found.counts[word] > 0
-    assert found.code == (1 if word == "salad" else 4)
+    assert found.verdict.word == ("FAIL" if word == "salad" else "NOT ENOUGH DATA")
 
 
 def test_the_gauge_misses_nothing_so_a_few_cut_answers_are_the_servers(storming):
     """Answers cut at random show in no replay: of another model it takes many pairs."""
     cut = now_and_then(60, lambda said, _: said[:6])
     _, found = storming(Reader(cut), rounds=25, gauge=True)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert any(line.startswith("the gauge answers all prompts right") for line in found.said)
     assert not any("spoilt until" in line for line in found.said), "they are right when alone"
     _, calm = storming(Reader(), rounds=2, gauge=True, folder="calm")
-    assert calm.code == 4
+    assert calm.verdict.word == "NOT ENOUGH DATA"
 
 
 def test_a_server_that_serves_the_gauge_and_stays_spoilt_is_a_fault(storming):
@@ -131,7 +131,7 @@ def test_a_server_that_serves_the_gauge_and_stays_spoilt_is_a_fault(storming):
     --on-undecided said so."""
     spoilt = Reader(lambda said, log: said if len(log) < 30 else said[:6])
     _, found = storming(spoilt, rounds=8, gauge=True)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert found.faulty > found.families / 4
     assert any("is spoilt until it is started anew" in line for line in found.said), found.said
     assert not any("hard to see with it" in line for line in found.said)
@@ -177,7 +177,7 @@ def test_short_secrets_are_refused(storming):
 def test_a_limit_in_tokens_ends_the_storm_and_what_was_asked_counts(storming):
     asking, found = storming(Reader(), rounds=9, flags={"limit_tokens": 24_000})
     assert "24,000 tokens" in asking.stopped
-    assert found.code == 4
+    assert found.verdict.word == "NOT ENOUGH DATA"
     assert 0 < found.requests < 90
 
 
@@ -213,9 +213,9 @@ def test_a_run_of_faults_inside_a_family_counts_as_one_family():
 
 def test_confirmed_faults_below_the_wanted_rate_are_no_failure_and_a_leak_always_is():
     rare = [["salad", *["right"] * 7], *[["right"] * 8] * 2_000]
-    assert judge_storm(seens_of(rare), 0.005).code == 0
+    assert judge_storm(seens_of(rare), 0.005).verdict.word == "PASS"
     rare[0][0] = "foreign"
-    assert judge_storm(seens_of(rare), 0.005).code == 1
+    assert judge_storm(seens_of(rare), 0.005).verdict.word == "FAIL"
 
 
 def test_a_lost_answer_that_was_not_asked_again_counts_as_faulty():
@@ -235,7 +235,7 @@ def test_a_leak_counts_though_a_limit_ended_its_round(storming):
     asking, found = storming(leaks, rounds=9, flags={"limit_tokens": 8_000})
     assert "8,000 tokens" in asking.stopped
     assert found.families == 0
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
 
 
 def test_a_leak_among_the_first_prompts_counts_and_is_known_to_who_goes_on(storming):
@@ -247,14 +247,14 @@ def test_a_leak_among_the_first_prompts_counts_and_is_known_to_who_goes_on(storm
             return Answer(self.log[0][1] if len(self.log) == 3 else said.text, "stop")
 
     _, found = storming(LeaksAtOnce(), rounds=1)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     _, again = storming(Reader(), rounds=1)
     assert again.said == found.said
 
 
 def test_what_was_not_answered_counts_as_it_may_have_gone():
     refused = judge_storm(seens_of([*[["refused"] * 2] * 50, *[["right"]] * 1_000]), 0.005)
-    assert refused.code == 4
+    assert refused.verdict.word == "NOT ENOUGH DATA"
     assert refused.highest > 0.05
 
 
@@ -274,10 +274,10 @@ def test_a_server_that_a_client_spoilt_for_all_prompts_is_found_though_they_are_
     """Each lost prompt was lost alone as well, so it counted as the model's own fault, and the
     storm ended with 0."""
     found = judge_storm(around(["right"] * 60, ["lost", "right"] * 40, cold="lost"), 0.005)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert "0 of 60 lost before the first client went away, 40 of 80 since: faults" in found.said[1]
     weak = judge_storm(around(["lost", "right"] * 30, ["lost", "right"] * 40, cold="lost"), 0.005)
-    assert weak.code == 4
+    assert weak.verdict.word == "NOT ENOUGH DATA"
 
 
 def test_no_client_goes_away_before_it_is_known_what_fresh_prompts_lose():
@@ -305,7 +305,7 @@ class SpoiltByAClient(Reader):
 
 def test_a_storm_finds_a_server_that_a_client_who_went_away_has_spoilt(storming):
     _, found = storming(SpoiltByAClient(), rounds=40)
-    assert found.code == 1
+    assert found.verdict.word == "FAIL"
     assert any("since: faults of state" in line for line in found.said)
 
 
@@ -327,7 +327,7 @@ def test_cold_equals_are_asked_alone_in_every_other_round(storming, monkeypatch)
 
 def test_a_weak_model_proves_nothing():
     weak = judge_storm(seens_of([["lost", "lost", "right"]] * 1_000), 0.005)
-    assert weak.code == 4
+    assert weak.verdict.word == "NOT ENOUGH DATA"
     assert "answers 33 % right" in weak.said[-1]
 
 

@@ -14,9 +14,9 @@ from kinship_reader import kinship_oracle
 from needlemap import run
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.records.families import families_of
+from needlemap.reports.goals import mean_of
 from needlemap.reports.suite_report import fields_of, suite_report
 from needlemap.reports.summary import read_families
-from needlemap.reports.verdict import judge
 from needlemap.settings.suites import load_suite, weighted
 from needlemap.trials.build import prepare
 
@@ -75,7 +75,7 @@ def test_who_finds_and_does_not_join_has_the_scores_that_needlebenchs_weights_gi
     assert answer.startswith("Overall over 12 families: 66.7 %; effective length <1.2k")
     assert fields_of(tmp_path / "s")["overall"]["score"] == pytest.approx(200 / 3)
     assert done.means()[1200].score == pytest.approx(2 / 3)
-    assert judge(tmp_path / "s", 60).score == pytest.approx(200 / 3)
+    assert mean_of(tmp_path / "s", 60).score == pytest.approx(200 / 3)
     assert re.search(r"^overall-v1 +70\.0 +70\.0 +70\.0", done.text, re.MULTILINE)
 
 
