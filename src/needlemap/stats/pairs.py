@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from needlemap.finishes import Ending, ending_of
 from needlemap.stats import Array, AskedPrompt, Cube, Place, asks_same, make_cube
-from needlemap.stats.judging import JudgedPrompt, Looks, Rows
-from needlemap.stats.sequential import haystack_order
+from needlemap.stats.rows import JudgedPrompt, Rows
 
 if TYPE_CHECKING:
     from needlemap.models import Logprobs
@@ -412,13 +411,6 @@ def _scores(pairs: Pairs) -> Iterator[tuple[Place, float | None, float | None, b
         one, other = (float(each.scores[tuple(at)]) for each in (cube, pairs.second))
         known = bool(tried[tuple(at)])
         yield place, None if one != one else one, None if other != other else other, known
-
-
-def planned_looks(rows: Rows) -> Looks:
-    """Looks after each haystack that first scored, in the order in which `run --until` asks
-    them."""
-    order = haystack_order(rows.haystack[~np.isnan(rows.first)].tolist())
-    return Looks(order, len(order))
 
 
 def _met(

@@ -19,7 +19,8 @@ import numpy as np
 from needlemap.stats import Place, latest_records, place_of
 from needlemap.stats.difference import mcnemar
 from needlemap.stats.intervals import t_quantile
-from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows, Scope, judge
+from needlemap.stats.judging import PairedLoss, judge
+from needlemap.stats.looks import Scope, endless_looks
 from needlemap.stats.pairs import (
     FirstDifference,
     first_difference,
@@ -27,6 +28,7 @@ from needlemap.stats.pairs import (
     shared,
     tokens_of,
 )
+from needlemap.stats.rows import JudgedPrompt, Rows
 
 if TYPE_CHECKING:
     from needlemap.models import LogprobSource
@@ -210,7 +212,7 @@ def judge_arms(
         if both or stops:
             rows.append(JudgedPrompt(each.family, each.place, number, *each.scores, both))
     flat = Rows.of(rows)
-    looks = Looks(sorted(set(flat.haystack.tolist()))) if stops else None
+    looks = endless_looks if stops else None
     measured = (moments[0], moments[-1]) if moments else ("", "")
     judged = judge(flat, margin, wanted=wanted, looks=looks, measured=measured)
     pairs = [each.scores for each in found if each.is_pair]
