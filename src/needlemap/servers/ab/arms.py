@@ -31,7 +31,7 @@ from needlemap.stats.pairs import (
 from needlemap.stats.rows import JudgedPrompt, Rows
 
 if TYPE_CHECKING:
-    from needlemap.models import LogprobSource
+    from needlemap.models import Logprobs, LogprobSource
     from needlemap.records.record import Record
 
 USUAL = 0.95  # share of the reference's own differences that are usual
@@ -102,7 +102,8 @@ class ArmTrial:
     def _moved(self, record: Record | None, weighed: Record | None) -> float | None:
         one, other = (each and each.logprobs for each in (self.weighed[0], weighed))
         if one and other and one.tokens == other.tokens:
-            return other.mean - one.mean
+            moves = _leads_moved(one, other, len(one.tokens))
+            return sum(moves) / len(moves)
         return moved(self.first, record)
 
     @property
@@ -116,7 +117,7 @@ class ArmTrial:
 
 def moved(first: Record | None, second: Record | None) -> float | None:
     """How much likelier a second arm finds a first one's answer, in nats a token, as far as
-    both say.
+    both say: by the lead over the runner-up, which moves also where a model is all but sure.
 
     That is to the first other token, and of that one the second's word for it: its runner-up,
     or, where it is none of the two best, what is at most as likely as that. The token that
@@ -128,14 +129,35 @@ def moved(first: Record | None, second: Record | None) -> float | None:
     same = shared(one.tokens, other.tokens)
     if same + 1 == len(one.tokens) == len(other.tokens):
         same += "" in (one.tokens[same], other.tokens[same])
-    found = [there - here for here, there in zip(one.nats[:same], other.nats[:same], strict=True)]
+    found = _leads_moved(one, other, same)
     if (
         same < min(len(one.tokens), len(other.tokens))
         and (least := other.other_nats[same]) is not None
     ):
+        before = _lead(one, same)
+        change = least - (one.nats[same] if before is None else other.nats[same] + before)
         is_next = other.others[same] == one.tokens[same]
-        found.append(least - one.nats[same] if is_next else min(0.0, least - one.nats[same]))
+        found.append(change if is_next else min(0.0, change))
     return sum(found) / len(found) if found else None
+
+
+def _lead(logprobs: Logprobs, at: int) -> float | None:
+    """By how many nats a token was likelier than the runner-up; None without one."""
+    other = logprobs.other_nats[at]
+    return None if other is None else logprobs.nats[at] - other
+
+
+def _leads_moved(one: Logprobs, other: Logprobs, count: int) -> list[float]:
+    """How far the leads of the first tokens moved; their log-probabilities if a side has no
+    runner-up."""
+    moves = []
+    for at in range(count):
+        leads = _lead(one, at), _lead(other, at)
+        if leads[0] is None or leads[1] is None:
+            moves.append(other.nats[at] - one.nats[at])
+        else:
+            moves.append(leads[1] - leads[0])
+    return moves
 
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
