@@ -531,7 +531,7 @@ def test_the_verdict_is_the_last_thing_on_the_screen_and_the_worst_prompts_are_f
     assert "page: needlemap report ab -o ab.html" in ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[-1].startswith("FAIL ab: new loses ")
-    worst = lines[lines.index("the worst prompts:") + 1 :]
+    worst = lines[lines.index("the worst prompts, of those that changed:") + 1 :]
     assert sum("500 tokens, depth" in line for line in worst) == 1
     assert any(re.fullmatch(r"  \d more of the worst: passkey at 500 tokens", row) for row in worst)
     found = json.loads(typed("ab", "passkey", *arms, *grid, "-o", "ab", "--json", code=None).stdout)
