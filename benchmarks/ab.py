@@ -3,8 +3,8 @@ servers?
 
     python benchmarks/ab.py [--runs N] [--smoke]
 
-Pairs are simulated: two prompts a haystack, whose loss and gain differ by haystack on the logit
-scale, in opposite directions, so that what is lost clusters. The mean loss over haystacks is
+Pairs are simulated: one prompt a haystack, as `ab --until decided` sends them, whose loss and gain
+differ by haystack on the logit scale, in opposite directions. The mean loss over haystacks is
 exactly the margin, where neither verdict is true, and all looks are looked at. Quiet faults are
 those of mutants.py in tests/wings/servers/gallery. Servers are asked where NEEDLEMAP_LLAMA_SERVER
 names one (`eval "$(bash .ci/servers)"`) and NEEDLEMAP_SHARED holds a trained model.
@@ -50,7 +50,7 @@ from mutants import BestSixteenKeys, Engine, Faulty, FirstRowOfAChunk, FourBitCa
 MARGIN = 0.02
 DISCORDANCE = (0.0, 0.02, 0.05, 0.1, 0.2)
 SPREAD = (0.0, 0.6, 1.2)  # logits
-PROMPTS, MOST = 2, 10_000  # of a haystack; haystacks: 20,000 pairs
+PROMPTS, MOST = 1, 20_000  # of a haystack; haystacks: 20,000 pairs
 CHUNK = 50  # runs at a time
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 NOISE = 0.02  # nats
@@ -140,7 +140,7 @@ def false_rates(runs: int) -> tuple[float, float, list[tuple[str, ...]]]:
                 said += [np.isfinite(each).sum() for each in times]
             for loss in (0.0, 0.05, 0.1):
                 worse, no_worse = decided(
-                    drawn(random, (min(CHUNK, runs), 3_000), loss, discordance, spread)
+                    drawn(random, (min(CHUNK, runs), 6_000), loss, discordance, spread)
                 )
                 middle = float(np.median(worse if loss else no_worse))
                 after.append(f"{PROMPTS * middle:,.0f}" if np.isfinite(middle) else ">6,000")

@@ -23,8 +23,9 @@ from needlemap.stats import Array, Cube
 from needlemap.stats.difference import paired_difference
 from needlemap.stats.effective import effective_length, parse_rule
 from needlemap.stats.intervals import cluster_mean, tango, wilson
-from needlemap.stats.judging import PairedLoss, Rows, judge
+from needlemap.stats.judging import PairedLoss, judge
 from needlemap.stats.means import depth_scores, length_scores, total_score
+from needlemap.stats.rows import Rows
 from needlemap.stats.verdicts import FAIL, PASS
 from table import rounded, show
 from truths import CONSTANT, ROUGH, Truth, answers, every_truth, grid_length, log_lengths

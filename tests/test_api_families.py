@@ -161,7 +161,8 @@ def test_a_limit_stops_the_suite_and_the_families_after_it_are_not_begun(file, t
 
 def test_two_suites_are_compared(made, lossy, typed):
     found = needlemap.compare(made, lossy, margin=5)
-    assert (found.verdict.word, found.loss) == ("FAIL", pytest.approx(200 / 9))
+    # A third family was mostly wrong before: it is not tested, and does not make it 22.
+    assert (found.verdict.word, found.loss) == ("FAIL", pytest.approx(100 / 3))
     assert 0 < found.interval[0] < found.loss < found.interval[1]
     assert [row["family"] for row in found.families] == FAMILIES
     assert repr(found) == typed("compare", made.path, lossy.path, "--margin", 5, code=1).stdout

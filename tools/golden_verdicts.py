@@ -30,8 +30,10 @@ from needlemap.servers.storm.moves import Moves
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome, Word
 from needlemap.servers.storm.plan import make_round
-from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows
+from needlemap.stats.judging import PairedLoss
 from needlemap.stats.judging import judge as judge_pairs
+from needlemap.stats.looks import endless_looks, planned_looks
+from needlemap.stats.rows import JudgedPrompt, Rows
 
 SEEDS = (1, 2, 3)
 Made = tuple[str, str, Any, Any]  # a set's name, its verdict in clear, its numbers, its sentences
@@ -503,8 +505,8 @@ def of_pairs() -> Iterator[Made]:
                 JudgedPrompt(family, place, place[0], *scores, tried)
                 for family, place, scores, tried in pairs_of(runs, seed)
             )
-            order = sorted(set(rows.haystack.tolist()))
-            looks = Looks(order, len(order) if runs.planned else None) if runs.looks else None
+            order = planned_looks if runs.planned else endless_looks
+            looks = order if runs.looks else None
             scope: Any = runs.wanted
             made = judge_pairs(rows, runs.margin, wanted=scope, looks=looks)
             yield f"{name}, {seed}", made.word, judged_row(made), []

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from needlemap.stats import Array
-from needlemap.stats.judging import Looks, PairedLoss, Rows, judge
-from needlemap.stats.sequential import haystack_order
+from needlemap.stats.judging import PairedLoss, judge
+from needlemap.stats.looks import endless_looks
+from needlemap.stats.looks import planned_looks as planned
+from needlemap.stats.rows import Rows
 from needlemap.stats.verdicts import FAIL, PASS
 
 MARGIN = 0.02
@@ -32,16 +34,15 @@ def one_look(rows: Rows, margin: float) -> PairedLoss:
 
 def planned_looks(rows: Rows, margin: float) -> PairedLoss:
     """As `compare --sequential` and `run --until`."""
-    order = haystack_order(rows.haystack.tolist())
-    return judge(rows, margin, looks=Looks(order, len(order)))
+    return judge(rows, margin, looks=planned)
 
 
-def endless_looks(rows: Rows, margin: float) -> PairedLoss:
+def without_end(rows: Rows, margin: float) -> PairedLoss:
     """As `ab --until decided`."""
-    return judge(rows, margin, looks=Looks(sorted(set(rows.haystack.tolist())), None))
+    return judge(rows, margin, looks=endless_looks)
 
 
-WAYS: tuple[Way, ...] = (one_look, planned_looks, endless_looks)
+WAYS: tuple[Way, ...] = (one_look, planned_looks, without_end)
 
 
 @dataclass(frozen=True)

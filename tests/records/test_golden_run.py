@@ -52,6 +52,26 @@ def test_a_suites_families_are_frozen_together(runs: Any) -> None:
     assert frozen["overall"] == whole["overall"]
 
 
+def test_a_golden_too_small_for_its_margin_is_refused_with_the_number_of_prompts(runs: Any):
+    """A test with 12 prompts at 2 points can never pass: it is known before it is frozen."""
+    frozen = ("report", "a", "--format", "golden", "-o")
+    refused = runs(*frozen, "golden/small", "--margin", 2, code=2).stderr
+    assert "A margin of 2 points takes 189 prompts" in refused
+    assert "and this golden has 12" in refused
+    assert "16 times the --repeats, or give a margin of 24.3 points or more" in refused
+    assert not (runs.folder / "golden" / "small").exists()
+    assert "margins from 24.3 points on" in runs(*frozen, "golden/small", "--margin", 25).stderr
+    assert "--margin is of a golden" in runs("report", "a", "--margin", 2, code=2).stderr
+
+
+def test_a_golden_of_wrong_answers_is_refused_for_any_margin(runs: Any):
+    runs("run", "bm25", *GRID, "--model", "baseline/random", "-o", "wrong")
+    refused = runs(
+        "report", "wrong", "--format", "golden", "-o", "golden/wrong", "--margin", 30, code=2
+    ).stderr
+    assert "not tested: all prompts (the reference got 1 of 12 right)" in refused
+
+
 def test_its_prompts_are_built_again_and_checked_by_their_hashes(runs: Any) -> None:
     asked = ("run", "--prompts-of", "golden/a", "--model", "baseline/bm25", "--quiet")
     assert "was not begun by you on this machine" in runs(*asked, "-o", "b", code=2).stderr

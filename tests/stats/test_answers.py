@@ -140,6 +140,25 @@ def test_log_probabilities_of_the_same_answer_are_set_beside_each_other_in_nats(
     assert found.mean == pytest.approx(-0.2)
 
 
+@pytest.mark.parametrize("ends", [("</s>", "</s>"), ("</s>", None), (None, "</s>"), ("</s>", "")])
+def test_the_token_that_stops_an_answer_is_no_part_of_it(ends):
+    """hf keeps it and llama.cpp does not, so that their log-probabilities were never compared."""
+    runs = []
+    for end, nats in zip(ends, (-0.1, -0.3), strict=True):
+        tokens = [" 47", "11", *([] if end is None else [end])]
+        kept = {
+            "tokens": tokens,
+            "nats": [nats, nats, -5.0 * (end == "</s>")][: len(tokens)],
+            "others": [None] * len(tokens),
+            "other_nats": [None] * len(tokens),
+            "way": "generated",
+            "start": None,
+        }
+        runs.append([record(place, "4711", logprobs=kept) for place in PLACES])
+    found = pairs_of(*runs).nats
+    assert (found.n, found.mean) == (8, pytest.approx(-0.2))
+
+
 def test_answers_that_were_given_are_no_answers_but_have_nats():
     def weighed(native: float, tokens: int = 3) -> list[Record]:
         scorer = ScorerRecord(name="logprob", native=native, why={"tokens": tokens})

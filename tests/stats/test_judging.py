@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from needlemap.reports.loss import verdict_of
-from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows, judge
-from needlemap.stats.sequential import haystack_order
+from needlemap.stats.judging import PairedLoss, judge
+from needlemap.stats.looks import endless_looks, planned_looks
+from needlemap.stats.rows import JudgedPrompt, Rows
 from needlemap.stats.verdicts import OPEN
 
 MISSING = np.nan
@@ -36,10 +37,8 @@ def at_length(found: Rows, length: int, first: float, second: float) -> Rows:
 
 
 def each_way(found: Rows, margin: float) -> list[PairedLoss]:
-    """One look, looks after each planned haystack, and looks without an end."""
-    stacks = sorted(set(found.haystack.tolist()))
-    planned = Looks(haystack_order(stacks), len(stacks))
-    return [judge(found, margin, looks=looks) for looks in (None, planned, Looks(stacks))]
+    """One look, looks after pieces of planned prompts, and looks without an end."""
+    return [judge(found, margin, looks=looks) for looks in (None, planned_looks, endless_looks)]
 
 
 def test_two_hundred_equal_pairs_are_no_worse_than_two_points():
@@ -148,7 +147,7 @@ def test_a_dead_length_that_is_sure_is_worse():
     losses[:, 3] = 1
     found = judge(rows(losses, (100, 200, 300, 400)), 0.5)
     assert found.word == "FAIL"
-    assert "length 400: 20 of 20 lost" in verdict_of(found).evidence
+    assert "length 400: 20 of 20 lost, surely some" in verdict_of(found).evidence
 
 
 def test_lengths_with_few_pairs_are_joined_with_their_neighbours():
@@ -194,7 +193,8 @@ def test_a_reference_at_the_floor_proves_nothing():
     wrong = replace(rows(np.zeros((100, 5))), first=np.zeros(500), second=np.zeros(500))
     found = judge(wrong, 0.02)
     assert found.word == "NOT ENOUGH DATA"
-    assert "at the floor" in verdict_of(found).next
+    said = "not tested: all prompts (the reference got 0 of 500 right)"
+    assert said in verdict_of(found).evidence
 
 
 def test_graded_scores_are_judged_by_their_size(random):
@@ -234,3 +234,105 @@ def test_an_interval_that_holds_a_loss_only_points_to_one():
     found = judge(rows(losses), 0.02)
     assert found.word == "SUSPECT"
     assert judge(rows(np.zeros((6, 9))), 0.02).word == "NOT ENOUGH DATA"
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("lengths", [2, 4, 10])
+def test_a_length_that_is_surely_lost_decides_in_looks_too(margin, lengths):
+    """`ab --until decided` ended undecided at margin 30 with '222 of 222 lost, which is sure'; a
+    planned run had to ask all."""
+    losses = np.zeros((60 * lengths, 1))
+    losses[::lengths] = 1
+    found = Rows.of(
+        JudgedPrompt("", (stack, 1_000 * (1 + stack % lengths), 0.5), stack, 1.0, 1.0 - lost[0])
+        for stack, lost in enumerate(losses)
+    )
+    for judged in each_way(found, margin):
+        assert judged.word == "FAIL"
+        assert judged.after is None or judged.after <= 30 * lengths
+        at = next(each for each in judged.lengths if not each.family)
+        assert (at.lengths, at.lost, at.n, at.sure) == ((1_000,), 60, 60, True)
+
+
+def test_a_family_that_is_surely_lost_decides_in_looks_too():
+    """The mean over four families lost 25 points, which a margin of 30 allows."""
+    found = Rows.of(
+        JudgedPrompt(name, (stack, 1_000, 0.5), 4 * stack + at, 1.0, float(name != "c"))
+        for stack in range(60)
+        for at, name in enumerate("abcd")
+    )
+    for judged in each_way(found, 0.3):
+        assert judged.word == "FAIL"
+        assert "c: 60 of 60 lost, surely some" in verdict_of(judged).evidence
+
+
+def test_half_of_a_length_is_lost_surely_some_of_it():
+    """A loss above 0 is shown, not that half is lost: the truth may be 28 of 100."""
+    losses = np.zeros((80, 1))
+    losses[1:43:2] = 1
+    found = judge(rows(losses.reshape(40, 2), (1_000, 4_000)), 0.3)
+    assert "length 4k: 21 of 40 lost, surely some" in verdict_of(found).evidence
+
+
+def test_sure_is_only_said_if_the_verdict_follows():
+    """9 lost of 9 are sure in one look, and one look after each haystack is not one look."""
+    losses = np.zeros((18, 1))
+    losses[1::2] = 1
+    found = Rows.of(
+        JudgedPrompt("", (stack, 1_000 * (1 + stack % 2), 0.5), stack, 1.0, 1.0 - lost[0])
+        for stack, lost in enumerate(losses)
+    )
+    one, _, endless = each_way(found, 0.6)
+    assert one.word == "FAIL"
+    assert endless.word == "SUSPECT"
+    assert "surely" not in verdict_of(endless).line("ab")
+    assert "more haystacks decide" not in verdict_of(endless).line("ab")
+
+
+def test_equal_arms_are_not_worse_at_one_of_many_lengths(random):
+    said = 0
+    for _ in range(60):
+        chance = random.random((120, 1))
+        losses = (chance < 0.1).astype(float) - (chance > 0.9)
+        found = Rows.of(
+            JudgedPrompt(
+                "",
+                (stack, 100 * (1 + stack % 40), 0.5),
+                stack,
+                float(lost[0] >= 0),
+                float(lost[0] <= 0),
+            )
+            for stack, lost in enumerate(losses)
+        )
+        said += any(judged.word == "FAIL" for judged in each_way(found, 0.3))
+    assert said <= 1
+
+
+def test_missing_answers_that_alone_keep_it_open_end_the_asking():
+    """B never answers one length of ten, and margin 30 allows that: no number of haystacks
+    decides."""
+    found = Rows.of(
+        JudgedPrompt(
+            "",
+            (stack, 1_000 * (1 + stack % 10), 0.5),
+            stack,
+            1.0,
+            None if stack % 10 == 3 else 1.0,
+        )
+        for stack in range(400)
+    )
+    judged = judge(found, 0.3, looks=endless_looks)
+    assert (judged.word, judged.settled) == ("SUSPECT", True)
+    assert "more haystacks decide" not in verdict_of(judged).line("ab")
+    few = judge(found.where(found.haystack < 12), 0.3, looks=endless_looks)
+    assert not few.settled
+
+
+def test_missing_answers_beyond_the_margin_end_the_asking():
+    found = Rows.of(
+        JudgedPrompt("", (stack, 1_000, 0.5), stack, 1.0, None if stack % 8 == 0 else 1.0)
+        for stack in range(2_000)
+    )
+    judged = judge(found, 0.02, looks=endless_looks)
+    assert (judged.word, judged.settled) == ("SUSPECT", True)
+    assert judge(found, 0.3, looks=endless_looks).word == "PASS"

@@ -1,4 +1,4 @@
-"""Bets on whole haystacks, and the order in which haystacks are asked and judged."""
+"""Bets on whole haystacks or on prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from needlemap.stats.sequential import Bets, further, haystack_order, interleaved, log_wealth
+from needlemap.stats.sequential import Bets, further, log_wealth
 
 
 def first(losses: list[float], margin: float, planned: int | None = None) -> tuple[int, str]:
@@ -49,23 +49,3 @@ def test_a_loss_of_exactly_the_margin_is_never_far_ahead(random):
     words = [first(losses, 0.05)[1] for losses in draws]
     assert words.count("PASS") <= 8
     assert words.count("FAIL") <= 5
-
-
-def test_an_order_hangs_on_the_haystacks_alone_and_mixes_them():
-    assert haystack_order(range(40)) == haystack_order(reversed(range(40)))
-    assert haystack_order(range(40)) != list(range(40))
-
-
-def test_a_haystack_is_asked_whole_each_length_once_a_layer_and_depths_far_apart_first():
-    places = [
-        (repeat, length, depth)
-        for repeat in (1, 0)
-        for length in (20, 10)
-        for depth in (0, 25, 50, 75, 100)
-    ]
-    layers = interleaved(places)
-    begins = haystack_order([0, 1])
-    assert [place[:2] for place in layers[0]] == [(begins[0], 10), (begins[0], 20)]
-    assert [layer[0][2] for layer in layers[:5]] == [0, 100, 50, 25, 75]
-    assert all(place[0] == begins[1] for layer in layers[5:] for place in layer)
-    assert sorted(place for layer in layers for place in layer) == sorted(places)

@@ -7,7 +7,8 @@ import pytest
 
 from needlemap.stats.difference import missing_bounds
 from needlemap.stats.intervals import noise_floor, trials_needed
-from needlemap.stats.judging import Rows, judge
+from needlemap.stats.judging import judge
+from needlemap.stats.rows import Rows
 
 
 def judged(random, clusters: int, n: int, rates: tuple[float, float], margin: float):

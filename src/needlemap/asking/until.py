@@ -1,24 +1,27 @@
 """A run that ends as soon as its verdict is known: `run --until no-worse-than REFERENCE:2`.
 
-It asks what the reference scored, haystack by haystack in a seeded order
-(`stats/sequential.py`), and judges after each in that very order, however answers come in. So
-what stopped the run is what `compare --sequential` finds in it. What failed is asked again
-three times before it ends.
+It asks what the reference scored, in pieces of prompts that a seed drew (`stats/looks.py`), and
+judges after each piece, however answers come in. So what stopped the run is what `compare
+--sequential` finds in it. A verdict for new haystacks takes whole haystacks in a seeded order.
+What the reference mostly gets wrong is not asked. What failed is asked again three times before
+it ends.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from needlemap.asking.campaign import FullGrid
 from needlemap.asking.resume import first_at, scorer_about
 from needlemap.asking.session import Session
 from needlemap.errors import SettingsError
+from needlemap.plan.summary import WalkedTrials
 from needlemap.records import phrase
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
@@ -32,9 +35,12 @@ from needlemap.stats import (
     prompt_of,
     prompts_of,
 )
-from needlemap.stats.judging import JudgedPrompt, Looks, Rows, Scope, judge
+from needlemap.stats.judging import PairedLoss, judge
+from needlemap.stats.looks import Looks, Scope, planned_looks
 from needlemap.stats.pairs import scores_of
-from needlemap.stats.sequential import haystack_order, interleaved
+from needlemap.stats.rows import JudgedPrompt, Rows
+from needlemap.stats.tested import families_left, keep_tested
+from needlemap.text import counted, short
 from needlemap.trials import Trial
 from needlemap.trials.build import Experiment
 
@@ -82,18 +88,97 @@ class Goal:
 AGAINS = 3  # times that a trial that failed is asked again
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedPairs:
+    """The prompts of an experiment that its goal's reference scored. reference: its records by
+    their places. places: one of each prompt. pieces: the places that are judged, as they are
+    sent together; none of what the reference mostly gets wrong."""
+
+    goal: Goal
+    reference: Mapping[Place, Record]
+    one_haystack: bool
+    places: tuple[Place, ...]
+    pieces: tuple[tuple[Place, ...], ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> PlannedPairs:
+        """Read the reference. Raises NeedlemapError if there is none, if it cannot be paired,
+        or if nothing that it answered could show a loss."""
+        goal = Goal.of(experiment.settings.until, experiment.settings.scope)
+        folder = RunFolder(goal.path)
+        about = folder.about()
+        reference = by_place(prompts_of(folder.records(), about.cells, about.shared))
+        trials = {place: trial for trial in experiment.trials for place in _places(trial)}
+        _check(goal, reference, experiment, trials)
+        places, seen = list[Place](), set[Hashable]()
+        for place in sorted(scored_places(reference) & trials.keys()):
+            prompt = prompt_of(reference[place])
+            if prompt not in seen:
+                seen.add(prompt)
+                places.append(place)
+        planned = cls(goal, reference, about.one_haystack, tuple(places), ())
+        rows, untested = keep_tested(planned.rows({}), goal.margin / 100)
+        if not families_left(planned.rows({}), untested)[0]:
+            raise SettingsError(
+                f"'{goal.path}' got {untested[0].right:g} of {untested[0].n} prompts right: too "
+                f"few to lose any. Give another reference, or a task that it can do."
+            )
+        return replace(planned, pieces=pieces_of(rows, planned_looks(rows, goal.scope)))
+
+    def rows(self, found: Mapping[Place, Record]) -> Rows:
+        """Return all pairs; those without a record are still to be sent."""
+        return Rows.of(
+            JudgedPrompt(
+                "",
+                place,
+                0 if self.one_haystack else place[0],
+                *scores_of(self.reference[place], found.get(place)),
+                tried=place in found,
+            )
+            for place in self.places
+        )
+
+    def judged(self, rows: Rows) -> PairedLoss:
+        """Return the verdict, looked for after each piece."""
+        looks = partial(planned_looks, wanted=self.goal.scope)
+        return judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
+
+    def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
+        """Return the trials that are judged, piece by piece."""
+        trial_at = {place: trial for trial in trials for place in _places(trial)}
+        layers, seen = list[list[Trial]](), set[str]()
+        for piece in self.pieces:
+            layer = {trial_at[place].key: trial_at[place] for place in piece if place in trial_at}
+            layers.append([trial for key, trial in layer.items() if key not in seen])
+            seen |= layer.keys()
+        return [layer for layer in layers if layer]
+
+    def cost(self, experiment: Experiment) -> PiecesCost:
+        """Return what sending random pieces costs and saves."""
+        layers = self.layers(experiment.trials)
+        rows = self.rows({})
+        everything = np.ones(len(rows.first), dtype=bool)
+        judged = self.judged(replace(rows, second=rows.first, tried=everything))
+        return PiecesCost(
+            pairs=sum(map(len, self.pieces)),
+            pieces=len(self.pieces),
+            unit=judged.unit,
+            units=judged.planned or 0,
+            least=judged.after,
+            whole_tokens=computed_tokens(
+                experiment, [trial for layer in layers for trial in layer]
+            ),
+            pieces_tokens=sum(computed_tokens(experiment, layer) for layer in layers),
+        )
+
+
 class UntilDecided(FullGrid):
-    """Ends with a verdict, which is looked for after each whole haystack, in the order of
-    `haystack_order`. reference: its records by their places. Raises NeedlemapError where there
-    is none."""
+    """Ends with a verdict, which is looked for after each piece of the planned pairs. Raises
+    NeedlemapError as these do."""
 
     def __init__(self, experiment: Experiment, path: Path) -> None:
         session = Session.open(experiment, path)
-        self.goal = Goal.of(experiment.settings.until, experiment.settings.scope)
-        folder = RunFolder(self.goal.path)
-        about = folder.about()
-        self.reference = by_place(prompts_of(folder.records(), about.cells, about.shared))
-        self._one = about.one_haystack
+        self.planned = PlannedPairs.of(experiment)
         self._rounds = 0
         super().__init__(self._in_layers(session))
 
@@ -107,50 +192,11 @@ class UntilDecided(FullGrid):
         return self._in_layers(Session.open(experiment, folder.path))
 
     def _in_layers(self, session: Session) -> Session:
-        """The trials that are left, in layers, up to the verdict; none if it is known. Raises
-        SettingsError as `check` does."""
-        self.check(session.experiment)
+        """The trials that are left, in layers, up to the verdict; none if it is known."""
         known = session.folder.records() if session.done else ()
         self._begin(session.experiment, known, session.todo)
-        layers = () if self.decided else self.layers(session.todo)
+        layers = () if self.decided else self.planned.layers(session.todo)
         return session.in_layers(layers, self.hear)
-
-    def check(self, experiment: Experiment) -> None:
-        """Raises SettingsError where the reference asked something else, or scored it
-        otherwise."""
-        path, theirs = self.goal.path, RunFolder(self.goal.path).about().scorer
-        ours, advice = (
-            scorer_about(experiment.scorer),
-            f"Ask exactly its prompts: --prompts-of {path}",
-        )
-        if theirs != ours:
-            both = phrase({"scorer": (theirs.model_dump(), ours.model_dump())})
-            raise SettingsError(f"'{path}' is scored otherwise: {both}. {advice}")
-        trials = {place: trial for trial in experiment.trials for place in _places(trial)}
-        shared = sorted(scored_places(self.reference) & trials.keys())
-        if not shared:
-            raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
-        found = self.reference
-        if unlike := [
-            place for place in shared if not asks_same(trials[place].prompt, found[place].prompt)
-        ]:
-            raise SettingsError(
-                f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so "
-                f"they "
-                f"cannot be paired. {advice}"
-            )
-
-    def layers(self, trials: Iterable[Trial]) -> list[list[Trial]]:
-        """The trials that the reference scored, as they are asked: layer by layer, each where
-        it first comes."""
-        known = scored_places(self.reference)
-        found = {place: trial for trial in trials for place in _places(trial) if place in known}
-        made, seen = list[list[Trial]](), set[str]()
-        for places in interleaved(known):
-            here = {found[place].key: found[place] for place in places if place in found}
-            made.append([trial for key, trial in here.items() if key not in seen])
-            seen |= here.keys()
-        return [layer for layer in made if layer]
 
     def _begin(
         self, experiment: Experiment, before: Iterable[Record], todo: Iterable[Trial]
@@ -162,15 +208,6 @@ class UntilDecided(FullGrid):
         self._found = {
             place: each for each in latest_records(before) for place in self._places(each)
         }
-        wanted = set(chain.from_iterable(self._stands.values()))
-        stacks, seen = defaultdict[int, list[Place]](list), set[Hashable]()
-        for place in sorted(scored_places(self.reference) & wanted):
-            prompt = prompt_of(self.reference[place])
-            if prompt not in seen:
-                seen.add(prompt)
-                stacks[0 if self._one else place[0]].append(place)
-        self._stacks = dict(stacks)
-        self._order = haystack_order(stacks)
         self._known, self.decided = 0, False
         self._advance()
 
@@ -186,26 +223,87 @@ class UntilDecided(FullGrid):
         return self._stands.get(record.asked, () if record.second else (place_of(record),))
 
     def _advance(self) -> None:
-        """Look again where one more haystack in the order is whole."""
-        known = self._known
-        while known < len(self._order) and not (
-            self._waiting & set(self._stacks[self._order[known]])
-        ):
+        """Look again if one more piece is whole."""
+        known, pieces = self._known, self.planned.pieces
+        while known < len(pieces) and not self._waiting & set(pieces[known]):
             known += 1
         if known == self._known or self.decided:
             return
         self._known = known
-        looks = Looks(self._order, len(self._order))
-        rows = Rows.of(self._rows(self._order[:known]))
-        judged = judge(rows, self.goal.margin / 100, wanted=self.goal.scope, looks=looks)
-        self.decided = judged.is_decided
+        done = {place: each for place, each in self._found.items() if place not in self._waiting}
+        self.decided = self.planned.judged(self.planned.rows(done)).is_decided
 
-    def _rows(self, numbers: Iterable[int]) -> Iterator[JudgedPrompt]:
-        for place in chain.from_iterable(self._stacks[number] for number in numbers):
-            if place in self._found:
-                yield JudgedPrompt(
-                    "", place, place[0], *scores_of(self.reference[place], self._found[place])
-                )
+
+def _check(
+    goal: Goal,
+    reference: Mapping[Place, Record],
+    experiment: Experiment,
+    trials: Mapping[Place, Trial],
+) -> None:
+    """Raises SettingsError where the reference asked something else, or scored it otherwise."""
+    path, theirs = goal.path, RunFolder(goal.path).about().scorer
+    ours, advice = (
+        scorer_about(experiment.scorer),
+        f"Ask exactly its prompts: --prompts-of {path}",
+    )
+    if theirs != ours:
+        both = phrase({"scorer": (theirs.model_dump(), ours.model_dump())})
+        raise SettingsError(f"'{path}' is scored otherwise: {both}. {advice}")
+    shared = sorted(scored_places(reference) & trials.keys())
+    if not shared:
+        raise SettingsError(f"'{path}' scored none of this run's trials. {advice}")
+    if unlike := [
+        place for place in shared if not asks_same(trials[place].prompt, reference[place].prompt)
+    ]:
+        raise SettingsError(
+            f"'{path}' asked other prompts in {len(unlike)} trials ({first_at(unlike[0])}), so "
+            f"they "
+            f"cannot be paired. {advice}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesCost:
+    """Planned pairs in random pieces. units: what the verdict counts, pairs or haystacks; least:
+    how many of them decide if both runs score the same, None if not even all do. whole_tokens,
+    pieces_tokens: prompt tokens that a cache has to compute for all of them, sent haystack by
+    haystack and piece by piece."""
+
+    pairs: int
+    pieces: int
+    unit: str
+    units: int
+    least: int | None
+    whole_tokens: int
+    pieces_tokens: int
+
+    @property
+    def label(self) -> str:
+        """What the pieces cost and save, in words."""
+        start = f"{counted(self.pairs, 'pair')} in {counted(self.pieces, 'piece')}"
+        if self.least is None:
+            return f"{start}; not even all of them decide if they are equal"
+        times = self.pieces_tokens / max(1, self.whole_tokens)
+        tokens = round(self.pieces_tokens * self.least / self.units)
+        return (
+            f"{start}; if all are equal, {counted(self.least, self.unit)} decide. Random pieces "
+            f"compute {times:.2f} times the tokens a prompt of whole haystacks: {short(tokens)} "
+            f"until then, and {short(self.whole_tokens)} for all pairs in whole haystacks"
+        )
+
+
+def computed_tokens(experiment: Experiment, trials: Sequence[Trial]) -> int:
+    """Prompt tokens that one cache computes of some trials, in the order they are sent."""
+    walked = WalkedTrials.of(replace(experiment, trials=tuple(trials)), 1)
+    return sum(walked.sizes) - sum(walked.shared)
+
+
+def pieces_of(rows: Rows, looks: Looks) -> tuple[tuple[Place, ...], ...]:
+    """Return the places of planned prompts that are sent together, in the order of the looks."""
+    pieces: dict[int, list[Place]] = {}
+    for place, turn in zip(rows.places, looks.turns.tolist(), strict=True):
+        pieces.setdefault(turn // looks.every, []).append(place)
+    return tuple(tuple(pieces[number]) for number in sorted(pieces))
 
 
 def scored_places(found: Mapping[Place, Record]) -> set[Place]:

@@ -24,7 +24,7 @@ from needlemap.asking.canary import begins_twice
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
-from needlemap.asking.until import Goal
+from needlemap.asking.until import PlannedPairs
 from needlemap.errors import Failure
 from needlemap.models import Model
 from needlemap.plan import by_length
@@ -154,7 +154,8 @@ def _begun_lines(session: Session) -> Iterator[str]:
     experiment, left = session.experiment, len(session.unanswered)
     settings, kept = experiment.settings, len(session.todo) - left
     if settings.until:
-        yield f"until decided: {Goal.of(settings.until, settings.scope).label}"
+        planned = PlannedPairs.of(experiment)
+        yield f"until decided: {planned.goal.label}: {planned.cost(experiment).label}"
     if session.done or kept:
         yield f"{session.done} already scored, {left} to ask"
     if kept:

@@ -231,6 +231,9 @@ class ReportFlags:
         "Of a table: cells, trials, opencompass. golden: one run, frozen small for tests, in a "
         "folder.",
     )
+    margin: float | None = flag(
+        None, "Of a golden: the margin of its tests, in points. Too few prompts are refused."
+    )
     title: str | None = flag(None, "Instead of the title made from the run.")
     palette: str | None = flag(
         None,

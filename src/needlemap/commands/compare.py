@@ -11,7 +11,7 @@ from needlemap.records.families import families_of
 from needlemap.reports.comparison import comparison_report
 from needlemap.reports.pairing import compare_runs, load_any
 from needlemap.stats.comparison import Comparison
-from needlemap.stats.judging import Scope
+from needlemap.stats.looks import Scope
 from needlemap.stats.verdicts import FAIL, PASS, Verdict, Word
 from needlemap.text import printable, tell
 

@@ -21,8 +21,10 @@ from needlemap.records.results import ResultsReader, reader_of
 from needlemap.reports import points_wide
 from needlemap.reports.figures import FIGURES, KINDS
 from needlemap.reports.figures.figure import check_style, draw, figure_of
+from needlemap.reports.goldens import check_size, size_label
 from needlemap.reports.kept import kept_report
 from needlemap.reports.page.summary import uncollected, write_page
+from needlemap.reports.pairing import margin_share
 from needlemap.reports.renderers import markdown as reported
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.text import show_report
@@ -45,7 +47,9 @@ def _rules(typed: ReportFlags, otherwise: tuple[str, ...] = RULES) -> tuple[str,
 
 
 def _refuse_of_figures(typed: ReportFlags) -> None:
-    """Raises SettingsError for what only figures have, where none is drawn."""
+    """Raises SettingsError for what only figures or goldens have, where none is made."""
+    if typed.margin is not None:
+        raise SettingsError("--margin is of a golden: give --format golden too.")
     check_style(typed.style or None)
     suffix = "" if typed.out is None else typed.out.suffix.lower()
     given = {"--width": points_wide(typed.width), "--style": typed.style, "--curves": typed.curves}
@@ -68,7 +72,7 @@ def report_command(
     """
     out = typed.out
     if typed.format == GOLDEN:
-        _freeze(runs, out)
+        _freeze(runs, typed)
         return
     runs = [run for path in runs for run in _inside(path)]
     if _prints_alone(runs, typed, added):
@@ -138,14 +142,20 @@ def _kept(runs: Sequence[Path]) -> Report | None:
     return kept_report(families, read_families(families))
 
 
-def _freeze(runs: Sequence[Path], out: Path | None) -> None:
-    """Write one run's golden, and say how large it is."""
+def _freeze(runs: Sequence[Path], typed: ReportFlags) -> None:
+    """Write one run's golden, and say how large it is. Raises SettingsError if it has too few
+    prompts for the margin that was typed."""
+    out = typed.out
     if len(runs) != 1 or out is None or out.suffix in KINDS:
         raise SettingsError(
             "--format golden is of one run, into a folder: needlemap report RUN -o golden/NAME."
         )
-    size = freeze(families_of(runs[0]), out)
-    tell(f"{out}: {size:,} bytes")
+    families = families_of(runs[0])
+    read = read_families(families)
+    if typed.margin is not None:
+        check_size(read, margin_share(typed.margin))
+    size = freeze(families, out)
+    tell(f"{out}: {size:,} bytes; {size_label(read)}")
 
 
 def _inside(path: Path) -> list[Path]:

@@ -122,10 +122,11 @@ def comparison_report(
 
 def looks_line(found: PairedLoss) -> list[str]:
     """What a verdict of several looks rests on."""
-    seen = found.new.n if found.new else 0
-    after = "" if found.after is None else f"; decided after {counted(found.after, 'haystack')}"
+    after = "" if found.after is None else f"; decided after {counted(found.after, found.unit)}"
+    each = "random piece" if found.unit == "pair" else "haystack"
     return [
-        f"{counted(seen, 'whole haystack')} of {found.planned:,} planned, judged after each{after}"
+        f"{counted(found.seen, found.unit)} of {found.planned:,} planned, judged after each "
+        f"{each}{after}"
     ]
 
 
@@ -169,13 +170,17 @@ def _families(
     """A row a family, and the mean over them."""
     overall, count = comparison.overall, len(comparison.families)
     unplaced = all(map(_is_unplaced, comparison.families.values()))
-    mean = f"mean over {count} families, each counting the same, however many pairs it has:"
-    tested = [
+    tested = comparison.paired.families[0] or count
+    of_all = "" if tested == count else f" of {count}"
+    mean = (
+        f"mean over {tested}{of_all} families, each counting the same, however many pairs it has:"
+    )
+    lines = [
         means_label(overall),
         f"{overall.n} pairs{_of_haystacks(overall, unplaced)}",
         f"B lost {overall.lost}, gained {overall.gained}; {p_text(overall)}",
     ]
-    whole = tested if comparison.counted else [means_label(overall)]
+    whole = lines if comparison.counted else [means_label(overall)]
     yield _family_table(comparison)
     yield from _whole_facts(comparison, names, [mean, *whole])
     yield Fact("answers", answers_counts(comparison.answers))

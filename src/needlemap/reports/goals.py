@@ -16,7 +16,7 @@ from needlemap.reports.loss import loss_json, margin_label, verdict_of, warnings
 from needlemap.reports.pairing import compare_loaded
 from needlemap.reports.report import Claim, Fact, Report, keyed
 from needlemap.reports.summary import means_of, overall_of, read_families, score_weights
-from needlemap.stats.judging import Scope
+from needlemap.stats.looks import Scope
 from needlemap.stats.verdicts import NO_RESULT, Verdict, row_word
 from needlemap.text import counted
 

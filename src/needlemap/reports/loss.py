@@ -11,11 +11,12 @@ from needlemap.reports.labels import ends_label, length_labels, loss_label
 from needlemap.stats.intervals import least_pairs
 from needlemap.stats.judging import Loss, LostLength, Missing, PairedLoss
 from needlemap.stats.sequential import FEWEST_NEW
+from needlemap.stats.tested import NotTested
 from needlemap.stats.verdicts import FAIL, PASS, Verdict
 from needlemap.text import counted
 
 SCOPES = {"these": "these prompts", "new": "new haystacks too"}
-FLOORED = "the reference is at the floor: nothing could be lost, so nothing is proved"
+FLOORED = "the reference is mostly wrong: little could be lost, so nothing is proved"
 SATURATED = "the reference is hardly ever wrong: trials so easy show only gross losses"
 MEANS = "each score is a mean, and the files do not say of how many answers"
 LISTED = 8  # lengths that a line names one by one
@@ -80,7 +81,8 @@ def _evidence(found: PairedLoss, names: Names) -> list[str]:
     at = f" at {', '.join(labels)}" if labels else ""
     if len(labels) > LISTED:
         at = f" at {len(labels)} lengths from {labels[0]} to {labels[-1]}"
-    parts = [f"{counted(found.n, 'pair')}{at}", *map(lost_label, found.lengths)]
+    parts = [untested_label(found.untested)] if found.untested else []
+    parts += [f"{counted(found.n, 'pair')}{at}", *map(lost_label, found.lengths)]
     if found.missing is not None and found.missing.reaches:
         parts.append(_missing_label(found.missing, names))
     if found.unsent and not found.sequential:
@@ -105,13 +107,26 @@ def measured_label(measured: tuple[str, str]) -> list[str]:
 
 
 def lost_label(each: LostLength) -> str:
-    """'length 390: 6 of 6 lost'."""
+    """'length 390: 6 of 6 lost, surely some'."""
     labels = list(length_labels(list(each.lengths)).values())
-    at = f"length {labels[0]}" if len(labels) == 1 else f"lengths {labels[0]} to {labels[-1]}"
-    family = f"{each.family}, " if each.family else ""
+    at = f"lengths {labels[0]} to {labels[-1]}" if len(labels) > 1 else "".join(labels)
+    at = f"length {at}" if len(labels) == 1 else at
+    place = ", ".join(filter(None, (each.family, at)))
     gained = f", {each.gained} gained" if each.gained else ""
     missing = f", {each.missing} of them not answered" if each.missing else ""
-    return f"{family}{at}: {each.lost} of {each.n} lost{gained}{missing}"
+    sure = ", surely some" if each.sure else ""
+    return f"{place}: {each.lost} of {each.n} lost{gained}{missing}{sure}"
+
+
+def untested_label(untested: tuple[NotTested, ...]) -> str:
+    """'not tested: words at length 4k (the reference got 2 of 40 right)'."""
+    parts = []
+    for group in untested:
+        labels = list(length_labels(list(group.lengths)).values())
+        at = f"{'length' if len(labels) == 1 else 'lengths'} {', '.join(labels)}" if labels else ""
+        place = " at ".join(filter(None, (group.family, at))) or "all prompts"
+        parts.append(f"{place} (the reference got {group.right:g} of {group.n} right)")
+    return f"not tested: {', '.join(parts)}"
 
 
 def _missing_label(missing: Missing, names: Names) -> str:
@@ -146,12 +161,11 @@ def _next(found: PairedLoss) -> list[str]:
         if found.new.n < FEWEST_NEW:
             return [f"{counted(found.new.n, 'haystack')}, and new ones take {FEWEST_NEW} at least"]
         return _more_haystacks(found.new.more)
-    if found.sequential and found.new is not None:
-        if found.planned is None:
-            return _more_haystacks(found.new.more)
-        left = found.planned - found.new.n
-        if left > 0:
-            return [f"{left:,} of {found.planned:,} planned haystacks are still to be asked"]
+    if found.sequential and found.planned is None and found.new is not None:
+        return _more_haystacks(None if found.lengths or found.settled else found.new.more)
+    if found.planned is not None and found.seen < found.planned:
+        left = found.planned - found.seen
+        return [f"{left:,} of {found.planned:,} planned {found.unit}s are still to be asked"]
     return _more_pairs(found)
 
 
@@ -197,8 +211,12 @@ def loss_json(found: PairedLoss) -> dict[str, Any]:
         "pairs": found.n,
         "lost": found.lost,
         "gained": found.gained,
-        "decided_after_haystacks": found.after,
-        "planned_haystacks": found.planned,
+        "unit": found.unit if found.sequential else None,
+        "decided_after": found.after,
+        "planned": found.planned,
+        "not_tested": [
+            {**asdict(group), "lengths": list(group.lengths)} for group in found.untested
+        ],
         "more_pairs": found.more,
         "new_haystacks": new and {"word": new.word, "haystacks": new.n, "more_haystacks": new.more},
     }

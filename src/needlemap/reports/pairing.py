@@ -22,7 +22,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.results import reader_of
 from needlemap.stats.comparison import Comparison, compare_families, noise_of
-from needlemap.stats.judging import Scope
+from needlemap.stats.looks import Scope
 from needlemap.stats.pairs import WEIGHS, Pairs, Token, pair_answers, pair_up
 from needlemap.tokenizers import bundled_for, load
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.asking.seek import rehearsed
+from needlemap.asking.until import PlannedPairs
 from needlemap.grid import make_grid
 from needlemap.plan.estimate import PlanEstimate, estimate_plan, sum_of
 from needlemap.plan.summary import WORTH, Summary, Terms
@@ -81,9 +82,20 @@ def _estimate_report(plan: PlanEstimate, blank: bool) -> Report:
         Fact(said=f"{title}\n"),
         *(Fact(said=f"{note}\n") for note in fed),
         table,
+        *_until(plan),
         Fact("notes", [*plan.notes, *fed, *notes], marked + "\n".join(notes) + "\n" * blank),
     ]
     return Report("plan", title, tuple(parts))
+
+
+def _until(plan: PlanEstimate) -> list[Fact]:
+    """What `--until` sends until a verdict, and what its random pieces cost and save."""
+    if not plan.chosen.first.until:
+        return []
+    experiment = replace(plan.first, settings=plan.chosen.first)
+    planned = PlannedPairs.of(experiment)
+    cost = planned.cost(experiment)
+    return [Fact("until", asdict(cost), f"until decided: {planned.goal.label}: {cost.label}.\n")]
 
 
 def _title(plan: PlanEstimate) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ import numpy as np
 from needlemap.stats import Array, Cube
 from needlemap.stats.difference import Difference, holm, mcnemar, paired_difference
 from needlemap.stats.intervals import noise_floor, trials_needed
-from needlemap.stats.judging import Loss, PairedLoss, Scope, judge
-from needlemap.stats.pairs import planned_looks, rows_of
+from needlemap.stats.judging import Loss, PairedLoss, judge
+from needlemap.stats.looks import Scope, planned_looks
+from needlemap.stats.pairs import rows_of
 from needlemap.stats.verdicts import NOT_ENOUGH_DATA
 
 if TYPE_CHECKING:
@@ -139,12 +141,9 @@ def compare_families(
     compared = {name: found for name, found in each.items() if found is not None}
     counted = all(found.counted for found in pairs.values())
     alone = next(iter(compared.values())) if len(compared) == 1 else None
-    overall = (
-        alone.overall
-        if alone
-        else _mean(list(pairs.values()), [_answered(each) for each in pairs.values()])
-    )
     paired = alone.paired if alone else _judged(pairs, margin, wanted, sequential)
+    tested = _tested(pairs, paired)
+    overall = alone.overall if alone else _mean(tested, [_answered(each) for each in tested])
     if not counted:
         overall = replace(overall, p=1.0)
     return Comparison(
@@ -157,6 +156,25 @@ def compare_families(
     )
 
 
+def _tested(pairs: Mapping[str, Pairs], paired: PairedLoss) -> list[Pairs]:
+    """Return the families that the loss is of, without the lengths that are not tested; all, if
+    none of them is tested."""
+    left_out = {group.family: group.lengths for group in paired.untested}
+    tested = []
+    for name, each in pairs.items():
+        lengths = left_out.get(name)
+        if lengths is None:
+            tested.append(each)
+        elif lengths:
+            here = np.isin(each.first.lengths, lengths)[None, :, None]
+            first, second = (
+                replace(cube, scores=np.where(here, np.nan, cube.scores))
+                for cube in (each.first, each.second)
+            )
+            tested.append(replace(each, first=first, second=second))
+    return tested or list(pairs.values())
+
+
 def _judged(
     pairs: Mapping[str, Pairs], margin: float, wanted: Scope, sequential: bool
 ) -> PairedLoss:
@@ -164,7 +182,7 @@ def _judged(
     rows = rows_of(pairs)
     moments = [each.measured for each in pairs.values() if each.measured[0]]
     measured = (min(m[0] for m in moments), max(m[1] for m in moments)) if moments else ("", "")
-    looks = planned_looks(rows) if sequential else None
+    looks = partial(planned_looks, wanted=wanted) if sequential else None
     found = judge(rows, margin, wanted=wanted, looks=looks, measured=measured)
     if all(each.counted for each in pairs.values()):
         return found
@@ -180,19 +198,21 @@ def compare_pairs(
     margin: the loss, a share, that does not matter. A second that answered none has lost them
     all.
     """
-    overall = _difference(pairs, pairs.first.scores, pairs.second.scores)
+    paired = _judged({"": pairs}, margin, wanted, sequential)
+    (tested,) = _tested({"": pairs}, paired)
+    overall = _difference(tested, tested.first.scores, tested.second.scores)
     if overall is None and pairs.unanswered:
-        overall = _difference(pairs, pairs.first.scores, pairs.lost)
+        overall = _difference(tested, tested.first.scores, tested.lost)
     if overall is None:
         return None
     return FamilyComparison(
         overall,
         pairs.graded,
-        _judged({"": pairs}, margin, wanted, sequential),
+        paired,
         pairs.counted,
         _lengths(pairs, margin),
         _cells(pairs),
-        _power(pairs, overall, margin),
+        _power(tested, overall, margin),
         pairs.dropped,
         pairs.only_first,
         pairs.only_second,

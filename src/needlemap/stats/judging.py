@@ -2,22 +2,25 @@
 
 One function, `judge`, for `compare`, `compare --sequential`, `run --until`, `ab`, suites and
 the pytest fixture. It takes pairs prompt by prompt and looks at the mean over families, at
-each length, at what is missing, and at whole haystacks.
+each length, at what is missing, and at whole haystacks. What the reference mostly gets wrong is
+left out first (`tested.py`).
 
 The mean: the ends of its loss come from pairs (Tango, or adjusted Wald of graded scores) and
 from whole haystacks where these are wider. Missing answers move the upper end up, as if B's
-were wrong and A's right, and the lower end down, as if it were the other way round. Lengths:
-one at which half or more is lost keeps the verdict from PASS, and makes it FAIL where it is
-sure (McNemar, one-sided; Holm over lengths). With several lengths the mean and the lengths take
-half of the level of FAIL each.
+were wrong and A's right, and the lower end down, as if it were the other way round.
+
+Lengths and families: one that lost half or more of its pairs keeps the verdict from PASS, and
+makes it FAIL if some of that is surely no chance (McNemar, one-sided; Holm over all of
+them). With several of them the mean and they take half of the level of FAIL each. Looks one
+after the other need bets too: one on the mean, and one for each length and family, at the level
+of the lengths divided by their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
-from typing import Literal, NamedTuple
+from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +34,17 @@ from needlemap.stats.difference import (
     paired_difference,
 )
 from needlemap.stats.intervals import FEWEST, least_pairs
-from needlemap.stats.sequential import FEWEST_NEW, Bets, further
+from needlemap.stats.looks import (
+    Looking,
+    Looks,
+    Scope,
+    group_losses,
+    unit_losses,
+    whole_units,
+)
+from needlemap.stats.rows import Rows
+from needlemap.stats.sequential import FEWEST_NEW, Bets, further, log_wealth
+from needlemap.stats.tested import NotTested, families_left, keep_tested
 from needlemap.stats.verdicts import (
     FAIL,
     HIGH_ALPHA,
@@ -44,103 +57,8 @@ from needlemap.stats.verdicts import (
 )
 
 CEILING = 0.99
-FLOOR = 0.01
 HALF = 0.5  # of a length's pairs: so much lost is named
 LEAST_PAIRS = 3  # of a length, or of it and its neighbours, to be looked at alone
-Scope = Literal["these", "new"]
-Integers = NDArray[np.int64]
-
-
-class JudgedPrompt(NamedTuple):
-    """One prompt. haystack: whose it is. first, second: the scores of A and of B, None where
-    it failed to answer. tried: whether both were asked."""
-
-    family: str
-    place: Place
-    haystack: int
-    first: float | None
-    second: float | None
-    tried: bool = True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Pairs of two runs as arrays (pairs,). family, haystack: numbers, of `names` and of one's
-    own choice. first, second: scores, NaN where missing. places: of each pair."""
-
-    names: tuple[str, ...]
-    family: Integers
-    haystack: Integers
-    length: Integers
-    first: Array
-    second: Array
-    tried: NDArray[np.bool_]
-    places: tuple[Place, ...] = ()
-
-    @classmethod
-    def of(cls, rows: Iterable[JudgedPrompt]) -> Rows:
-        """From rows in any order."""
-        found = list(rows)
-        names = tuple(dict.fromkeys(row.family for row in found))
-        scores = [[np.nan if s is None else s for s in (r.first, r.second)] for r in found]
-        both = np.array(scores, dtype=np.float64).reshape(-1, 2)
-        return cls(
-            names,
-            np.array([names.index(row.family) for row in found], dtype=np.int64),
-            np.array([row.haystack for row in found], dtype=np.int64),
-            np.array([row.place[1] for row in found], dtype=np.int64),
-            both[:, 0],
-            both[:, 1],
-            np.array([row.tried for row in found], dtype=bool),
-            tuple(row.place for row in found),
-        )
-
-    def where(self, kept: NDArray[np.bool_]) -> Rows:
-        """Some of them."""
-        places = tuple(p for p, keep in zip(self.places, kept.tolist(), strict=False) if keep)
-        return Rows(
-            self.names,
-            self.family[kept],
-            self.haystack[kept],
-            self.length[kept],
-            self.first[kept],
-            self.second[kept],
-            self.tried[kept],
-            places,
-        )
-
-    @property
-    def failed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Where A failed and B has a score, and where B failed and A has one."""
-        first, second = np.isnan(self.first), np.isnan(self.second)
-        return first & ~second, second & ~first
-
-    def against(self) -> Rows:
-        """The pairs that one of both scored, what misses counted against B."""
-        return self._filled(first=1.0, second=0.0)
-
-    def in_favour(self) -> Rows:
-        """The same, what misses counted for B."""
-        return self._filled(first=0.0, second=1.0)
-
-    def _filled(self, first: float, second: float) -> Rows:
-        filled = replace(
-            self,
-            first=np.nan_to_num(self.first, nan=first),
-            second=np.nan_to_num(self.second, nan=second),
-        )
-        return filled.where(~(np.isnan(self.first) & np.isnan(self.second)))
-
-    @property
-    def graded(self) -> bool:
-        """Whether any score lies between wrong and right."""
-        scores = np.concatenate([self.first, self.second])
-        return not bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
-
-    @property
-    def losses(self) -> Array:
-        """A - B."""
-        return self.first - self.second
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +73,9 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class LostLength:
-    """A length, or neighbouring ones, at which half or more is lost. family: '' where it is of
-    all. missing: answers that one side did not give, counted as lost. sure: whether chance is
-    ruled out."""
+    """A length, or neighbouring ones, at which half or more is lost; () of a whole family.
+    family: '' where it is of all. missing: answers that one side did not give, counted as lost.
+    sure: whether it decides, since some of the loss is surely no chance."""
 
     lengths: tuple[int, ...]
     family: str
@@ -195,9 +113,13 @@ class NewHaystacks:
 class PairedLoss:
     """What B loses beside A. word: for the scope. scope: the widest that the word holds for.
     wanted: the scope that was asked for. loss: None where nothing was paired. unsent:
-    pairs that one side was not sent yet; tried: the lengths of the others. after: haystacks at
-    the look that decided; of one look, None. more: further pairs that would decide if the loss
-    stays as it is. counted: False where scores are means of an unknown number of answers."""
+    pairs that one side was not sent yet; tried: the lengths of the others. after: units at the
+    look that decided; of one look, None. planned: how many units there are, seen: how many were
+    sent in their turn. more: further pairs that would decide if the loss
+    stays as it is. counted: False where scores are means of an unknown number of answers. untested:
+    what the reference mostly gets wrong; it is in no other number. families: how many are tested,
+    and how many there are. settled: whether missing answers alone keep it open, however many
+    more prompts are sent."""
 
     word: Word
     margin: float
@@ -217,10 +139,15 @@ class PairedLoss:
     new: NewHaystacks | None = None
     after: int | None = None
     planned: int | None = None
+    seen: int = 0
+    unit: str = "haystack"
     sequential: bool = False
     more: int | None = None
     counted: bool = True
     measured: tuple[str, str] = ("", "")
+    untested: tuple[NotTested, ...] = ()
+    families: tuple[int, int] = (1, 1)
+    settled: bool = False
 
     @property
     def is_decided(self) -> bool:
@@ -229,22 +156,14 @@ class PairedLoss:
 
     @property
     def floored(self) -> bool:
-        """Whether A scores too little to lose the margin, so that nothing proves a PASS."""
-        return self.n > 0 and self.first <= max(self.margin, FLOOR)
+        """Whether A is mostly wrong in more than half of the families, so that nothing proves a
+        PASS."""
+        return not _enough(self.families)
 
     @property
     def saturated(self) -> bool:
         """Whether A errs too rarely for its answers to show a quiet fault."""
         return self.n > 0 and self.first >= CEILING
-
-
-@dataclass(frozen=True, slots=True)
-class Looks:
-    """Whole haystacks are judged one after the other, in this order. planned: how many there
-    are, None where there is no end to them."""
-
-    order: Sequence[int]
-    planned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,29 +185,42 @@ def judge(
     margin: float,
     *,
     wanted: Scope = "these",
-    looks: Looks | None = None,
+    looks: Looking | None = None,
     measured: tuple[str, str] = ("", ""),
 ) -> PairedLoss:
-    """The verdict. margin: a share. looks: in which order whole haystacks were looked at, None
-    for one look at all. measured: when the first and the last answer came.
+    """The verdict. margin: a share. looks: in which order units were looked at, None for one
+    look at all. measured: when the first and the last answer came.
 
     What was not sent to both is not judged. In one look it keeps the word from PASS.
     """
-    alpha = LOW_ALPHA / 2 if len(np.unique(rows.length)) > 1 else LOW_ALPHA
-    order = looks.order if looks else sorted(set(rows.haystack.tolist()))
-    whole = _whole(rows, order)
-    seen = rows.where(np.isin(rows.haystack, whole) if looks else rows.tried)
-    last = _look(seen, margin, alpha)
-    losses = _haystack_losses(rows, whole)
-    word, suspect, after, unsent = last.word, last.suspect, None, int((~rows.tried).sum())
-    if looks is not None:
-        word, after = _decided(rows, whole, losses, margin, alpha, looks, last)
+    all_rows = rows
+    rows, untested = keep_tested(all_rows, margin)
+    families = families_left(all_rows, untested)
+    alpha = LOW_ALPHA / 2 if _has_parts(rows) else LOW_ALPHA
+    level = _Level(
+        margin, alpha, _enough(families), families[0] > 0, all_rows if untested else None
+    )
+    turns = whole_units(rows, looks(rows)) if looks else None
+    seen = rows.where(_in_sight(rows, turns) if turns else rows.tried)
+    last = _look(seen, level)
+    word, suspect, after, settled = last.word, last.suspect, None, False
+    unsent = int((~rows.tried).sum())
+    if turns is not None:
+        bets = _PartBets.of(rows, turns)
+        word, after = _decided(rows, turns, bets, level, last)
         suspect = suspect or (after is not None and word == NOT_ENOUGH_DATA)
+        settled = word == NOT_ENOUGH_DATA and _is_settled(rows, turns, margin, last)
+        last = replace(last, lengths=tuple(bets.named(last.lengths, turns, word)))
     elif unsent and word == PASS:
         word = NOT_ENOUGH_DATA
-    new = _of_new(losses, margin, alpha, last)
+    suspect = suspect or _lost_untested(all_rows, untested)
+    if suspect and not last.suspect and word == PASS:
+        word = NOT_ENOUGH_DATA
+    whole = _whole(rows, turns)
+    new = _of_new(_haystack_losses(rows, whole), margin, alpha, last)
     if wanted == "new":
         word = last.word if _agree(new.word, last.word) else NOT_ENOUGH_DATA
+        after = None if word == NOT_ENOUGH_DATA else after
     scope: Scope = "new" if _agree(new.word, word) else wanted
     found = last.pairs
     made = PairedLoss(
@@ -303,9 +235,14 @@ def judge(
         tried=tuple(np.unique(seen.length).tolist()),
         new=new,
         after=after,
-        planned=looks.planned if looks else None,
+        planned=turns.planned if turns else None,
+        seen=int(turns.turns.max(initial=-1)) + 1 if turns else 0,
+        unit=turns.unit if turns else "haystack",
         sequential=looks is not None,
         measured=measured,
+        untested=untested,
+        families=families,
+        settled=settled,
     )
     if found is None:
         return made
@@ -321,33 +258,145 @@ def judge(
     return replace(made, more=None if made.is_decided else _more(made, found))
 
 
-def _decided(
-    rows: Rows,
-    whole: Sequence[int],
-    losses: tuple[list[float], list[float]],
-    margin: float,
-    alpha: float,
-    looks: Looks,
-    last: _Look,
-) -> tuple[Word, int | None]:
-    """The word of looks after each whole haystack, and after how many it was known.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """What a look is judged by. alpha: of the lower end. enough: whether enough families are
+    tested for a PASS, some: whether any is. all_rows: what is not tested, too; None if
+    nothing was left out."""
 
-    A look decides where its bet has won and its own interval says the same. All that was
-    planned, once seen, is one look. What comes later may take a word back, and never turns it
-    round.
+    margin: float
+    alpha: float
+    enough: bool
+    some: bool
+    all_rows: Rows | None
+
+
+def _in_sight(rows: Rows, turns: Looks) -> NDArray[np.bool_]:
+    """The pairs whose losses are shown: all that were sent, but for parts of haystacks that are
+    judged whole."""
+    return rows.tried if turns.unit == "pair" else rows.tried & (turns.turns > -2)
+
+
+def _enough(families: tuple[int, int]) -> bool:
+    return 2 * families[0] >= families[1] and (families[0] > 0 or not families[1])
+
+
+def _has_parts(rows: Rows) -> bool:
+    """Whether there are several lengths or families, each of which may decide."""
+    return len(np.unique(rows.length)) > 1 or len(np.unique(rows.family)) > 1
+
+
+def _lost_untested(rows: Rows, untested: tuple[NotTested, ...]) -> bool:
+    """Whether what the reference mostly gets wrong was surely lost where it is right."""
+    here = np.zeros(len(rows.first), dtype=bool)
+    for group in untested:
+        family = rows.names.index(group.family)
+        here |= _at(rows, family, group.lengths or None)
+    return _lost_by_chance(rows, here) <= LOW_ALPHA
+
+
+def _decided(
+    rows: Rows, turns: Looks, bets: _PartBets, level: _Level, last: _Look
+) -> tuple[Word, int | None]:
+    """The word of looks at units in their turn, and after how many it was known.
+
+    A look decides if its bet has won and its own interval says the same, or if the bet of a
+    length or family has won that it names as lost. All that was planned, once seen, is one
+    look. What comes later may take a word back, and never turns it round.
     """
-    for at, word in Bets.of(losses, margin, looks.planned, alpha).looks:
-        if at == looks.planned:
+    against, in_favour, scale = unit_losses(rows, turns)
+    count = len(against)
+    losses = against.tolist(), in_favour.tolist()
+    mean = Bets.of(losses, level.margin / scale, turns.planned, level.alpha)
+    for at in range(turns.every, count + 1, turns.every):
+        if at == turns.planned:
             break
-        look = _look(rows.where(np.isin(rows.haystack, whole[:at])), margin, alpha)
-        if not (_agree(word, look.word) and _agree(word, look.mean)):
+        words, parts = mean.won(at), bets.won(at)
+        if not words and not parts:
             continue
-        if word == FAIL:
-            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
-        return (PASS if last.word == PASS else NOT_ENOUGH_DATA), at
-    if looks.planned is not None and len(whole) == looks.planned:
-        return last.word, len(whole) if last.word != NOT_ENOUGH_DATA else None
+        look = _look(rows.where(rows.tried & (turns.turns > -2) & (turns.turns < at)), level)
+        for word in words:
+            if not (_agree(word, look.word) and _agree(word, look.mean)):
+                continue
+            if word == FAIL:
+                return (NOT_ENOUGH_DATA if _agree(last.word, PASS) else FAIL), at
+            return (last.word if _agree(last.word, word) else NOT_ENOUGH_DATA), at
+        if any(length.sure and _key(length) in parts for length in look.lengths):
+            return (NOT_ENOUGH_DATA if _agree(last.word, PASS) else FAIL), at
+    if turns.planned is not None and count == turns.planned:
+        return last.word, count if last.word != NOT_ENOUGH_DATA else None
     return NOT_ENOUGH_DATA, None
+
+
+def _is_settled(rows: Rows, turns: Looks, margin: float, last: _Look) -> bool:
+    """Whether missing answers alone keep it open: with them against B, more than the
+    margin or half of a length is surely lost, and with them for B, less than the margin."""
+    if last.missing is None:
+        return False
+    against, in_favour, scale = unit_losses(rows, turns)
+    if not len(against):
+        return False
+    bound = margin / scale
+    fine = Bets.of((in_favour.tolist(), against.tolist()), bound, turns.planned, LOW_ALPHA)
+    words = fine.won(len(against))
+    return PASS in words and (FAIL in words or bool(last.lengths))
+
+
+@dataclass(frozen=True, slots=True)
+class _PartBets:
+    """A bet for each length, family, and length of a family that something is lost there, with
+    missing answers for B. wins: by part, the turn from which on its bet has won."""
+
+    wins: dict[tuple[str, tuple[int, ...]], int]
+    planned: int | None
+
+    @classmethod
+    def of(cls, rows: Rows, turns: Looks) -> _PartBets:
+        parts = list(_parts(rows)) if _has_parts(rows) else []
+        wins = {}
+        for family, lengths in parts:
+            here = _at(rows, family, lengths)
+            losses, numbers = group_losses(rows, turns, here)
+            planned = None
+            if turns.planned is not None:
+                planned = len(np.unique(turns.turns[here & (turns.turns != -1)]))
+            goal = -log(LOW_ALPHA / 2 / len(parts))
+            won = np.flatnonzero(log_wealth((1 + losses) / 2, 0.5, planned) >= goal)
+            if len(won):
+                name = "" if family is None else rows.names[family]
+                wins[name, lengths or ()] = int(numbers[won[0]]) + 1
+        return cls(wins, turns.planned)
+
+    def won(self, at: int) -> set[tuple[str, tuple[int, ...]]]:
+        """The parts whose bets have won after so many units."""
+        return {part for part, turn in self.wins.items() if turn <= at}
+
+    def named(
+        self, lengths: Sequence[LostLength], turns: Looks, word: Word
+    ) -> Iterator[LostLength]:
+        """Lost lengths, sure only if the verdict follows from it."""
+        seen = int(turns.turns.max(initial=-1)) + 1
+        for length in lengths:
+            decides = seen == self.planned or _key(length) in self.wins
+            yield replace(length, sure=length.sure and decides and word == FAIL)
+
+
+def _key(length: LostLength) -> tuple[str, tuple[int, ...]]:
+    return length.family, length.lengths
+
+
+def _parts(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None]]:
+    """Each length of all families, and if there are several, each family and its lengths: the
+    number of the family, None for all, and the lengths, None for all."""
+    families = np.unique(rows.family).tolist()
+    lengths = np.unique(rows.length).tolist()
+    if rows.length.any() and len(lengths) > 1:
+        yield from ((None, (length,)) for length in lengths)
+    for family in families if len(families) > 1 else ():
+        yield family, None
+        own = np.unique(rows.length[rows.family == family]).tolist()
+        if rows.length.any() and len(own) > 1:
+            yield from ((family, (length,)) for length in own)
 
 
 def _agree(one: Word, other: Word) -> bool:
@@ -355,13 +404,18 @@ def _agree(one: Word, other: Word) -> bool:
     return one == other != NOT_ENOUGH_DATA
 
 
-def _whole(rows: Rows, order: Sequence[int]) -> list[int]:
-    """The haystacks of which both tried everything, and one answered something, in their
-    order."""
+def _whole(rows: Rows, turns: Looks | None) -> list[int]:
+    """The haystacks of which both tried everything, and one answered something, in the order
+    in which they were looked at."""
     partly = set(rows.haystack[~rows.tried].tolist())
-    answered = rows.haystack[~(np.isnan(rows.first) & np.isnan(rows.second))]
-    found = set(answered.tolist()) - partly
-    return [number for number in order if number in found]
+    answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
+    order = np.arange(len(rows.haystack)) if turns is None else turns.turns
+    firsts = dict[int, tuple[int, int]]()
+    pairs = zip(rows.haystack[answered].tolist(), order[answered].tolist(), strict=True)
+    for number, turn in pairs:
+        place = (0, number) if turns is None else (turn, number)
+        firsts[number] = min(place, firsts.get(number, place))
+    return sorted(firsts.keys() - partly, key=lambda number: firsts[number])
 
 
 def _haystack_losses(rows: Rows, whole: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -393,8 +447,9 @@ def _of_new(
     return NewHaystacks(word, n, more and max(more, FEWEST_NEW - n))
 
 
-def _look(rows: Rows, margin: float, alpha: float) -> _Look:
+def _look(rows: Rows, level: _Level) -> _Look:
     """Judge some pairs at once."""
+    margin, alpha = level.margin, level.alpha
     first, second = rows.failed
     misses = bool((first | second).any())
     against = rows.against() if misses else rows
@@ -407,8 +462,14 @@ def _look(rows: Rows, margin: float, alpha: float) -> _Look:
         more, less = _mean(rows, _if_lost(rows)), _mean(rows, _if_gained(rows))
         loss = Loss(plain.value, max(-1.0, plain.low - less), min(1.0, plain.high + more))
     mean = decide(loss.low, loss.high, margin)
-    if mean == PASS and loss.high >= 0 and pairs and pairs.first <= max(margin, FLOOR):
+    # A sure gain of all families needs no room to lose; one of a few left says little of the rest.
+    if mean == PASS and not level.enough and (loss.high >= 0 or level.some):
         mean = NOT_ENOUGH_DATA
+    if mean == FAIL and level.all_rows is not None:
+        # What is left out hangs on the reference's own answers: of arms that answer by chance
+        # those stay in which the reference was lucky. So all pairs together must show it too.
+        together = _difference(level.all_rows, alpha)
+        mean = mean if together is not None and together.high < 0 else NOT_ENOUGH_DATA
     missing = _missing(rows, margin, plain, mean) if misses else None
     word: Word = mean
     if lengths and mean != FAIL:
@@ -499,15 +560,13 @@ def _missing(rows: Rows, margin: float, plain: Loss, mean: Word) -> Missing:
 
 
 def _lost_lengths(rows: Rows, known: Rows) -> Iterator[LostLength]:
-    """The lengths of all families, and of each where there are several, at which half or more
-    is lost; none of samples of a log, which have no length. rows: with what misses counted
-    against B; known: as they are."""
-    if not rows.length.any():
-        return
+    """The lengths of all families, and of each where there are several, and such families, at
+    which half or more is lost; no lengths of samples of a log, which have none. rows: with what
+    misses counted against B; known: as they are."""
     groups = list(_length_groups(rows))
     if all(share < HALF - 1e-9 for *_, share in groups):
         return
-    chances = [_lost_by_chance(known, family, lengths) for family, lengths, _ in groups]
+    chances = [_lost_by_chance(known, _at(known, family, at)) for family, at, _ in groups]
     for (family, lengths, share), p in zip(groups, holm(chances), strict=True):
         if share < HALF - 1e-9:
             continue
@@ -517,20 +576,27 @@ def _lost_lengths(rows: Rows, known: Rows) -> Iterator[LostLength]:
         name = "" if family is None else rows.names[family]
         lost, gained = int((losses > 1e-12).sum()), int((losses < -1e-12).sum())
         sure = len(groups) > 1 and p <= LOW_ALPHA / 2
-        yield LostLength(lengths, name, int(here.sum()), lost, gained, missing, sure)
+        yield LostLength(lengths or (), name, int(here.sum()), lost, gained, missing, sure)
 
 
-def _at(rows: Rows, family: int | None, lengths: tuple[int, ...]) -> NDArray[np.bool_]:
-    found = np.isin(rows.length, lengths)
-    return found if family is None else found & (rows.family == family)
+def _at(rows: Rows, family: int | None, lengths: tuple[int, ...] | None) -> NDArray[np.bool_]:
+    """Where a family's rows of some lengths are; None for all."""
+    here = np.ones(len(rows.length), dtype=bool)
+    if lengths is not None:
+        here &= np.isin(rows.length, lengths)
+    return here if family is None else here & (rows.family == family)
 
 
-def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...], float]]:
-    """Lengths with enough pairs, each alone, and those with fewer joined with neighbours; the
-    family, None for all, and the mean loss there."""
+def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None, float]]:
+    """Lengths with enough pairs, each alone, and those with fewer joined with neighbours, and
+    families with enough; the family and the lengths, None for all, and the mean loss there."""
     families = np.unique(rows.family).tolist()
     for family in [None, *(families if len(families) > 1 else ())]:
         part = rows if family is None else rows.where(rows.family == family)
+        if family is not None and len(part.losses) >= LEAST_PAIRS:
+            yield family, None, float(part.losses.mean())
+        if not rows.length.any():
+            continue
         lengths, at, counts = np.unique(part.length, return_inverse=True, return_counts=True)
         sums, n = np.bincount(at, part.losses, minlength=len(lengths)).tolist(), counts.tolist()
         for low, high in sorted(set(_windows(n))):
@@ -556,10 +622,10 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield low, high
 
 
-def _lost_by_chance(rows: Rows, family: int | None, lengths: tuple[int, ...]) -> float:
-    """One-sided p of what a length lost: by haystacks where there are six or more, else by
+def _lost_by_chance(rows: Rows, here: NDArray[np.bool_]) -> float:
+    """One-sided p of what some rows lost: by haystacks where there are six or more, else by
     pairs, without the haystack that lost most where there are several."""
-    here = _at(rows, family, lengths) & ~np.isnan(rows.losses)
+    here = here & ~np.isnan(rows.losses)
     losses = rows.losses[here]
     numbers, at = np.unique(rows.haystack[here], return_inverse=True)
     sums = np.asarray(np.bincount(at, losses, minlength=len(numbers)), dtype=np.float64)
@@ -573,7 +639,8 @@ def _lost_by_chance(rows: Rows, family: int | None, lengths: tuple[int, ...]) ->
 def _more(made: PairedLoss, pairs: Difference) -> int | None:
     """Further pairs after which the verdict would be known if the loss stays: by how the ends
     narrow with the root of n. None where none would tell."""
-    if made.floored or made.loss is None or made.lengths:
+    held = made.missing is not None and made.missing.reaches
+    if made.floored or made.loss is None or made.lengths or held:
         return None
     if not pairs.lost + pairs.gained and pairs.size:
         needed = least_pairs(made.margin) * pairs.n / pairs.size if made.margin else 0.0

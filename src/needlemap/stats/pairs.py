@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import fsum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -21,8 +22,7 @@ from numpy.typing import NDArray
 
 from needlemap.finishes import Ending, ending_of
 from needlemap.stats import Array, AskedPrompt, Cube, Place, asks_same, make_cube
-from needlemap.stats.judging import JudgedPrompt, Looks, Rows
-from needlemap.stats.sequential import haystack_order
+from needlemap.stats.rows import JudgedPrompt, Rows
 
 if TYPE_CHECKING:
     from needlemap.models import Logprobs
@@ -237,13 +237,29 @@ def nats_change(rows: Iterable[tuple[Place, Record, Record]]) -> NatsChange | No
 def _nats(one: Record, other: Record) -> float | None:
     """second - first of the mean log-probability of one answer's tokens; None if the answers
     or their tokens differ, or if none were kept."""
-    if one.logprobs and other.logprobs and one.logprobs.tokens == other.logprobs.tokens:
-        return other.logprobs.mean - one.logprobs.mean
+    if one.logprobs and other.logprobs and (count := _tokens_alike(one, other)):
+        first, second = one.logprobs.nats[:count], other.logprobs.nats[:count]
+        return (fsum(second) - fsum(first)) / count
     if not (_is_weighed(one) and _is_weighed(other)):
         return None
     left, right = _native(one), _native(other)
     alike = _tokens_weighed(one) == _tokens_weighed(other)
     return right - left if alike and left is not None and right is not None else None
+
+
+def _tokens_alike(one: Record, other: Record) -> int:
+    """How many tokens hold the answer of both, 0 if they differ. The token that stops it is
+    left out: hf keeps one, llama.cpp does not."""
+    assert one.logprobs is not None
+    assert other.logprobs is not None
+    left, right = one.logprobs.tokens, other.logprobs.tokens
+    if one.answer == other.answer and one.answer is not None:
+        answer = one.answer.strip()
+        for count in range(1, shared(left, right) + 1):
+            if "".join(left[:count]).strip() == answer:
+                return count
+    # Tokens that do not spell the answer, as bytes of one letter: all of them, if they are alike.
+    return len(left) if left == right else 0
 
 
 def _native(record: Record) -> float | None:
@@ -412,13 +428,6 @@ def _scores(pairs: Pairs) -> Iterator[tuple[Place, float | None, float | None, b
         one, other = (float(each.scores[tuple(at)]) for each in (cube, pairs.second))
         known = bool(tried[tuple(at)])
         yield place, None if one != one else one, None if other != other else other, known
-
-
-def planned_looks(rows: Rows) -> Looks:
-    """Looks after each haystack that first scored, in the order in which `run --until` asks
-    them."""
-    order = haystack_order(rows.haystack[~np.isnan(rows.first)].tolist())
-    return Looks(order, len(order))
 
 
 def _met(

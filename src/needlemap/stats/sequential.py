@@ -13,15 +13,13 @@ the source could give.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
-from random import Random
 
 import numpy as np
 
-from needlemap.stats import Array, Place
+from needlemap.stats import Array
 from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA, PASS, Word
 
 BETS = np.array([0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9])
@@ -91,6 +89,13 @@ class Bets:
             found += [(int(at) + 1, word) for at in np.flatnonzero(wins >= goal)]
         return sorted(found)
 
+    def won(self, count: int) -> list[Word]:
+        """The claims whose bets have won at some look at so many haystacks, or before: a bet
+        that has won once has won."""
+        goals = [-log(alpha) for alpha in self.alphas]
+        pairs = zip(_CLAIMS, (self.no_worse, self.worse), goals, strict=True)
+        return [word for word, wins, goal in pairs if wins[:count].max(initial=-inf) >= goal]
+
     @property
     def first(self) -> tuple[int, Word]:
         """The first look at which one of them has won, and its word; all looks and NOT ENOUGH
@@ -118,40 +123,3 @@ def further(losses: Sequence[float], margin: float) -> int | None:
         won = np.logaddexp.reduce(ahead, axis=-1) - log(len(BETS)) >= -log(alpha)
         found += [int(won.argmax()) + 1] if won.any() else []
     return min(found, default=None)
-
-
-def haystack_order(haystacks: Iterable[int]) -> list[int]:
-    """Haystacks in the seeded random order in which they are asked and judged; it hangs on
-    their numbers alone.
-
-    >>> haystack_order([3, 1, 2, 0, 4]) == haystack_order(range(5))
-    True
-    """
-    numbers = sorted(set(haystacks))
-    Random(len(numbers)).shuffle(numbers)
-    return numbers
-
-
-def interleaved(places: Iterable[Place]) -> list[list[Place]]:
-    """Places in the order in which `run --until` asks them: haystack by haystack, and inside
-    each in layers that have each length once, at depths far apart first.
-
-    >>> interleaved([(0, 10, 0.0), (0, 10, 0.5), (0, 10, 1.0), (0, 20, 0.0)])
-    [[(0, 10, 0.0), (0, 20, 0.0)], [(0, 10, 1.0)], [(0, 10, 0.5)]]
-    """
-    rows: dict[tuple[int, int], list[Place]] = defaultdict(list)
-    for place in sorted(set(places)):
-        rows[place[:2]].append(place)
-    turn = {repeat: at for at, repeat in enumerate(haystack_order(row[0] for row in rows))}
-    layers: dict[tuple[int, int], list[Place]] = defaultdict(list)
-    for (repeat, _), row in rows.items():
-        for rank, at in enumerate(_spread(len(row))):
-            layers[turn[repeat], rank].append(row[at])
-    return [layers[key] for key in sorted(layers)]
-
-
-def _spread(count: int) -> list[int]:
-    """0..count-1 with neighbours far apart: by their bits read backwards (van der Corput
-    1935)."""
-    bits = max(1, (count - 1).bit_length())
-    return sorted(range(count), key=lambda at: int(f"{at:0{bits}b}"[::-1], 2))

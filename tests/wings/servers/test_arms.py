@@ -51,7 +51,7 @@ def test_the_token_that_ends_an_answer_is_the_same_however_a_server_spells_it():
     assert moved(one, other) == moved(other, one) == 0
     goes_on = record(logprobs=said(("7", -0.5, "1", -9.0), ("8", 0.0, "1", -46.0)))
     assert moved(goes_on, record(logprobs=said(("7", -0.5, "1", -9.0)))) == 0
-    assert moved(goes_on, one) == -23
+    assert moved(goes_on, one) == -46
 
 
 def test_an_answer_that_never_ends_where_the_other_does_is_wrong():
@@ -82,8 +82,17 @@ def test_another_answer_counts_to_its_first_other_token_by_the_runner_up_there()
     one = said(("a", -0.1, "x", -3), ("b", -0.3, "y", -2), ("c", -0.1, "z", -4))
     runner_up = said(("a", -0.1, "x", -3), ("y", -0.5, "b", -1.3), ("d", -9.0, "e", -9.5))
     neither = said(("a", -0.1, "x", -3), ("q", -0.5, "y", -1.3))
-    assert moved(record(logprobs=one), record(logprobs=runner_up)) == pytest.approx((0 - 1.0) / 2)
-    assert moved(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 1.0) / 2)
+    assert moved(record(logprobs=one), record(logprobs=runner_up)) == pytest.approx((0 - 2.5) / 2)
+    assert moved(record(logprobs=one), record(logprobs=neither)) == pytest.approx((0 - 2.5) / 2)
+
+
+def test_a_model_that_is_all_but_sure_moves_by_its_lead_over_the_runner_up():
+    """With the gauge nothing moved, where `check` saw 0.053 nats: its log-probabilities are 0."""
+    one, other = said(("4", 0.0, "7", -12.1)), said(("4", 0.0, "7", -12.047))
+    assert moved(record(logprobs=one), record(logprobs=other)) == pytest.approx(-0.053)
+    bare = [Logprobs(("4",), (nats,), (None,), (None,), "generated", 100) for nats in (-0.1, -0.4)]
+    assert moved(record(logprobs=bare[0]), record(logprobs=bare[1])) == pytest.approx(-0.3)
+    assert moved(record(logprobs=one), record(logprobs=bare[1])) == pytest.approx(-0.4)
 
 
 def test_an_answer_that_was_weighed_says_more_than_its_beginning():

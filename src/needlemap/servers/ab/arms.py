@@ -19,7 +19,8 @@ import numpy as np
 from needlemap.stats import Place, latest_records, place_of
 from needlemap.stats.difference import mcnemar
 from needlemap.stats.intervals import t_quantile
-from needlemap.stats.judging import JudgedPrompt, Looks, PairedLoss, Rows, Scope, judge
+from needlemap.stats.judging import PairedLoss, judge
+from needlemap.stats.looks import Scope, endless_looks
 from needlemap.stats.pairs import (
     FirstDifference,
     first_difference,
@@ -27,9 +28,10 @@ from needlemap.stats.pairs import (
     shared,
     tokens_of,
 )
+from needlemap.stats.rows import JudgedPrompt, Rows
 
 if TYPE_CHECKING:
-    from needlemap.models import LogprobSource
+    from needlemap.models import Logprobs, LogprobSource
     from needlemap.records.record import Record
 
 USUAL = 0.95  # share of the reference's own differences that are usual
@@ -100,7 +102,8 @@ class ArmTrial:
     def _moved(self, record: Record | None, weighed: Record | None) -> float | None:
         one, other = (each and each.logprobs for each in (self.weighed[0], weighed))
         if one and other and one.tokens == other.tokens:
-            return other.mean - one.mean
+            moves = _leads_moved(one, other, len(one.tokens))
+            return sum(moves) / len(moves)
         return moved(self.first, record)
 
     @property
@@ -114,7 +117,7 @@ class ArmTrial:
 
 def moved(first: Record | None, second: Record | None) -> float | None:
     """How much likelier a second arm finds a first one's answer, in nats a token, as far as
-    both say.
+    both say: by the lead over the runner-up, which moves also where a model is all but sure.
 
     That is to the first other token, and of that one the second's word for it: its runner-up,
     or, where it is none of the two best, what is at most as likely as that. The token that
@@ -126,14 +129,35 @@ def moved(first: Record | None, second: Record | None) -> float | None:
     same = shared(one.tokens, other.tokens)
     if same + 1 == len(one.tokens) == len(other.tokens):
         same += "" in (one.tokens[same], other.tokens[same])
-    found = [there - here for here, there in zip(one.nats[:same], other.nats[:same], strict=True)]
+    found = _leads_moved(one, other, same)
     if (
         same < min(len(one.tokens), len(other.tokens))
         and (least := other.other_nats[same]) is not None
     ):
+        before = _lead(one, same)
+        change = least - (one.nats[same] if before is None else other.nats[same] + before)
         is_next = other.others[same] == one.tokens[same]
-        found.append(least - one.nats[same] if is_next else min(0.0, least - one.nats[same]))
+        found.append(change if is_next else min(0.0, change))
     return sum(found) / len(found) if found else None
+
+
+def _lead(logprobs: Logprobs, at: int) -> float | None:
+    """By how many nats a token was likelier than the runner-up; None without one."""
+    other = logprobs.other_nats[at]
+    return None if other is None else logprobs.nats[at] - other
+
+
+def _leads_moved(one: Logprobs, other: Logprobs, count: int) -> list[float]:
+    """How far the leads of the first tokens moved; their log-probabilities if a side has no
+    runner-up."""
+    moves = []
+    for at in range(count):
+        leads = _lead(one, at), _lead(other, at)
+        if leads[0] is None or leads[1] is None:
+            moves.append(other.nats[at] - one.nats[at])
+        else:
+            moves.append(leads[1] - leads[0])
+    return moves
 
 
 def trios(families: Mapping[str, Sequence[Iterable[Record]]]) -> list[ArmTrial]:
@@ -210,7 +234,7 @@ def judge_arms(
         if both or stops:
             rows.append(JudgedPrompt(each.family, each.place, number, *each.scores, both))
     flat = Rows.of(rows)
-    looks = Looks(sorted(set(flat.haystack.tolist()))) if stops else None
+    looks = endless_looks if stops else None
     measured = (moments[0], moments[-1]) if moments else ("", "")
     judged = judge(flat, margin, wanted=wanted, looks=looks, measured=measured)
     pairs = [each.scores for each in found if each.is_pair]

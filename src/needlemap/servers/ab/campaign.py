@@ -4,14 +4,16 @@ verdict.
 Each arm is a family of the run's folder for each family of the preset, and the reference one more,
 `again`:
 it is asked twice, so that it is seen how much it differs from itself. A haystack has one length and
-few depths, and there are many, as each is one bet of the verdict (`arms.py`). The seed is
-drawn for the ab, so that no cache of before answers its prompts.
+few depths, and there are many, as each is one bet of the verdict (`arms.py`). If the verdict ends
+the asking, each has one depth, in turn: a second prompt behind the same text would make the bet
+hardly better, and cost as much. A family or length that the reference mostly gets wrong is not
+asked further. The seed is drawn for the ab, so that no cache of before answers its prompts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -36,7 +38,8 @@ from needlemap.servers.check.families import keeping_logprobs
 from needlemap.settings.reading import COMMAND, checked
 from needlemap.settings.suites import Chosen, only_model
 from needlemap.stats import asks_same, latest_records, place_of, places_of
-from needlemap.stats.judging import Scope
+from needlemap.stats.looks import Scope
+from needlemap.stats.tested import is_untested
 from needlemap.trials.build import Experiment, prepare_haystacks
 from needlemap.trials.resolve import Resolved, resolve
 
@@ -123,20 +126,46 @@ class Ab:
     @property
     def families(self) -> tuple[str, ...]:
         """The preset's families, by name."""
-        return tuple(self._first)
+        return tuple(self.first)
 
     @property
-    def _first(self) -> Mapping[str, Resolved]:
+    def first(self) -> Mapping[str, Resolved]:
+        """The reference's families, by name."""
         return self.ways[self.asked.arms[0].name]
 
     def grids(self) -> list[tuple[list[int], list[float]]]:
         """Lengths and depths of each family."""
-        return [(list(each.grid.lengths), list(each.grid.depths)) for each in self._first.values()]
+        return [(list(each.grid.lengths), list(each.grid.depths)) for each in self.first.values()]
 
     @property
     def depths(self) -> int:
         """Prompts of one haystack of each family, together."""
-        return sum(len(each.grid.depths) for each in self._first.values())
+        return sum(len(self.depths_of(each.grid, 0)) for each in self.first.values())
+
+    def depths_of(self, grid: Grid, number: int) -> tuple[float, ...]:
+        """Return the depths of one haystack: all, or one in turn if a verdict ends the asking."""
+        if not self.asked.decided:
+            return grid.depths
+        turn = number // len(grid.lengths)
+        return (grid.depths[turn % len(grid.depths)],)
+
+    def untested(self) -> dict[str, frozenset[int]]:
+        """Return the lengths, by family, of which the reference gets under half right."""
+        name, untested = self.asked.arms[0].name, {}
+        for family, resolved in self.first.items():
+            lengths = resolved.grid.lengths
+            scores = defaultdict[int, list[float]](list)
+            for record in self.records(name, family):
+                if record.score is not None:
+                    scores[record.length_tokens].append(record.score)
+            every = [score for part in scores.values() for score in part]
+            untested[family] = frozenset(
+                length
+                for length in lengths
+                if is_untested(len(every), sum(every))
+                or is_untested(len(scores[length]), sum(scores[length]))
+            )
+        return untested
 
     @property
     def haystacks(self) -> int:
@@ -151,13 +180,16 @@ class Ab:
     def experiment(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
     ) -> Experiment:
-        """The trials of some haystacks: each has one of the lengths, in turn, and all depths. A
-        prompt that an earlier haystack came to, too, is that one's: asked for again in another,
-        an answer that was lost would stand beside none of the other arm. weigh: those that the
-        reference answered, with that answer as the one to weigh."""
+        """The trials of some haystacks: each has one of the lengths, in turn. A prompt that an
+        earlier haystack came to, too, is that one's: asked for again in another, an answer that
+        was lost would stand beside none of the other arm. weigh: those that the reference
+        answered, with that answer as the one to weigh."""
         resolved = (self.weighing if weigh else self.ways)[arm][family]
-        lengths, depths = resolved.grid.lengths, resolved.grid.depths
-        each = [(number, Grid((lengths[number % len(lengths)],), depths)) for number in numbers]
+        lengths = resolved.grid.lengths
+        each = [
+            (number, Grid((lengths[number % len(lengths)],), self.depths_of(resolved.grid, number)))
+            for number in numbers
+        ]
         made = replace(prepare_haystacks(resolved, each), grid=resolved.grid)
         if weigh:
             return with_answers(made, self.records(self.asked.arms[0].name, family))
@@ -168,6 +200,13 @@ class Ab:
             if trial.key not in stands or stands[trial.key] >= places_of(trial)[0]
         ]
         return replace(made, trials=tuple(own))
+
+    def tested(
+        self, family: str, numbers: Iterable[int], untested: Mapping[str, Collection[int]]
+    ) -> list[int]:
+        """Return the haystacks whose length of a family is tested."""
+        lengths, left_out = self.first[family].grid.lengths, untested[family]
+        return [number for number in numbers if lengths[number % len(lengths)] not in left_out]
 
     def check_prompts(self) -> None:
         """Raises SettingsError where the arms would not be asked the same."""
@@ -327,20 +366,26 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         number = first_open(ab)
         self.tell(judged := ab.judged())
         while number < ab.haystacks and not self.stopped:
-            if ab.asked.decided and judged.judged.is_decided:
+            if ab.asked.decided and _ends(judged):
                 break
             stop = min(ab.haystacks, number + self._size(number))
             yield from self._ask_again(range(number))
+            untested = ab.untested()
+            if all(untested[name] == set(each.grid.lengths) for name, each in ab.first.items()):
+                reference = ab.asked.arms[0].name
+                self.stopped = f"'{reference}' gets under half of the prompts right everywhere"
+                break
             for family in ab.families:
                 order = list(arms)
                 Random(f"{ab.seed}:{number}:{family}").shuffle(order)
+                numbers = ab.tested(family, range(number, stop), untested)
                 for arm in order:
-                    yield from self._ask_arm(arm, family, range(number, stop))
+                    yield from self._ask_arm(arm, family, numbers)
                 for arm in order if ab.weighing else ():
-                    yield from self._ask_arm(arm, family, range(number, stop), weigh=True)
+                    yield from self._ask_arm(arm, family, numbers, weigh=True)
             number = stop
             judged = ab.judged()
-            if number == ab.haystacks or (ab.asked.decided and judged.judged.is_decided):
+            if number == ab.haystacks or (ab.asked.decided and _ends(judged)):
                 while not self.stopped and (yield from self._ask_again(range(number))):
                     judged = ab.judged()
             self.tell(judged)
@@ -371,8 +416,11 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
 
     def _size(self, number: int) -> int:
         """Haystacks of a block: a part of those before, and as many as keep all requests busy."""
-        first = self.ab.ways[AGAIN].values()
-        return max(number // _PART, *(ceil(each.workers / len(each.grid.depths)) for each in first))
+        ab = self.ab
+        sizes = [
+            ceil(each.workers / len(ab.depths_of(each.grid, 0))) for each in ab.ways[AGAIN].values()
+        ]
+        return max(number // _PART, *sizes)
 
     def _ask_arm(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
@@ -409,19 +457,26 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             self.stopped = self.stopped or f"'{arm}' answers no more: {why}"
 
 
+def _ends(arms: ArmsLoss) -> bool:
+    """Whether further prompts are needless: a verdict is known, or missing answers keep it
+    open."""
+    return arms.judged.is_decided or arms.judged.settled
+
+
 def first_open(ab: Ab) -> int:
     """The first incomplete haystack: an arm was asked fewer of its trials than another, or
-    failed.
+    failed. Haystacks that cannot be tested are none.
 
     Several depths may give one prompt, so the arms' own trials are counted, not the grid's
     cells."""
-    least = ab.haystacks
+    least, untested = ab.haystacks, ab.untested()
     for family in ab.families:
         arms = [ab.records(arm.name, family) for arm in ab.asked.arms]
         asked = [Counter(record.repeat for record in records) for records in arms]
         scored = [Counter(record.repeat for record in records if record.scored) for records in arms]
         most = asked[0] | asked[1]  # of each haystack
         whole = {number for number in most if all(each[number] == most[number] for each in scored)}
+        whole |= set(range(least)) - set(ab.tested(family, range(least), untested))
         least = next((number for number in range(least) if number not in whole), least)
     return least
 

@@ -208,7 +208,8 @@ def most_of(ab: Ab) -> tuple[int, float | None]:
             share = min(share, YARDSTICK) + max(0, share - YARDSTICK) // 4
         for resolved in ways.values():
             grid, settings = resolved.grid, resolved.settings
-            mean, count = sum(grid.lengths) / len(grid.lengths), share * len(grid.depths)
+            mean = sum(grid.lengths) / len(grid.lengths)
+            count = share * len(ab.depths_of(grid, 0))
             price = Prices.of(settings).usd(ceil(mean), 0, settings.most_tokens)
             tokens += ceil(count * mean)
             prices.append(None if price is None else count * price)
@@ -224,13 +225,27 @@ def most_line(ab: Ab) -> str:
     return (
         f"ab: {names}, {counted(ab.most_pairs, 'pair')} at most, {until}: up to {short(tokens)} "
         f"prompt "
-        f"tokens{price}, {names.split(' ')[0]} being asked twice"
+        f"tokens{price}, {names.split(' ')[0]} being asked twice{_one_prompt(ab)}"
     )
+
+
+def _one_prompt(ab: Ab) -> str:
+    """What sending one prompt of each haystack costs beside sending it at all depths."""
+    if not ab.asked.decided:
+        return ""
+    alone = together = 0.0
+    for resolved in ab.first.values():
+        depths = sorted(resolved.grid.depths)
+        alone += len(depths)
+        # Behind one text each prompt computes what lies behind the needle of the one before.
+        together += len(depths) - sum(depths[:-1])
+    times = alone / together
+    return f"; one prompt a haystack, up to {times:.2f} times the tokens a prompt of all its depths"
 
 
 def _many_depths(ab: Ab) -> list[str]:
     """A word on families whose haystacks are asked at many depths, for one bet each."""
-    most = max(len(each.grid.depths) for each in ab.ways[AGAIN].values())
+    most = max(len(ab.depths_of(each.grid, 0)) for each in ab.ways[AGAIN].values())
     told = (
         f"note: a haystack is one bet, and is asked at {most} depths; few decide sooner: --depths "
         f"10,60"

@@ -46,7 +46,7 @@ from needlemap.servers.ab.arms import (
 from needlemap.servers.ab.file import AGAIN, WEIGHED, read_ab
 from needlemap.stats.difference import holm
 from needlemap.stats.effective import Mean
-from needlemap.stats.judging import Scope
+from needlemap.stats.looks import Scope
 from needlemap.stats.pairs import FirstDifference, Token
 from needlemap.stats.verdicts import FAIL, SUSPECT
 from needlemap.text import counted

@@ -219,6 +219,63 @@ def test_a_lost_answer_counts_also_where_a_later_haystack_comes_to_its_prompt(ab
     assert [each["repeat"] for each in lost] == [0] * 4
 
 
+SHORT_SIGHTED = """
+import re
+
+def answer(messages):
+    said = messages[-1]["content"]
+    return "none" if len(said) > 3_000 else re.search(r"Write it down: (\\d+)", said)[1]
+"""
+DECIDED = ("--lengths", "300,400,900", "--until", "decided", "--seed", "7")
+
+
+def test_a_length_that_is_lost_decides_at_a_margin_that_allows_it(ab, needlemap):
+    """It ended at 20,000 pairs, undecided, with '222 of 222 lost, which is sure'."""
+    (needlemap.folder / "short.py").write_text(SHORT_SIGHTED)
+    arms = "baseline/bm25", "python/short:answer"
+    found = ab(*arms, *DECIDED, "--margin", "40", code=1)
+    assert found["result"]["word"] == "FAIL"
+    assert found["asked"] < 120
+    at = found["lost_lengths"][0]
+    assert (at["lengths"], at["lost"] == at["n"], at["sure"]) == ([900], True, True)
+    assert "length 900: 13 of 13 lost, surely some" in found["result"]["evidence"]
+
+
+def test_a_length_that_the_reference_gets_wrong_is_not_sent_further(ab, needlemap):
+    (needlemap.folder / "short.py").write_text(SHORT_SIGHTED)
+    flags = (*DECIDED, "--margin", "5", "--concurrency", "1")
+    found = ab("python/short:answer", "python/short:answer", *flags, code=0)
+    (group,) = found["not_tested"]
+    assert (group["lengths"], group["right"]) == ([900], 0)
+    assert 20 <= group["n"] <= 24
+    said = "not tested: passkey at length 900 (the reference got 0 of"
+    assert found["result"]["evidence"].startswith(said)
+    for arm in ("ref", "new"):
+        lengths = Counter(each["length_tokens"] for each in needlemap.records(f"ab/{arm}-passkey"))
+        assert lengths[900] == group["n"]
+    again = ab("python/short:answer", "python/short:answer", *flags, code=0)
+    assert again["asked"] == found["asked"]  # a second start sends nothing more
+
+
+def test_a_reference_that_is_mostly_wrong_ends_it(ab, needlemap):
+    flags = (*DECIDED, "--concurrency", "1")
+    found = ab("baseline/random", "baseline/random", *flags, code=4)
+    assert 20 <= len(needlemap.records("ab/ref-passkey")) <= 22
+    assert found["result"]["evidence"].startswith("not tested: passkey (the reference got ")
+
+
+def test_a_haystack_has_one_prompt_if_a_verdict_ends_the_asking(ab, needlemap):
+    ab("baseline/bm25", "baseline/bm25", *DECIDED, "--margin", "20", code=0)
+    places = [
+        (each["repeat"], each["length_tokens"], each["depth"])
+        for each in needlemap.records("ab/new-passkey")
+    ]
+    assert len({repeat for repeat, *_ in places}) == len(places)
+    assert len({place[1:] for place in places}) == 6  # lengths and depths in turn
+    ab("baseline/bm25", "baseline/bm25", "--until", "8", "-o", "few", code=4)
+    assert len({each["repeat"] for each in needlemap.records("few/new-passkey")}) == 4
+
+
 def test_a_reference_that_does_not_answer_proves_nothing(needlemap, wire, dead):
     ended = served(needlemap, dead, wire.base_url, 4)
     assert "'ref' answers no more" in ended.stderr
@@ -474,7 +531,7 @@ def test_the_verdict_is_the_last_thing_on_the_screen_and_the_worst_prompts_are_f
     assert "page: needlemap report ab -o ab.html" in ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[-1].startswith("FAIL ab: new loses ")
-    worst = lines[lines.index("the worst prompts:") + 1 :]
+    worst = lines[lines.index("the worst prompts, of those that changed:") + 1 :]
     assert sum("500 tokens, depth" in line for line in worst) == 1
     assert any(re.fullmatch(r"  \d more of the worst: passkey at 500 tokens", row) for row in worst)
     found = json.loads(typed("ab", "passkey", *arms, *grid, "-o", "ab", "--json", code=None).stdout)

@@ -1,0 +1,64 @@
+"""Whether a golden has enough prompts for the margin of the tests that compare with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+
+from needlemap.errors import SettingsError
+from needlemap.records.loaded import Loaded
+from needlemap.reports.loss import margin_label, untested_label
+from needlemap.stats import latest_records, place_of
+from needlemap.stats.intervals import Z, least_pairs
+from needlemap.stats.rows import JudgedPrompt, Rows
+from needlemap.stats.tested import families_left, keep_tested
+
+
+def check_size(families: Mapping[str, Loaded | None], margin: float) -> None:
+    """Raises SettingsError if not even equal answers to a golden's prompts could pass. margin: a
+    share."""
+    every = Rows.of(_prompts(families))
+    rows, untested = keep_tested(every, margin)
+    tested, count = families_left(every, untested)
+    points = margin_label(margin)
+    if 2 * tested < count or not tested:
+        raise SettingsError(
+            f"A golden of these answers cannot show a loss of {points} points: "
+            f"{untested_label(untested)}."
+        )
+    pairs, least = len(rows.first), least_pairs(margin, graded=rows.graded)
+    if pairs < least:
+        raise SettingsError(
+            f"A margin of {points} points takes {least:,} prompts that the reference mostly gets "
+            f"right, and this golden has {pairs:,}: not even equal answers would pass. Run it with "
+            f"{ceil(least / max(1, pairs))} times the --repeats, or give a margin of "
+            f"{least_margin(pairs, graded=rows.graded):g} points or more."
+        )
+
+
+def size_label(families: Mapping[str, Loaded | None]) -> str:
+    """The least margin for which a golden has enough prompts."""
+    rows = Rows.of(_prompts(families))
+    least = least_margin(len(rows.first), graded=rows.graded)
+    return f"enough prompts for margins from {least:g} points on"
+
+
+def least_margin(pairs: int, *, graded: bool = False) -> float:
+    """Return the least margin, in points, at which so many equal pairs pass.
+
+    >>> least_margin(189), least_margin(73)
+    (2.0, 5.0)
+    """
+    share = Z / (pairs + 2) if graded else Z * Z / (pairs + Z * Z)
+    tenths = ceil(1_000 * share)
+    while tenths < 1_000 and least_pairs(tenths / 1_000, graded=graded) > pairs:
+        tenths += 1
+    return tenths / 10
+
+
+def _prompts(families: Mapping[str, Loaded | None]) -> Iterator[JudgedPrompt]:
+    """The prompts that were scored, each once."""
+    for name, run in families.items():
+        for record in latest_records(run.records if run is not None else ()):
+            if record.scored:
+                yield JudgedPrompt(name, place_of(record), record.repeat, record.score, None)

@@ -1,0 +1,97 @@
+"""What a comparison cannot test: families and lengths that the reference mostly gets wrong.
+
+Where nothing is right, nothing can be lost. Averaged in, such a family hides the loss of the
+others: three dead families of four turn a loss of 50 points into 12. So a verdict leaves them
+out and names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from needlemap.stats import Array
+from needlemap.stats.rows import Rows
+
+# So few prompts say little of a share: 20 that a model gets right with a chance of 0.75 are
+# under half right in 1 of 250 cases.
+LEAST_PROMPTS = 20
+LEAST_RIGHT = 0.5
+FLOOR = 0.01
+# None of six right is 1 chance in 64 for a length that is half right.
+FEWEST_OF_LENGTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class NotTested:
+    """A family, or some of its lengths, that the reference mostly gets wrong. family: '' if
+    there is one only. lengths: () for all of them. right: of n prompts, graded scores added
+    up."""
+
+    family: str
+    lengths: tuple[int, ...]
+    n: int
+    right: float
+
+
+def is_untested(n: int, right: float) -> bool:
+    """Return True if the reference got under half of enough prompts right.
+
+    >>> is_untested(20, 9), is_untested(20, 10), is_untested(19, 0)
+    (True, False, False)
+    """
+    return n >= LEAST_PROMPTS and right < LEAST_RIGHT * n
+
+
+def keep_tested(rows: Rows, margin: float) -> tuple[Rows, tuple[NotTested, ...]]:
+    """Return the pairs that could show a loss, and what was left out.
+
+    A family, and a length of FEWEST_OF_LENGTH prompts, is also left out if its mean is so low
+    that it could not lose the margin. If nothing could show a loss, all rows are returned beside
+    what is not tested, so that the numbers can still be shown.
+    """
+    kept = np.ones(len(rows.first), dtype=bool)
+    untested = list[NotTested]()
+    for group, here in _untested(rows, margin):
+        kept &= ~here
+        untested.append(group)
+    return (rows.where(kept) if kept.any() else rows), tuple(untested)
+
+
+def families_left(rows: Rows, untested: tuple[NotTested, ...]) -> tuple[int, int]:
+    """Return how many families are tested, at some length at least, and how many there are."""
+    numbers = np.unique(rows.family[~np.isnan(rows.first)]).tolist()
+    gone = {group.family for group in untested if not group.lengths}
+    return sum(rows.names[number] not in gone for number in numbers), len(numbers)
+
+
+def _untested(rows: Rows, margin: float) -> Iterator[tuple[NotTested, NDArray[np.bool_]]]:
+    """Each family that is not tested, or its lengths that are not, with their rows."""
+    known = ~np.isnan(rows.first)
+    for number in np.unique(rows.family[known]).tolist():
+        here = rows.family == number
+        name, scores = rows.names[number], rows.first[here & known]
+        n, right = len(scores), float(scores.sum())
+        if is_untested(n, right) or _is_floored(n, right, margin):
+            yield NotTested(name, (), n, right), here
+            continue
+        lengths = np.unique(rows.length[here & known]).tolist()
+        sums = {length: rows.first[here & known & (rows.length == length)] for length in lengths}
+        dead = {at: part for at, part in sums.items() if _is_dead(part, margin)}
+        if dead:
+            right = sum(float(part.sum()) for part in dead.values())
+            group = NotTested(name, tuple(dead), sum(map(len, dead.values())), right)
+            yield group, here & np.isin(rows.length, list(dead))
+
+
+def _is_floored(n: int, right: float, margin: float) -> bool:
+    return right <= max(margin, FLOOR) * n
+
+
+def _is_dead(scores: Array, margin: float) -> bool:
+    """Whether a length cannot be tested."""
+    n, right = len(scores), float(scores.sum())
+    return is_untested(n, right) or (n >= FEWEST_OF_LENGTH and _is_floored(n, right, margin))
