@@ -1,5 +1,5 @@
 """Probes of lengths and places: what is found by length, at consecutive lengths, at consecutive
-places, near and far."""
+places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from needlemap.servers.check.probe import HELD, LEAST, NOTHING, Probe, smallest
 from needlemap.stats.verdicts import NOT_ENOUGH_DATA, SUSPECT, row_word
 
 FALL = 0.20  # of the found share, which a pass excludes
-APART = 0.1  # by how much more must be missed far away to be said
 SILENT = 0.1  # share of what was tried that may bring no answer
 LEAST_FOUND = 0.5  # below it nothing is shown about the server
 SUSPICIOUS = 0.05  # a p below it keeps a row from passing
@@ -316,57 +315,3 @@ class Edges(Residues):
             (sum(not reply.right for reply in side), len(side)) for side in sides
         ]
         return rates_apart(mine, n, others, of)
-
-
-class Distance(Probe):
-    """Is what is far from the question found as what is near, at one length?"""
-
-    name = "distance"
-    order = 120
-    asked = "facts near the question beside facts far from it, at one length"
-    sees = "facts that are lost far from the question"
-    cannot = "whether it is the model or the server: it never decides the exit code"
-    share = 0.0
-    decides = False
-    known = (
-        issue(
-            "ml-explore/mlx-lm#1454",
-            "attention that sees the last tokens only",
-            "the model's sliding-window settings, layer by layer",
-        ),
-        issue(
-            "sgl-project/sglang#4823",
-            "a sliding window on the wrong layers",
-            "another attention back end",
-        ),
-    )
-
-    def asks(self, haystack: CheckHaystack) -> Iterable[Ask]:
-        """Facts at all depths."""
-        return haystack.questions
-
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Misses far away beside misses near the question."""
-        rows = answers.of(size, "ask", "warm", "edges")
-        near = [reply for reply in rows if reply.ask.depth > 2 / 3]
-        far = [reply for reply in rows if reply.ask.depth <= 2 / 3]
-        if not near or not far:
-            return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
-        lost = [reply for reply in far if not reply.right]
-        missed = sum(not reply.right for reply in near)
-        effect = rates_apart(len(lost), len(far), missed, len(near))
-        assert effect is not None  # both have trials
-        apart = effect.low > APART
-        said = f"near {1 - missed / len(near):.0%} found, far {1 - len(lost) / len(far):.0%}"
-        return AtSize(
-            size,
-            row_word(fails=False, passes=not apart and effect.high < LEAST_FOUND, points=apart),
-            len(rows),
-            len(lost),
-            missed,
-            effect,
-            100 * effect.high,
-            None,
-            said,
-            smallest(lost) if apart else None,
-        )

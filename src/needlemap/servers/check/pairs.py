@@ -139,7 +139,7 @@ class Onset(ColdAndWarm):
     )
     sees = "one long prefill that computes something else than several shorter ones"
     cannot = "a prefill that is wrong at every length"
-    share = 0.09
+    share = 0.06
     uses_shortest = True  # where these are found, a lost first size is asked in two steps
     lost_in = "lost in one long cold prompt"
     known = (
@@ -203,7 +203,7 @@ class Load(Paired):
     asked = "the same prompts alone, then at a time, beside fresh ones (`--load`)"
     sees = "answers that are lost among other prompts"
     cannot = "other kinds of load; models that answer one by one"
-    share = 0.10
+    share = 0.08
     lost_in = "lost among other prompts"
     known = (
         issue(
@@ -256,7 +256,7 @@ class Cut(Paired):
     asked = "a fact at the very beginning beside one behind the middle; the tokens that are counted"
     sees = "a prompt whose head was cut off without a word"
     cannot = "a cut of a few tokens; a head that is lost only now and then"
-    share = 0.08
+    share = 0.05
     uses_shortest = True  # what is counted of them is what the server adds to every prompt
     lost_in = "lost at the very beginning"
     known = (

@@ -122,6 +122,7 @@ class Schedule(Geometry):
         rows = [
             (row.state == PASS, probe, row.size)
             for probe in self.probes.values()
+            if type(probe).again is not Probe.again
             for row in self.judged(probe, answers, 1).sizes
         ]
         for _, probe, size in sorted(rows, key=lambda row: row[0]):
