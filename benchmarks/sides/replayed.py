@@ -47,7 +47,8 @@ class Outcome:
 
 def request_of(ask: Ask, schedule: Schedule) -> Request:
     """An ask as a server sees it: a head, a haystack with facts of FACT tokens each, a question."""
-    options, anchor = schedule.options, schedule.anchor(ask.size)
+    options, spread = schedule.options, schedule.spread(ask.size, ask.repeat)
+    anchor = spread.anchor
     before = options.head + FACT * ask.fact
     place = round(ask.depth * anchor) if ask.place is None else ask.place
     if 0 < ask.fact < ask.facts - 1:
@@ -62,7 +63,7 @@ def request_of(ask: Ask, schedule: Schedule) -> Request:
 
     length = ask.length - options.answer_tokens
     question = max(16, options.around - options.answer_tokens - options.head - FACT * ask.facts)
-    usual = schedule.depths_at(ask.size)[-1]  # where the last fact stands in other prompts
+    usual = spread.depths[-1]  # where the last fact stands in other prompts
     source = last or options.head + FACT * (ask.facts - 1) + round(usual * anchor)
     facts = (asked, *others)
     return Request(

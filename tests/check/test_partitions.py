@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from needlemap.servers.check import Options
+from needlemap.servers.check import Options, Schedule
 from needlemap.servers.check.partitions import PARTITIONS
 from sides.engines import Engine, Machine, Reply, Seen, chance
 from sides.replayed import Outcome, check
@@ -92,6 +92,39 @@ def test_a_depth_that_is_lost_is_suspect(start, stop, tokens):
     came = checked(lambda seen, _: seen.request.tokens > tokens and start < place(seen) < stop)
     assert (came.code, came.failing) == (5, ())
     assert " lost at " in pattern(came)
+
+
+@pytest.mark.parametrize(("least", "most"), [(9_000, 31_000), (33_000, 100_000), (40_000, 70_000)])
+def test_lengths_between_the_sizes_are_sent(least, most):
+    """All of 33k to 100k tokens was lost, no answer was touched, and the exit code was 0."""
+    came = checked(lambda seen, _: least < seen.request.tokens < most)
+    assert came.code == 5
+    assert " lost near " in pattern(came)
+
+
+@pytest.mark.parametrize("depth", [0.3, 0.82, 0.9])
+def test_depths_between_the_fixed_ones_are_sent(depth):
+    came = checked(lambda seen, _: depth - 0.04 < place(seen) < depth + 0.04)
+    assert came.changed > 0
+
+
+def test_a_third_of_the_haystacks_has_a_drawn_length():
+    schedule = Schedule(Options(max_length=128_000), seed=3)
+    haystacks = [haystack for haystack in schedule.first if not haystack.is_short]
+    drawn = [haystack for haystack in haystacks if haystack.longest < haystack.size]
+    assert len(drawn) / len(haystacks) == pytest.approx(1 / 3, abs=0.05)
+    before = dict(zip(schedule.sizes, (664, *schedule.sizes), strict=False))
+    for haystack in drawn:
+        assert before[haystack.size] < haystack.longest
+        assert (haystack.size - haystack.longest) % 64 == 0, "the same residues"
+
+
+def test_the_middle_is_sent_where_a_haystack_has_room_for_three_facts():
+    options = Options(max_length=2_000, answer_tokens=24, around=107, facts=3)
+    schedule = Schedule(options, seed=3)
+    for size in schedule.sizes:
+        asks = [ask for ask in schedule.cells() if ask.way == "ask" and ask.size == size]
+        assert sum(0.45 < ask.depth < 0.55 for ask in asks) >= 6
 
 
 @pytest.mark.parametrize("replicas", [4, 8, 20])

@@ -96,6 +96,7 @@ class Asker:
         options: dict[str, Any] = {
             "beside": [100 * depth for depth in depths_beside(schedule, ask)],
             "anchor": 0 if window else schedule.anchor(size),
+            **({"drawn": schedule.drawn(size)} if not window and schedule.drawn(size) else {}),
             "exact": not window,
             "asked": None if ask.place is None else ask.fact,
             "line": ask.salt,
@@ -151,7 +152,8 @@ class Asker:
         shared = next(iter(made.values()), None)
         anchored = (
             shared is not None
-            and shared.resolved.task.anchor_tokens == resolved.task.anchor_tokens
+            and shared.resolved.task.anchor_tokens(ask.repeat, self.seed)
+            == resolved.task.anchor_tokens(ask.repeat, self.seed)
             and shared.number == ask.repeat
             and max(shared.resolved.grid.lengths) >= max(ask.size, ask.length)
         )
@@ -261,7 +263,8 @@ def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
     """The lengths that a family may have."""
     if ask.size == schedule.short or ask.way.startswith("half"):
         return [ask.length]
-    return range(ask.size - schedule.comb - BEHIND, ask.size + 1)
+    fixed = range(ask.size - schedule.comb - BEHIND, ask.size + 1)
+    return {ask.length, *fixed, *schedule.drawn_lengths[ask.size]}
 
 
 def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:

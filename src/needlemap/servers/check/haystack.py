@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 
 from needlemap.errors import SettingsError
 from needlemap.grid import MOST_LENGTH
+from needlemap.servers.apart import Spread, spread_of
 from needlemap.servers.check.ask import BESIDE, TOSS, Ask, State
 
 ROUNDS = 24
@@ -179,6 +180,19 @@ class Geometry:
             return max(1, size - self.options.around)
         return size - self.comb - self.options.around - 8
 
+    def drawn(self, size: int) -> int:
+        """Tokens by which a third of a size's haystacks are shorter at most: they fill what lies
+        between it and the size before."""
+        if size == self.short:
+            return 0
+        at = self.sizes.index(size)
+        return self.anchor(size) - (self.anchor(self.sizes[at - 1]) if at else 2 * self.comb)
+
+    def spread(self, size: int, repeat: int) -> Spread:
+        """Where the facts of a haystack stand."""
+        depths = self.depths_at(size)
+        return spread_of(f"{self.seed}:{size}", repeat, self.anchor(size), depths, self.drawn(size))
+
     def count(self, size: int) -> int:
         """Haystacks of a size in the first round."""
         return self.amount.haystacks[self.sizes.index(size)]
@@ -268,11 +282,21 @@ class CheckHaystack:
         salt: str = "",
         depth: float | None = None,
     ) -> Ask:
-        """A prompt of this haystack, so many tokens shorter than its size."""
+        """A prompt of this haystack, so many tokens shorter than its longest."""
         if depth is None:
             depth = self.depth_of(fact)
-        row = self.size - less, depth, self.repeat, fact, state, salt, place
+        row = self.longest - less, depth, self.repeat, fact, state, salt, place
         return Ask(way, self.size, *row, self.facts, self.layout.seed, self.round)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """Where its facts stand."""
+        return self.layout.spread(self.size, self.repeat)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest prompt: its size, or less where its length is drawn."""
+        return self.size - self.layout.anchor(self.size) + self.spread.anchor
 
     def depth_of(self, fact: int) -> float:
         """Where a fact stands."""
@@ -280,7 +304,7 @@ class CheckHaystack:
             return 0.5
         if self.facts == 1:
             return SINGLE[self.repeat % len(SINGLE)]
-        return self.layout.depths_at(self.size)[fact]
+        return self.spread.depths[fact]
 
     def residue(self, number: int) -> int:
         """One of the consecutive lengths: all of them come before one comes again."""
@@ -392,14 +416,14 @@ class CheckHaystack:
     def edges(self) -> list[Ask]:
         """The last fact at consecutive places around the end of a block."""
         count = 2 if self.is_longest and not self.layout.options.few else 1
-        places = places_of(self.layout.anchor(self.size), self.layout.options.head)
+        places = places_of(self.spread.anchor, self.layout.options.head)
         order = list(places)
         found = []
         for number in range(self.repeat * count, (self.repeat + 1) * count):
             block = number // len(order)
             Random(f"edges:{self.layout.seed}:{self.size}:{block}").shuffle(order)
             place = order[number % len(order)]
-            depth = round((place + 0.5) / self.layout.anchor(self.size), 8)
+            depth = round((place + 0.5) / self.spread.anchor, 8)
             less = self.layout.comb // 2
             found.append(self.ask("edges", self.facts - 1, less, place=place, depth=depth))
             order = list(places)
@@ -411,7 +435,7 @@ class CheckHaystack:
         its length is computed before it."""
         salt = "stepped"
         least = self.layout.options.around + 2 * SMALL_COMB  # all facts and the first line
-        length = max(self.size // 2, self.layout.short, least)
+        length = max(self.longest // 2, self.layout.short, least)
         half = replace(self.cold, way="half", state="cold", length=length, salt=salt)
         return [half, replace(self.cold, way="stepped", state="warm", salt=salt)]
 

@@ -18,7 +18,7 @@ from needlemap.servers.check.exact import (
     upper_tail,
 )
 from needlemap.servers.check.finding import AtSize, Finding, issue
-from needlemap.servers.check.haystack import CheckHaystack, Geometry
+from needlemap.servers.check.haystack import BEHIND, CheckHaystack, Geometry
 from needlemap.servers.check.probe import HELD, LEAST, NOTHING, Probe, smallest
 from needlemap.stats.verdicts import NOT_ENOUGH_DATA, SUSPECT, row_word
 
@@ -63,20 +63,33 @@ class Length(Probe):
         beside what the model is known to find."""
         level = self.level(look, len(layout.sizes))
         short, holds = answers.of(layout.short, "short"), layout.options.holds
+        least = layout.comb + BEHIND  # tokens by which a size's own prompts are shorter at most
         rows = [
-            self._beside(answers, size, short, level, held=size <= holds) for size in layout.sizes
+            self._beside(answers, size, size - least, short, level, held=size <= holds)
+            for size in layout.sizes
         ]
         return self.whole(rows)
 
     def _beside(
-        self, answers: Answers, size: int, short: Sequence[Reply], level: float, *, held: bool
+        self,
+        answers: Answers,
+        size: int,
+        least: int,
+        short: Sequence[Reply],
+        level: float,
+        *,
+        held: bool,
     ) -> AtSize:
-        rows = found_rows(answers, size)
+        every = answers.of(size, "ask")
+        rows = [reply for reply in every if reply.ask.length >= least]
+        between = [reply for reply in every if reply.ask.length < least]
+        missed = sum(not reply.right for reply in between)
         found, n = sum(reply.right for reply in rows), len(rows)
         silent, tried, why = answers.unanswered(size)
         is_silent = silent > SILENT * tried
         said = ", ".join(
             [f"{found} of {n}"] * (n > 0)
+            + [f"{missed} of {len(between)} between lost"] * (missed > 0)
             + [f"{silent} of {tried} without an answer: {why}"] * (silent > 0)
         )
         if not n:
@@ -89,8 +102,12 @@ class Length(Probe):
         effect = rates_apart(n - found, n, base[1] - base[0], base[1])
         assert effect is not None  # both have trials
         upper, share = 100 * effect.high, found / n
-        lost = [reply for reply in rows if not reply.right]
-        p = upper_tail(n - found, n, HELD) if held else self._beside_reference(answers, size)
+        lost = [reply for reply in (*rows, *between) if not reply.right]
+        p = (
+            upper_tail(n - found + missed, n + len(between), HELD)
+            if held
+            else self._beside_reference(answers, size)
+        )
         fails = p is not None and p <= level
         passes = n >= LEAST and effect.high < FALL and share >= LEAST_FOUND and not is_silent
         points = share < LEAST_FOUND or effect.low > 0 or is_silent
@@ -121,11 +138,6 @@ class Length(Probe):
         if fallen:
             said += f"; at {', '.join(fallen)} the model or the server loses facts"
         return said
-
-
-def found_rows(answers: Answers, size: int) -> list[Reply]:
-    """The answers that a size's found share counts."""
-    return answers.of(size, "ask")
 
 
 class Residues(Probe):

@@ -279,9 +279,9 @@ class Cut(Paired):
             if ask.facts == 1:  # one fact a haystack: neighbours stand beside each other
                 side = heads if ask.depth == 0 else later
                 side.setdefault(ask.repeat // 3, reply)
-            elif ask.fact == 0:
+            elif ask.fact == 0 and ask.depth == 0:
                 heads.setdefault(ask.repeat, reply)
-            elif (ask.depth >= 0.7 and ask.depth < 0.9) or ask.facts == 2:
+            elif (ask.depth >= 0.7 and ask.fact < ask.facts - 1) or ask.facts == 2:
                 later.setdefault(ask.repeat, reply)
         return [(later[at], heads[at]) for at in heads if at in later]
 
@@ -294,31 +294,35 @@ class Cut(Paired):
         if not pairs:
             return row
         heads = sum(other.right for _, other in pairs) / len(pairs)
-        told = left_out(answers, size)
+        cut = left_out(answers, size)
         said = row.said
-        if told is not None:
-            sent, counted = told
+        if cut:
+            sent, counted = cut[0].own_tokens or 1, cut[0].prompt_tokens or 0
+            least = min(reply.ask.length for reply in cut)
+            longer = [pair for pair in pairs if pair[1].ask.length >= least]
+            lost = not any(one.right or other.right for one, other in longer)
             said += f"; the server counts {counted:,} of {sent:,} tokens sent"
             said += ", though what stands at the beginning is found" if heads > 0.5 else ""
-            if not row.n and len(pairs) >= LEAST and 2 * counted < sent:
-                worst = smallest(head for _, head in pairs)
+            if lost and len(longer) >= LEAST and 2 * counted < sent:
+                worst = smallest(head for _, head in longer)
                 row = replace(row, state=FAIL, worst=worst)
-        if row.state == FAIL and told is None and size > layout.options.holds:
+        if row.state == FAIL and not cut and size > layout.options.holds:
             row = replace(row, state=SUSPECT)
             said += ": the model or the server"
         return replace(row, said=said)
 
 
-def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
-    """Tokens sent and counted of a first prompt of which too many were not counted, beside what is
-    counted of the shortest; None where counts are as sent, or unknown. Prompts that a cache holds
-    do not tell: some servers count what they compute only."""
+def left_out(answers: Answers, size: int) -> list[Reply]:
+    """Return the first prompts of which too many tokens were not counted, compared with what is
+    counted of the shortest. Prompts that a cache holds do not tell: some servers count what they
+    compute only."""
     rows = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
     here = [each for each in rows if each.ask.size == size and each.ask.way in FIRST.split("|")]
     if not here:
-        return None
+        return []
     least = min(rows, key=lambda reply: reply.own_tokens or 0)
     short, more = least.own_tokens or 1, (least.prompt_tokens or 0) - (least.own_tokens or 0)
+    found = []
     for reply in here:
         sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
         if abs(more) <= TEMPLATE:  # the same vocabulary
@@ -326,8 +330,8 @@ def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
         else:
             left = 1 - counted / sent / (1 + more / short) > CLEAR_ELSE
         if left:
-            return sent, counted
-    return None
+            found.append(reply)
+    return found
 
 
 class Replies(Paired):

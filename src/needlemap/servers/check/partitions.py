@@ -34,6 +34,7 @@ UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
 MOST_TURNS = 20  # replicas that a balancer may take in turn
 BANDS = 4  # parts of the lengths between two sizes
 _COPY = re.compile(r"-again\d")  # of what was lost: more often wrong than other prompts
+SHORT = ("short", "short-again", "crowd")  # ways of prompts that are as short as can be
 _APART = (*TOSS, "window", "beyond", "half")
 
 
@@ -61,8 +62,12 @@ class Asked:
 
     @cached_property
     def place(self) -> Hashable:
-        """The number of the fact that it asks for, or that this stands at a place of its own."""
-        return "edges" if self.ask.way == "edges" else self.ask.fact
+        """The eighth of the haystack in which its fact stands; by name the end of a block, and
+        the end of the haystack."""
+        if self.ask.way == "edges":
+            return "edges"
+        is_last = 1 < self.ask.facts == self.ask.fact + 1
+        return "end" if is_last else round(8 * self.ask.depth)
 
     @property
     def start(self) -> int:
@@ -370,8 +375,13 @@ def turns_of(prompt: Asked) -> Iterator[Label]:
 
 
 def depths_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the place of a prompt's fact: at its size, and at all of them."""
-    shown = f"{prompt.ask.depth:.0%}" if prompt.place != "edges" else "the end of a block"
+    """Yield the place of a prompt's fact: at its size, and at all of them. The shortest prompts
+    have one place."""
+    place = prompt.place
+    if prompt.ask.way in SHORT:
+        return
+    named = {"edges": "the end of a block", "end": "the haystack's end"}
+    shown = f"depth {place / 8:.0%}" if isinstance(place, int) else named[str(place)]
     yield f"at {shown} of {short_size(prompt.ask.size)}", (prompt.ask.size, prompt.place)
     yield f"at {shown} of all lengths", prompt.place
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from needlemap.grid import short_size
 from needlemap.servers.check.ask import Answers, Ask
-from needlemap.servers.check.exact import Effect, rate
+from needlemap.servers.check.exact import rate
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.partitions import PARTITIONS, Group, groups_in, prompts_of
@@ -113,7 +113,8 @@ def at_size(
         return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
     sure = [group for group in groups if group.sure_p <= level * SHARES[group.partition]]
     shown = sure or groups
-    upper = max((rate(missed, of) or Effect(1, 1, 1)).high for of, missed in places)
+    told = [rate(missed, of) for of, missed in places if of >= LEAST]
+    upper = max((effect.high for effect in told if effect), default=1.0)
     passes = n >= LEAST and 2 * lost < n and not groups
     return AtSize(
         size,

@@ -168,6 +168,22 @@ class Schedule(Geometry):
             for batch in haystack.batches:
                 yield from batch.asks
 
+    @cached_property
+    def drawn_lengths(self) -> Mapping[int, frozenset[int]]:
+        """The lengths of each size's prompts that lie between it and the size before."""
+        most = zip(self.sizes, MORE, strict=True)
+        return {
+            size: frozenset(
+                ask.length
+                for at in range(self.count(size) + more)
+                if (haystack := CheckHaystack(self, size, at)).longest < size
+                for batch in haystack.batches
+                for ask in batch.asks
+                if ask.size == size and not ask.way.startswith("half")
+            )
+            for size, more in most
+        }
+
     def cost(self, asks: Iterable[Ask]) -> Cost:
         """What some asks take, by the tokens that they share with the first of their
         haystack."""
@@ -191,9 +207,10 @@ class Schedule(Geometry):
         if ask.way == "loaded":
             return 16
         if ask.way.startswith("stepped"):
-            return ask.length - ask.size // 2
-        place = ask.place if ask.place is not None else self.anchor(ask.size)
-        return self.anchor(ask.size) - place + self.comb // 2 + question + 15
+            return ask.length - self.haystack(ask).longest // 2
+        anchor = self.spread(ask.size, ask.repeat).anchor
+        place = ask.place if ask.place is not None else anchor
+        return anchor - place + self.comb // 2 + question + 15
 
     @cached_property
     def whole(self) -> Cost:
