@@ -159,4 +159,59 @@ def test_one_dead_back_end_of_two_by_turn_fails(seed, max_length):
     """The shortest prompts are asked twice in a row, so that each changed: as the yardstick, they
     excused all others."""
     came = checked(one_back_end_of_two_is_dead, seed, max_length, replicas=2, routed="turn")
-    assert (came.code, came.failing) == (1, ("same",))
+    assert (came.code, came.failing) == (1, ("pattern", "same"))
+
+
+@pytest.mark.parametrize("size", [8_000, 32_000, 128_000])
+@pytest.mark.parametrize("less", [8, 30, 63])
+def test_a_model_that_ends_within_the_lengths_of_a_size_is_not_blamed(size, less):
+    """`cache` paired a prompt with one of 64 tokens more, behind which the model ended."""
+    ends = size - 300 - less
+    came = checked(lambda seen, reply, _: lost(reply) if seen.request.tokens > ends else reply)
+    assert (came.code, came.failing) == (5, ())
+
+
+def endless(reply: Reply) -> Reply:
+    return replace(reply, text="the the " * 30, finish="length")
+
+
+def needs_room(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    """A reasoning model, of which one long answer in five needs twice the budget."""
+    short = seen.request.tokens < 20_000 or seen.request.room > 1
+    return reply if short or chance(seen.request.name) > 0.2 else endless(reply)
+
+
+def heeds_no_stop(seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    short = seen.request.tokens < 20_000
+    return reply if short or chance(seen.request.name) > 0.2 else endless(reply)
+
+
+def test_a_model_that_needs_a_larger_budget_behind_long_prompts_is_not_blamed():
+    came = checked(needs_room)
+    assert (came.code, came.failing) == (5, ())
+    (stop,) = [said for said in came.said if said.startswith("stop")]
+    assert "do with 4 times the budget: raise --max-answer-tokens" in stop
+
+
+def test_answers_that_do_not_end_with_four_times_the_budget_fail_stop():
+    came = checked(heeds_no_stop)
+    assert (came.code, came.failing) == (1, ("stop",))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.4, 0.5])
+def test_a_temperature_is_not_taken_for_a_race(share):
+    """Two answers that are each right by chance differ in half of the cases at most."""
+
+    def samples(_seen: Seen, reply: Reply, engine: Engine) -> Reply:
+        return lost(reply) if engine.random.random() < share else reply
+
+    came = checked(samples)
+    assert (came.code, came.failing) == (5, ())
+
+
+def test_a_race_behind_long_prompts_fails_same():
+    def races(seen: Seen, reply: Reply, engine: Engine) -> Reply:
+        long = seen.request.tokens > 20_000
+        return lost(reply) if long and engine.random.random() < 0.3 else reply
+
+    assert "same" in checked(races).failing

@@ -20,7 +20,17 @@ from needlemap.models import backend_or_default
 from needlemap.prompts.templates import fill
 from needlemap.records.record import Record
 from needlemap.servers.apart import drawn_apart, twin_of
-from needlemap.servers.check.ask import BESIDE, TOSS, Ask, Key, Reply, did_end, is_parrot
+from needlemap.servers.check.ask import (
+    BESIDE,
+    ROOMY,
+    TIMES_ROOM,
+    TOSS,
+    Ask,
+    Key,
+    Reply,
+    did_end,
+    is_parrot,
+)
 from needlemap.servers.check.haystack import BEHIND, LAST, Options
 from needlemap.servers.check.margins import margins_of
 from needlemap.servers.check.schedule import Schedule
@@ -112,6 +122,12 @@ class Asker:
         }
         if ask.state == "loaded" and not self.first.traits.serial:
             own["concurrency"] = schedule.options.load
+        if ask.way.endswith(ROOMY):
+            first = self.first.settings
+            own["max_answer_tokens"] = TIMES_ROOM * first.max_answer_tokens
+            own["thinking_tokens"] = first.thinking_tokens and TIMES_ROOM * first.thinking_tokens
+            if first.reserve_tokens is None:
+                own["reserve_tokens"] = first.max_answer_tokens  # the same prompt
         if ask.way in TOSS:
             own |= TOSSED
         return self.first.settings.model_copy(update=own)
@@ -228,6 +244,7 @@ class Asker:
         around += [n.after[:_AROUND] for n in record.needles[:1]]
         parrot = is_parrot(answer, beside, around)
         budget = self.first.settings.max_answer_tokens
+        budget *= TIMES_ROOM if ask.way.endswith(ROOMY) else 1
         ended = did_end(record.finish, record.completion_tokens, budget)
         right = (record.score or 0.0) >= 1.0 and ended and not parrot
         failure = "" if record.scored else record.failure or "not measured"

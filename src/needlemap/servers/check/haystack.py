@@ -321,14 +321,14 @@ class CheckHaystack:
 
     @cached_property
     def cold(self) -> Ask:
-        """The first of all, of which no cache holds anything: about the last fact, at the end of
-        the shortest prompt, or about another, alone or among others."""
+        """The first of all, of which no cache holds anything: about the last fact, or about
+        another, alone or among others."""
         if self.repeat % 2:
             fact, less = self.repeat // 2 % max(1, self.facts - 1), self.residue(self.repeat)
             if self.is_crowded:
                 return self.ask("crowded", fact, less, "loaded")
             return self.ask("cold", fact, less, "cold")
-        return self.ask("cold", self.facts - 1, self.layout.comb + BEHIND, "cold")
+        return self.ask("cold", self.facts - 1, BEHIND, "cold")
 
     @property
     def is_beside(self) -> bool:
@@ -347,11 +347,12 @@ class CheckHaystack:
 
     @cached_property
     def tail(self) -> Ask | None:
-        """The same question behind more haystack, so that what the cache holds of the prompt ends
-        just behind the last fact; None where the first prompt asks for another."""
+        """The same question behind less haystack, so that what the cache holds of the prompt ends
+        just behind the last fact; None where the first prompt asks for another. It is the shorter
+        one: what a model no longer finds at its end is then lost from neither."""
         if self.repeat % 2 or self.facts == 1:
             return None
-        length = self.cold.length + self.layout.comb  # of the same residues: `comb` tells these
+        length = self.cold.length - self.layout.comb  # of the same residues: `comb` tells these
         return replace(self.cold, way="tail", length=length, state="warm")
 
     @cached_property

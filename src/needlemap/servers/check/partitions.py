@@ -20,8 +20,9 @@ from math import exp, lgamma, log
 import numpy as np
 
 from needlemap.grid import short_size
-from needlemap.servers.check.ask import BESIDE, TOSS, Answers, Ask, Reply
+from needlemap.servers.check.ask import BESIDE, ROOMY, TOSS, Answers, Ask, Reply
 from needlemap.servers.check.exact import strata_tail
+from needlemap.servers.check.haystack import BEHIND, COMB
 
 LEVEL = 0.01  # how often a server without a fault has a group, over all partitions
 # The longest run of wrong answers of 130 sound servers of an able model was 4.
@@ -33,7 +34,7 @@ MODULI = (2, 3, 4, 5, 6, 7, 8, 10)
 UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
 MOST_TURNS = 20  # replicas that a balancer may take in turn
 BANDS = 4  # parts of the lengths between two sizes
-_COPY = re.compile(r"-again\d")  # of what was lost: more often wrong than other prompts
+_COPY = re.compile(rf"-again\d|{ROOMY}$")  # of what was lost: more often wrong than other prompts
 SHORT = ("short", "short-again", "crowd")  # ways of prompts that are as short as can be
 _APART = (*TOSS, "window", "beyond", "half")
 
@@ -144,8 +145,13 @@ def prompts_of(answers: Answers) -> list[Asked]:
 
 
 def alike(prompt: Asked) -> Hashable:
-    """The stratum of a prompt: its size and its fact."""
-    return prompt.ask.size, prompt.place
+    """The stratum of a prompt: its size, its fact, and whether its length is drawn."""
+    return prompt.ask.size, prompt.place, is_shorter(prompt.ask)
+
+
+def is_shorter(ask: Ask) -> bool:
+    """Whether a prompt is shorter than those of its size: a model may end between them."""
+    return ask.length < ask.size - COMB - BEHIND
 
 
 def of_one_size(prompt: Asked) -> Hashable:
@@ -265,10 +271,10 @@ def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
     """Return the chance that so many haystacks of some prompts are lost, half of their prompts or
     more: what is lost of one haystack may be lost together."""
     inside = {prompt.ask.haystack for prompt in members}
-    counts = defaultdict[int, list[int]](lambda: [0, 0, 0, 0])
+    counts = defaultdict[Hashable, list[int]](lambda: [0, 0, 0, 0])
     for haystack, rows in by_haystack(prompts).items():
         lost = 2 * sum(prompt.wrong for prompt in rows) >= len(rows)
-        row = counts[rows[0].ask.size]
+        row = counts[rows[0].ask.size, is_shorter(rows[0].ask)]
         row[0] += 1
         row[1] += haystack in inside
         row[2] += lost
@@ -374,6 +380,12 @@ def turns_of(prompt: Asked) -> Iterator[Label]:
         yield f"at one request in {replicas}", (replicas, turn)
 
 
+def by_turn(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield the turn in which more is lost: no model knows which request a prompt is."""
+    for group in labelled(turns_of)(prompts, level):
+        yield replace(group, sure_p=group.p)
+
+
 def depths_of(prompt: Asked) -> Iterator[Label]:
     """Yield the place of a prompt's fact: at its size, and at all of them. The shortest prompts
     have one place."""
@@ -405,7 +417,7 @@ PARTITIONS: tuple[Partition, ...] = (
     Partition("size", 0.1, labelled(bands_of, stratum=of_one_size)),
     Partition("depth", 0.15, labelled(depths_of, stratum=of_one_size)),
     Partition("replica", 0.2, by_head),
-    Partition("turn", 0.1, labelled(turns_of)),
+    Partition("turn", 0.1, by_turn),
     Partition("residue", 0.1, labelled(residues_of)),
     Partition("operation", 0.1, labelled(ways_of)),
 )
