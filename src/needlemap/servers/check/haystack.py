@@ -414,6 +414,19 @@ class CheckHaystack:
         return [other.ask("crowd", 0, 0, "loaded") for other in others]
 
     @cached_property
+    def after(self) -> list[Ask]:
+        """The prompts that were sent at a time once more, alone: what a wave left in the cache is
+        read then. Those that are sent twice anyway are not sent thrice."""
+        twice = {ask.prompt for ask in self.again}
+        left = [ask for ask in self.loaded if ask.prompt not in twice]
+        return [replace(ask, way="after", state="warm") for ask in left]
+
+    @cached_property
+    def crowd_after(self) -> list[Ask]:
+        """The crowd's prompts once more, alone."""
+        return [replace(ask, way="crowd-after", state="warm") for ask in self.crowd]
+
+    @cached_property
     def edges(self) -> list[Ask]:
         """The last fact at consecutive places around the end of a block."""
         count = 2 if self.is_longest and not self.layout.options.few else 1
@@ -479,10 +492,18 @@ class CheckHaystack:
         crowd = self.crowd if beside_first else [a for a in found.values() if a.way == "crowd"]
         together = [ask for ask in found.values() if ask.way == "loaded"]
         beside = [ask for ask in found.values() if ask.way.startswith(BESIDE)]
+        behind_crowd = [ask for ask in found.values() if ask.way == "crowd-after"]
+        waved = {ask.prompt for ask in together}
+        behind = [
+            ask
+            for ask in found.values()
+            if ask.way == "after" or (ask.way == "again" and ask.prompt in waved)
+        ]
         alone = [
             ask
             for ask in found.values()
             if ask.state == "warm" and not ask.way.startswith(BESIDE) and not ask.salt
+            if ask not in behind and ask not in behind_crowd
         ]
         random = Random(f"order:{self.layout.seed}:{self.size}:{self.repeat}")
         cut = random.randint(0, len(alone)) if together else len(alone)
@@ -493,17 +514,20 @@ class CheckHaystack:
         alone = parted(alone, first[-1] if first else None)
         if not beside_first:
             together += crowd
+            behind += behind_crowd
+            behind_crowd = []
+        random.shuffle(behind)
         with_first = crowd if beside_first else []
         if first and self.layout.computes_beside:
             with_first, beside = [*with_first, *beside], []
         if with_first:
             made = [AskBatch((first[0], *with_first), together=True)]
-            behind = (*first[1:], *alone[:cut])
-            made += [AskBatch(behind)] if behind else []
+            second = (*first[1:], *behind_crowd, *alone[:cut])
+            made += [AskBatch(second)] if second else []
         else:
             made = [AskBatch((*first, *alone[:cut]))] if first or cut else []
         made += [AskBatch(tuple(together), together=True)] if together else []
-        made += [AskBatch(tuple(alone[cut:]))] if alone[cut:] else []
+        made += [AskBatch((*behind, *alone[cut:]))] if behind or alone[cut:] else []
         made += [AskBatch(tuple(salted))] if salted else []
         made += [AskBatch(tuple(beside), beside=True)] if beside else []
         return made
@@ -511,6 +535,11 @@ class CheckHaystack:
     @property
     def _probes(self) -> Collection[Asks]:
         return self.wanted or tuple(self.layout.probes.values())
+
+
+def crowd_index(ask: Ask) -> int:
+    """Return the number of the size whose haystack a prompt of a crowd stood beside."""
+    return ask.repeat // _FRESH - 1
 
 
 def parted(asks: Sequence[Ask], before: Ask | None) -> list[Ask]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from needlemap.servers.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.servers.check.finding import AtSize, issue
-from needlemap.servers.check.haystack import CheckHaystack, Geometry
+from needlemap.servers.check.haystack import CheckHaystack, Geometry, crowd_index
 from needlemap.servers.check.probe import (
     HELD,
     LEAST,
@@ -26,6 +26,7 @@ LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
 PARTED = 0.1  # share of its level that `cache` leaves to facts within which a hit ends
 CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
+SHARED = 128  # tokens that the prompts of all users may begin with
 TEMPLATE = 32  # tokens that a server's template may add
 
 
@@ -45,6 +46,12 @@ def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
         noise=found.noise + other.noise,
         left=found.left + other.left,
     )
+
+
+def was_cold(reply: Reply) -> bool:
+    """Whether a first prompt was computed: by the server's own count, if it gives one, no more of
+    it was cached than a template that all prompts share."""
+    return (reply.cached_tokens or 0) <= SHARED
 
 
 class ColdAndWarm(Paired):
@@ -107,13 +114,14 @@ class Cache(ColdAndWarm):
 
     def sides(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
         """Pairs whose fact a hit holds, and pairs within whose fact it ends."""
-        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold")}
+        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold") if was_cold(reply)}
 
         def beside(way: str) -> list[Pair]:
             rows = answers.of(size, way)
             return [(cold[row.ask.repeat], row) for row in rows if row.ask.repeat in cold]
 
-        held = answers.same_prompt(size, FIRST, "warm")
+        same = answers.same_prompt(size, FIRST, "warm")
+        held = [(one, other) for one, other in same if was_cold(one)]
         return [*held, *beside("tail")], beside("within")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
@@ -157,8 +165,9 @@ class Onset(ColdAndWarm):
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Warm, then cold; where it was asked in two steps, these come first."""
         stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
-        alone = answers.same_prompt(size, "warm", "cold")
-        among = answers.same_prompt(size, "warm", "crowded")
+        same = answers.same_prompt(size, "warm", FIRST)
+        alone = [pair for pair in same if pair[1].ask.way == "cold" and was_cold(pair[1])]
+        among = [pair for pair in same if pair[1].ask.way != "cold" and was_cold(pair[1])]
         # What is lost beside others only is for `load` to say.
         pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
         if stepped and not any(one.right or other.right for one, other in pairs):
@@ -200,8 +209,11 @@ class Load(Paired):
     name = "load"
     order = 50
     crowds = True
-    asked = "the same prompts alone, then at a time, beside fresh ones (`--load`)"
-    sees = "answers that are lost among other prompts"
+    asked = (
+        "the same prompts alone, then at a time, beside fresh ones (`--load`), then each of them "
+        "alone once more"
+    )
+    sees = "answers that are lost among other prompts, or once these are in the cache"
     cannot = "other kinds of load; models that answer one by one"
     share = 0.08
     lost_in = "lost among other prompts"
@@ -221,30 +233,49 @@ class Load(Paired):
         """Some prompts alone and at a time, with a crowd of others; the first prompt of every
         second haystack beside that crowd, and alone behind it."""
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
-        return *first, *haystack.questions, *haystack.loaded, *haystack.crowd
+        wave = *haystack.loaded, *haystack.crowd
+        return *first, *haystack.questions, *wave, *haystack.after, *haystack.crowd_after
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Alone, then among others."""
-        return [*answers.same_prompt(size, "ask", "loaded"), *self.crowded(answers, size)]
+        """Alone, then among others; alone, then alone behind those."""
+        among = answers.same_prompt(size, "ask", "loaded")
+        return [*among, *self.crowded(answers, size), *self.behind(answers, size)]
+
+    def behind(self, answers: Answers, size: int) -> list[Pair]:
+        """Prompts of a wave: alone before it, and alone behind it."""
+        waved = {reply.ask.prompt for reply in answers.of(size, "loaded")}
+        pairs = answers.same_prompt(size, "ask", "after|again")
+        return [pair for pair in pairs if pair[0].ask.prompt in waved]
 
     def crowded(self, answers: Answers, size: int) -> list[Pair]:
         """First prompts: alone from the cache, then computed beside others."""
         return answers.same_prompt(size, "warm", "crowded")
 
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Prompts that a cache holds, and prompts that are computed: half of the level each, and
-        both must pass."""
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Prompts that a cache holds, prompts that are computed, and all of them behind the wave: a
+        part of the level each. What is behind the wave keeps no size from passing unless some is
+        lost: there are fewer."""
         held = answers.same_prompt(size, "ask", "loaded")
-        found = self.compared(answers, size, level / 2, held)
-        computed = self.crowded(answers, size)
-        if not computed:
-            return found
-        other = self.compared(answers, size, level / 2, computed)
-        return joined(found, other, " while computed")
+        row = self.compared(answers, size, level / 2, held)
+        if computed := self.crowded(answers, size):
+            other = self.compared(answers, size, level / 4, computed)
+            row = joined(row, other, " while computed")
+        index = layout.sizes.index(size)
+        crowd = [
+            pair
+            for pair in answers.same_prompt(layout.short, "crowd", "crowd-after")
+            if crowd_index(pair[0].ask) == index
+        ]
+        behind = self.compared(answers, size, level / 4, self.behind(answers, size) + crowd)
+        return joined(row, behind, " behind the wave") if behind.lost else row
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Prompts that are computed, and prompts that a cache holds."""
-        for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
+        for pairs in (
+            self.crowded(answers, size),
+            answers.same_prompt(size, "ask", "loaded"),
+            self.behind(answers, size),
+        ):
             yield from self.asked_again(layout, answers, pairs)
 
 

@@ -35,7 +35,12 @@ UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
 MOST_TURNS = 20  # replicas that a balancer may take in turn
 BANDS = 4  # parts of the lengths between two sizes
 _COPY = re.compile(rf"-again\d|{ROOMY}$")  # of what was lost: more often wrong than other prompts
-SHORT = ("short", "short-again", "crowd")  # ways of prompts that are as short as can be
+SHORT = (
+    "short",
+    "short-again",
+    "crowd",
+    "crowd-after",
+)  # ways of prompts that are as short as can be
 _APART = (*TOSS, "window", "beyond", "half")
 
 

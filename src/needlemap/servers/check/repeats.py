@@ -172,7 +172,10 @@ class Mates(Probe):
         """Alone and, where the model answers several at a time, among others."""
         alone = haystack.cold, *haystack.questions
         serial = haystack.layout.options.serial
-        return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
+        if serial:
+            return alone
+        wave = *haystack.loaded, *haystack.crowd
+        return *alone, *wave, *haystack.after, *haystack.crowd_after
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """All answers, by size; those of short prompts beside others count at the first."""
