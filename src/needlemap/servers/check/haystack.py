@@ -49,7 +49,8 @@ class Options:
     finest on, the nats a token by which honest engines' margins differ from the reference's at
     most; () where that is not known. exact: whether a cache coarser than the weights is a fault.
     few: whether a check asks `FEW`; None where nobody said. twins: whether a right answer holds a
-    number, whose twin differs in its last digits."""
+    number, whose twin differs in its last digits. quick: whether only a total loss is looked for,
+    with a few prompts."""
 
     max_length: int = 128_000
     load: int = 8
@@ -71,23 +72,29 @@ class Options:
     exact: bool = False
     few: bool | None = None
     twins: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
     """How much a check asks. haystacks: of each size, in the first round of looks; asked: questions
     about each haystack of a size; again: of them asked a second time; loaded: of them asked among
-    others; shorts: prompts that are as short as can be."""
+    others; shorts: prompts that are as short as can be; more: further haystacks of each size,
+    where a row is undecided."""
 
-    haystacks: tuple[int, int, int]
-    asked: tuple[int, int, int]
-    again: tuple[int, int, int]
+    haystacks: tuple[int, ...]
+    asked: tuple[int, ...]
+    again: tuple[int, ...]
     loaded: int
     shorts: int
+    more: tuple[int, ...] = (24, 16, 18)
 
 
 MANY = Amount((48, 48, 24), (4, 4, 8), (2, 2, 4), 4, 48)
 FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
+# 52 prompts, of 240,000 tokens even if nothing is cached.
+QUICK = Amount((4, 4), (4, 4), (1, 1), 2, 2, (0, 0))
+QUICK_LENGTH = 8_000  # tokens of its longest prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +146,10 @@ class Geometry:
 
     def __init__(self, options: Options, seed: int = 0) -> None:
         self.options, self.seed = options, seed
-        self.amount = FEW if options.few else MANY
-        self.sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
+        self.amount = QUICK if options.quick else FEW if options.few else MANY
+        sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
+        quick = max(sizes[0], sizes[2] // 4), sizes[2]
+        self.sizes: tuple[int, ...] = quick if options.quick else sizes
 
     @property
     def short(self) -> int:
@@ -183,7 +192,7 @@ class Geometry:
     def drawn(self, size: int) -> int:
         """Tokens by which a third of a size's haystacks are shorter at most: they fill what lies
         between it and the size before."""
-        if size == self.short:
+        if size == self.short or self.options.quick:
             return 0
         at = self.sizes.index(size)
         return self.anchor(size) - (self.anchor(self.sizes[at - 1]) if at else 2 * self.comb)
@@ -208,6 +217,12 @@ class Geometry:
                 numbers = (self.turns[size][at] for at in _part(self.count(size), part))
                 found += [CheckHaystack(self, size, number) for number in numbers]
         return found
+
+    @property
+    def asking(self) -> Collection[Asks]:
+        """The probes that ask in the first round: of a quick check the first alone."""
+        probes = tuple(self.probes.values())
+        return probes[:1] if self.options.quick else probes
 
     @property
     def crowds(self) -> bool:
@@ -534,7 +549,7 @@ class CheckHaystack:
 
     @property
     def _probes(self) -> Collection[Asks]:
-        return self.wanted or tuple(self.layout.probes.values())
+        return self.wanted or self.layout.asking
 
 
 def crowd_index(ask: Ask) -> int:
