@@ -50,7 +50,7 @@ def test_a_sound_server_passes_and_the_line_says_what_was_not_tested():
         lambda seen, _: seen.hit > 0,
         lambda seen, _: not seen.hit and seen.request.tokens > 1_000,
         lambda seen, _: bool(seen.flying),
-        lambda seen, engine: engine.random.random() < 0.6,
+        lambda _, engine: engine.random.random() < 0.6,
     ],
 )
 def test_a_total_loss_is_suspect(is_lost):

@@ -112,7 +112,7 @@ def asked_of(
     )
     if typed.quick and (typed.probe or typed.baseline or typed.reference):
         raise SettingsError(
-            "--quick has probes of its own: leave --probe, --baseline and --reference out."
+            "--quick has probes of its own: leave --probe, --baseline, --reference out."
         )
     asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
     asked, note = beside_the_gauge(asked, gauge)

@@ -67,7 +67,7 @@ class Asked:
         return len({reply.right for reply in self.replies}) > 1
 
     @cached_property
-    def place(self) -> Hashable:
+    def place_bin(self) -> Hashable:
         """The eighth of the haystack in which its fact stands; by name the end of a block, and
         the end of the haystack."""
         if self.ask.way == "edges":
@@ -102,7 +102,7 @@ class Group:
         return tuple(each for each in self.prompts if each.wrong)
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """What is lost, in words."""
         return f"{len(self.lost)} of {len(self.prompts)} lost {self.name}"
 
@@ -151,7 +151,7 @@ def prompts_of(answers: Answers) -> list[Asked]:
 
 def alike(prompt: Asked) -> Hashable:
     """The stratum of a prompt: its size, its fact, and whether its length is drawn."""
-    return prompt.ask.size, prompt.place, is_shorter(prompt.ask)
+    return prompt.ask.size, prompt.place_bin, is_shorter(prompt.ask)
 
 
 def is_shorter(ask: Ask) -> bool:
@@ -302,7 +302,7 @@ def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     rows = [
         found
         for found in by_haystack(prompts).values()
-        if len({prompt.place for prompt in found}) >= FACTS
+        if len({prompt.place_bin for prompt in found}) >= FACTS
     ]
     for words, share in (("whole", 1.0), ("mostly", 0.5)):
         least = [max(FACTS, round(share * len(found) + 0.49)) for found in rows]
@@ -394,13 +394,13 @@ def by_turn(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
 def depths_of(prompt: Asked) -> Iterator[Label]:
     """Yield the place of a prompt's fact: at its size, and at all of them. The shortest prompts
     have one place."""
-    place = prompt.place
+    place = prompt.place_bin
     if prompt.ask.way in SHORT:
         return
     named = {"edges": "the end of a block", "end": "the haystack's end"}
     shown = f"depth {place / 8:.0%}" if isinstance(place, int) else named[str(place)]
-    yield f"at {shown} of {short_size(prompt.ask.size)}", (prompt.ask.size, prompt.place)
-    yield f"at {shown} of all lengths", prompt.place
+    yield f"at {shown} of {short_size(prompt.ask.size)}", (prompt.ask.size, prompt.place_bin)
+    yield f"at {shown} of all lengths", prompt.place_bin
 
 
 def bands_of(prompt: Asked) -> Iterator[Label]:

@@ -76,7 +76,7 @@ class Pattern(Probe):
             size = prompt.ask.size
             for row in (
                 counts[max(size, layout.sizes[0])],
-                places[size].setdefault(prompt.place, [0, 0]),
+                places[size].setdefault(prompt.place_bin, [0, 0]),
             ):
                 row[0] += 1
                 row[1] += prompt.wrong
@@ -125,7 +125,7 @@ def at_size(
         rate(lost, n),
         100 * upper,
         min((group.p for group in groups), default=None),
-        "; ".join(group.said for group in groups) or f"{lost} of {n} prompts lost, not together",
+        "; ".join(group.sentence for group in groups) or f"{lost} of {n} prompts lost, not together",
         smallest(
             reply
             for group in shown[:1]
