@@ -125,7 +125,8 @@ def at_size(
         rate(lost, n),
         100 * upper,
         min((group.p for group in groups), default=None),
-        "; ".join(group.sentence for group in groups) or f"{lost} of {n} prompts lost, not together",
+        "; ".join(group.sentence for group in groups)
+        or f"{lost} of {n} prompts lost, not together",
         smallest(
             reply
             for group in shown[:1]
