@@ -157,3 +157,12 @@ def test_losses_that_are_spread_are_no_pattern(share, sticky):
 
     came = checked(is_lost)
     assert not [said for said in came.said if said.startswith("pattern")]
+
+
+@pytest.mark.parametrize("tokens", [0, 20_000, 60_000])
+def test_a_model_that_finds_nothing_has_no_run_and_no_bad_replica(tokens):
+    """All answers are wrong in a row, whatever the server does."""
+    came = checked(lambda seen, _: seen.request.tokens > tokens)
+    assert came.code == 5
+    assert "in a row" not in " ".join(came.said)
+    assert "pattern" not in came.failing

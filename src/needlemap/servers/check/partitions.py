@@ -218,9 +218,9 @@ class Strata:
         )
 
     def rate(self, prompt: Asked) -> float:
-        """Return the share of a prompt's stratum that is lost, never quite 0 or 1."""
+        """Return the share of a prompt's stratum that is lost."""
         n, lost = self.counts[self.of(prompt)]
-        return (lost + 0.5) / (n + 1)
+        return lost / n
 
 
 def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
@@ -233,7 +233,7 @@ def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     if len(run) >= RUN:
         strata = Strata(prompts, alike)
         # As many runs may begin as there are prompts; what is sent again is no new loss.
-        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in members))
+        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in members if prompt.wrong))
         if p <= level:
             first, last = run[0][0], run[-1][0]
             name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
