@@ -47,6 +47,7 @@ TOKENS = 6_000_000
 BARS = {
     "faults": (">=", 120),
     "commands": (">=", 60),
+    "right_by_command_undecided": ("<=", 0),
     "false_green": ("<=", 0),
     "false_green_quarter": ("<=", 0.05),
     "found_all": (">=", 1),
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="Chooses faults and sound servers.")
     parser.add_argument("--faults", type=int, default=150, help="Faults that are replayed.")
     parser.add_argument("--commands", type=int, default=75, help="Faults by the command.")
+    parser.add_argument("--right", type=int, default=20, help="Right servers by the command.")
     parser.add_argument("--clean", type=int, default=1008, help="Sound servers.")
     parser.add_argument("--smoke", action="store_true", help="A few of each.")
     parser.add_argument("--keep", type=Path, help="A folder of what was asked: go on with it.")
@@ -95,11 +97,12 @@ def main() -> None:
     options = parser.parse_args()
     began = process_time()
     if options.smoke:
-        options.faults, options.commands, options.clean = 3, 1, 4
+        options.faults, options.commands, options.right, options.clean = 3, 1, 1, 4
     wanted = {
         "fault": (fault_case, options.faults),
         "sound": (sound_case, options.clean),
         "command": (command_case, options.commands),
+        "right": (right_case, options.right),
     }
     found = dict[str, list[Case]]()
     with ProcessPoolExecutor(WORKERS) as pool:
@@ -108,6 +111,9 @@ def main() -> None:
             found[name] = told(pool.map(make, *numbers))
     faults, clean = found["fault"] + found["command"], found["sound"]
     result = {"benchmark": "green", "seed": options.seed, **of_faults(faults), **of_clean(clean)}
+    result["right_by_command"] = len(found["right"])
+    # The benchmark's own reader must be right, or its faults are found for the wrong reason.
+    result["right_by_command_undecided"] = sum(case.came.code != 0 for case in found["right"])
     result["tokens_128k"] = tokens_128k()
     if not options.no_verdicts:
         result |= others(options.smoke, options.seed)
@@ -190,6 +196,18 @@ def command_case(number: int, seed: int, keep: Path | None = None) -> Case:
             return replace(came, changed=server.engine.changed)
 
     return Case("command", fault, kept(keep, f"command-{seed}-{number}", ask))
+
+
+def right_case(number: int, seed: int, keep: Path | None = None) -> Case:
+    """A right server, by the command."""
+    server = sound.drawn(0, seed + number, sizes_of("command"))
+
+    def ask() -> Outcome:
+        with tempfile.TemporaryDirectory() as folder, serving(2 * SIZES["command"]) as served:
+            served.become(server.machine, [], f"right {seed} {number}")
+            return by_command(served, Path(folder) / "check")
+
+    return Case("command", server, kept(keep, f"right-{seed}-{number}", ask))
 
 
 def told(cases: Iterable[Case]) -> list[Case]:

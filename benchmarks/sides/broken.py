@@ -19,6 +19,7 @@ NEEDLE, QUESTION = 24, 40  # tokens
 BLOCK = 64  # tokens of a cache's largest block
 MANY = ("tokens", "16", "64")  # caches that hold more than one prompt
 IN_A_ROW = 16  # places of a fact that a check asks for at each size
+MANY_REQUESTS = 10**9  # more than any check sends
 TEETH = 64  # tokens by which the shortest prompts of a size are shorter than its longest
 
 
@@ -236,6 +237,51 @@ def growing(fault: Fault, seen: Seen) -> float:
     return fault.rate * min(1.0, seen.count / fault.numbers["full"])
 
 
+def any_size(fault: Fault, _seen: Seen) -> int:
+    """A measure that every prompt meets."""
+    return fault.upto
+
+
+def one_window(random: Random, most: int) -> dict[str, Any]:
+    """One time in which it strikes, of so many requests."""
+    first = random.randint(0, 2_900 - most)
+    return {"every": MANY_REQUESTS, "first": first, "most": most}
+
+
+def bursts(random: Random, _sizes: Sizes) -> dict[str, Any]:
+    """A twentieth to a tenth of the time, again and again."""
+    every = random.choice((100, 200, 400))
+    return {"every": every, "first": random.randrange(every // 2), "most": every // 10}
+
+
+def in_time(fault: Fault, seen: Seen) -> bool:
+    at = seen.count % fault.numbers["every"] - fault.numbers["first"]
+    return 0 <= at < int(fault.numbers.get("most", MANY_REQUESTS))
+
+
+def depth(random: Random, _sizes: Sizes) -> dict[str, Any]:
+    start = random.uniform(0.02, 0.55)
+    return {"start": start, "stop": start + random.uniform(0.15, 0.3)}
+
+
+def at_depth(fault: Fault, seen: Seen) -> bool:
+    at = seen.request.asked.start / seen.request.tokens
+    return bool(fault.numbers["start"] < at < fault.numbers["stop"])
+
+
+def band(random: Random, sizes: Sizes) -> dict[str, Any]:
+    """Lengths between two sizes, of which none is one."""
+    begin = random.randrange(2)
+    low, high = sizes[begin] + TEETH, sizes[begin + 1] - 2 * TEETH
+    times = (high / low) ** 0.5
+    start = low * random.uniform(1, high / low / times)
+    return {"start": start, "stop": start * times}
+
+
+def in_band(fault: Fault, seen: Seen) -> bool:
+    return bool(fault.numbers["start"] < seen.request.tokens < fault.numbers["stop"])
+
+
 KINDS: dict[str, Kind] = {
     "lost": Kind(("length",), always, differs=no),
     "parrot": Kind(("length",), always, parrot, differs=no),
@@ -311,6 +357,54 @@ KINDS: dict[str, Kind] = {
         differs=no,
         machine={"replicas": (2, 3, 4, 8), "routed": ("turn", "head")},
     ),
+    "run": Kind(
+        ("pattern",),
+        in_time,
+        draw=lambda random, _sizes: one_window(random, random.randint(20, 400)),
+        measure=any_size,
+        differs=no,
+    ),
+    "dies": Kind(
+        ("pattern",),
+        in_time,
+        draw=lambda random, _sizes: {"every": MANY_REQUESTS, "first": random.randint(50, 3_000)},
+        measure=any_size,
+        differs=no,
+    ),
+    "swap": Kind(
+        ("pattern",),
+        in_time,
+        draw=lambda random, _sizes: one_window(random, random.randint(600, 1_600)),
+        measure=any_size,
+        differs=no,
+        sticky=True,
+    ),
+    "bursts": Kind(
+        ("pattern",),
+        in_time,
+        draw=bursts,
+        measure=any_size,
+        differs=no,
+    ),
+    "trend": Kind(
+        ("pattern",),
+        always,
+        draw=lambda random, _sizes: {"full": random.randint(1_500, 3_000)},
+        measure=any_size,
+        pace=growing,
+        share=lambda _fault: 0.75,
+        differs=no,
+        sticky=False,
+    ),
+    "replica of many": Kind(
+        ("pattern",),
+        bad_replica,
+        measure=any_size,
+        differs=no,
+        machine={"replicas": (8, 12, 16, 20), "routed": ("head", "turn")},
+    ),
+    "depth": Kind(("pattern", "length"), at_depth, draw=depth, differs=no),
+    "band": Kind(("pattern", "length"), in_band, draw=band, measure=any_size, differs=no),
     "dead back end": Kind(
         ("same", "cache", "load", "onset", "comb", "edges"),
         bad_replica,

@@ -40,6 +40,7 @@ class Request:
     begin: str
     source: Any
     text: Callable[[], str]
+    room: int = 1  # times the usual budget of an answer
 
 
 Share = Callable[[Request, Request], int]  # tokens that two prompts of one beginning share

@@ -14,6 +14,7 @@ from random import Random
 
 from needlemap.errors import Failure
 from needlemap.servers.check import Answers, Ask, Checked, Options, Reply, Schedule, judge
+from needlemap.servers.check.ask import ROOMY, TIMES_ROOM
 from needlemap.stats.verdicts import FAIL, exit_code
 from sides.engines import Change, Engine, Fact, Machine, Request, chance, worded_answer
 from sides.engines import Reply as Said
@@ -47,7 +48,8 @@ class Outcome:
 
 def request_of(ask: Ask, schedule: Schedule) -> Request:
     """An ask as a server sees it: a head, a haystack with facts of FACT tokens each, a question."""
-    options, anchor = schedule.options, schedule.anchor(ask.size)
+    options, spread = schedule.options, schedule.spread(ask.size, ask.repeat)
+    anchor = spread.anchor
     before = options.head + FACT * ask.fact
     place = round(ask.depth * anchor) if ask.place is None else ask.place
     if 0 < ask.fact < ask.facts - 1:
@@ -62,11 +64,18 @@ def request_of(ask: Ask, schedule: Schedule) -> Request:
 
     length = ask.length - options.answer_tokens
     question = max(16, options.around - options.answer_tokens - options.head - FACT * ask.facts)
-    usual = schedule.depths_at(ask.size)[-1]  # where the last fact stands in other prompts
+    usual = spread.depths[-1]  # where the last fact stands in other prompts
     source = last or options.head + FACT * (ask.facts - 1) + round(usual * anchor)
     facts = (asked, *others)
     return Request(
-        str(ask.prompt), length, facts, asked, str(ask.haystack), (source, question), text
+        str(ask.prompt),
+        length,
+        facts,
+        asked,
+        str(ask.haystack),
+        (source, question),
+        text,
+        TIMES_ROOM if ask.way.endswith(ROOMY) else 1,
     )
 
 
@@ -86,12 +95,12 @@ def check(
     """A whole check of a server."""
     schedule, answers, count = Schedule(options, seed=number), Answers(), 0
     engine = Engine(shared, machine, changes, Random(f"replayed {seed}"))
-    known, changed, leaked = dict[str, Request](), 0, 0
+    known, changed, leaked = dict[tuple[str, int], Request](), 0, 0
     found: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     secrets = dict[str, object]()
     while (batch := schedule.next(answers)) is not None:
         requests = [request_of(ask, schedule) for ask in batch.asks]
-        requests = [known.setdefault(each.name, each) for each in requests]
+        requests = [known.setdefault((each.name, each.room), each) for each in requests]
         for ask, request in zip(batch.asks, requests, strict=True):
             for fact in request.facts:
                 secrets.setdefault(fact.value, ask.haystack[:2])

@@ -1,7 +1,8 @@
 """An engine (`engines.py`) behind a real HTTP server of OpenAI's form, on 127.0.0.1.
 
 Tokens are those of o200k_base. Facts are the sentences that hold a number of five digits or more;
-the fact that is asked for has most words with the end of the prompt in common.
+the fact that is asked for has the longest row of words with the end of the prompt in common: words
+that it shares here and there may stand in the text before another fact.
 """
 
 from __future__ import annotations
@@ -38,6 +39,19 @@ def shared(left: Request, right: Request) -> int:
     return int(apart[0]) if len(apart) else size
 
 
+def row_in_common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many words in a row two texts have in common."""
+    longest, before = 0, [0] * (len(other) + 1)
+    for word in one:
+        row = [0] * (len(other) + 1)
+        for at, also in enumerate(other):
+            if word == also:
+                row[at + 1] = before[at] + 1
+                longest = max(longest, row[at + 1])
+        before = row
+    return longest
+
+
 class Reader:
     """Makes requests of prompts."""
 
@@ -59,8 +73,8 @@ class Reader:
             stops, [len(text[: match.start(1)].encode()) for match, _ in found], "right"
         )
         facts = tuple(Fact(value, int(at)) for (_, value), at in zip(found, places, strict=True))
-        asked = set(WORD.findall(text[-END:].rpartition("\n")[2].lower()))
-        common = [len(asked & set(WORD.findall(match.group().lower()))) for match, _ in found]
+        asked = WORD.findall(text[-END:].rpartition("\n")[2].lower())
+        common = [row_in_common(asked, WORD.findall(match.group().lower())) for match, _ in found]
         best = facts[common.index(max(common))] if facts else Fact("nothing", 0)
         begin = sha256(np.asarray(ids[:BEGIN]).tobytes()).hexdigest()[:12]
         name = sha256(data).hexdigest()[:16]

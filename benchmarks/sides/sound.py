@@ -124,6 +124,20 @@ def late(sound: Sound, _seen: Seen, reply: Reply, engine: Engine) -> Reply:
     return reply
 
 
+def ends_within(sound: Sound, seen: Seen, reply: Reply, engine: Engine) -> Reply:
+    """A model that finds nothing beyond a length within those of one size."""
+    lost = seen.request.tokens > sound.numbers["upto"]
+    return missed(seen, reply, engine.random) if lost else reply
+
+
+def needs_room(sound: Sound, seen: Seen, reply: Reply, _engine: Engine) -> Reply:
+    """A model that thinks longer behind long prompts than its answer's budget allows."""
+    long = seen.request.tokens > sound.numbers["above"] and seen.request.room == 1
+    if long and chance(sound.number, seen.request.name) < sound.numbers["long"]:
+        return replace(reply, text="Let me think. " + "and " * 60, finish="length")
+    return reply
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What sound servers of a kind have in common. draw: its own numbers. able: see `Sound`.
@@ -185,6 +199,20 @@ KINDS: dict[str, Kind] = {
         confused, lambda random, _sizes: {"miss": random.uniform(0.02, 0.5)}, able=False
     ),
     "talks": Kind(talks, lambda random, _sizes: {"talk": random.uniform(0.01, 0.1)}, able=False),
+    "ends within a size": Kind(
+        ends_within,
+        lambda random, sizes: {"upto": random.choice(sizes) - 300 - random.randint(0, 80)},
+        able=False,
+    ),
+    "needs room": Kind(
+        needs_room,
+        lambda random, sizes: {
+            "above": random.choice((0, *sizes[:2])),
+            "long": random.uniform(0.05, 0.6),
+        },
+        able=False,
+    ),
+    "samples": noise(0.2, 0.6, able=False),
     "late": Kind(
         late,
         lambda random, _sizes: {

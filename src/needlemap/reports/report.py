@@ -222,7 +222,7 @@ class Report:
     which people read them. verdict: None where none was asked for. chart: its lines, under an
     axis' name. Without a verdict, brief: what a tab of the page says; answer: the sentence with
     which a page opens; ends: the last line. heat: the map that people see first. squares:
-    pictures of requests."""
+    pictures of requests. command: as the last line names it, if not as its kind."""
 
     kind: str
     title: str
@@ -236,11 +236,12 @@ class Report:
     axis: str = "Score by length, %"
     squares: tuple[Squares, ...] = ()
     ends: str = ""
+    command: str = ""
 
     @property
     def last(self) -> str:
         """The last line."""
-        return self.verdict.line(self.kind) if self.verdict else self.ends
+        return self.verdict.line(self.command or self.kind) if self.verdict else self.ends
 
     @property
     def facts(self) -> list[Fact]:

@@ -20,6 +20,10 @@ from needlemap.tasks import Draw, Item, Needle, Reference
 from needlemap.tasks.single import Choices, Worded, drawn
 
 TAIL = 3  # digits in which a number differs from its twin
+THIRD = 3  # of so many haystacks one has a drawn length, or a fact in the middle
+STEPS = 64, 16  # tokens by which drawn lengths differ: of the same residues as the others
+SCARCE = 1_024  # tokens of room below which they differ by the smaller
+MOST_DRAWN = 0.95  # depth up to which the facts of a haystack of drawn length stand
 
 
 @dataclass(kw_only=True, eq=False)
@@ -32,7 +36,9 @@ class Apart(Worded):
     start at that very token rather than at a sentence's end. line: the end of a first line before
     the haystack, whose beginning no other haystack has: a cache holds nothing of it. asked: the
     number of the fact that is asked and moves, where not the nearest. series: other numbers draw
-    other values of the same haystack. twin: whether the last fact's numbers end otherwise.
+    other values of the same haystack. twin: whether the last fact's numbers end otherwise. drawn:
+    haystack tokens by which the anchor of a third of the repeats is shorter, at most; 0: all have
+    the same.
     """
 
     name = "apart"
@@ -44,6 +50,7 @@ class Apart(Worded):
     asked: int | None = None
     series: int = 0
     twin: bool = False
+    drawn: int = 0
 
     def __post_init__(self) -> None:
         if not self.needle.strip() or not self.question.strip():
@@ -54,10 +61,14 @@ class Apart(Worded):
         if not self.keywords:
             raise SettingsError("The apart task needs --keywords: what a right answer must hold.")
 
-    @property
-    def anchor_tokens(self) -> int | None:
-        """Haystack tokens that depths are shares of; None where each prompt has its own."""
-        return self.anchor or None
+    def anchor_tokens(self, repeat: int, seed: int) -> int | None:
+        """Return the haystack tokens that depths are shares of; None: each prompt's own."""
+        return self.spread_of(repeat, seed).anchor or None
+
+    def spread_of(self, repeat: int, seed: int) -> Spread:
+        """Return where the facts of a repeat stand."""
+        depths = tuple(each / 100 for each in self.beside)
+        return spread_of(f"{seed}:{self.series}", repeat, self.anchor, depths, self.drawn)
 
     def item(self, draw: Draw) -> Item:
         """All facts, the asked one first."""
@@ -66,7 +77,8 @@ class Apart(Worded):
         if self.twin:
             rows[-1] = twin_of(rows[-1], self.keywords)
         depth = draw.cell.depth
-        nearest = min(range(len(self.beside)), key=lambda at: abs(self.beside[at] / 100 - depth))
+        spread = self.spread_of(draw.repeat, draw.seed)
+        nearest = min(range(len(spread.depths)), key=lambda at: abs(spread.depths[at] - depth))
         asked = nearest if self.asked is None else self.asked
         texts = [fill(self.needle, values, "needle") for values in rows]
         words = [[fill(word, values, "keywords") for word in self.keywords] for values in rows]
@@ -77,8 +89,8 @@ class Apart(Worded):
         first = sha256(f"{seed}:{draw.repeat}:{self.line}".encode()).hexdigest()[:8]
         line = f"{first} {self.line}\n" if self.line else ""
         # Haystack tokens make room for the line: places are counted from the prompt's beginning.
-        less = draw.tokens(line) / self.anchor if line and self.anchor else 0.0
-        stands = [max(0.0, at - less) for at in (depth, *(each / 100 for each in self.beside))]
+        less = draw.tokens(line) / spread.anchor if line and spread.anchor else 0.0
+        stands = [max(0.0, at - less) for at in (depth, *spread.depths)]
         needles = [Needle(texts[asked], stands[0], exact=self.exact and asked == last)]
         needles += [
             Needle(texts[at], stands[1 + at], still=True, exact=self.exact and at == last)
@@ -89,6 +101,46 @@ class Apart(Worded):
         decoys = tuple(word for at in others for word in words[at])
         reference = Reference(answer, tuple(words[asked]), said, question, decoys)
         return Item(tuple(needles), question, reference, prologue=line)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where the facts of one haystack stand. anchor: haystack tokens that depths are shares of."""
+
+    anchor: int
+    depths: tuple[float, ...]
+
+
+def spread_of(seed: str, repeat: int, anchor: int, depths: tuple[float, ...], drawn: int) -> Spread:
+    """Return where the facts of a repeat stand: of two thirds of the repeats at fixed depths.
+
+    A third has a length of its own, up to `drawn` tokens shorter, and depths of its own, so that
+    what lies between the lengths and depths of the others is sent too. Where a haystack has no room
+    for a fact in the middle, another third has one there instead of behind it.
+
+    >>> spread_of("1:8000", 0, 7_000, (0.0, 0.75, 0.99), 6_000)
+    Spread(anchor=7000, depths=(0.0, 0.75, 0.99))
+    >>> spread_of("1:8000", 6, 7_000, (0.0, 0.75, 0.99), 6_000).depths
+    (0.0, 0.5, 0.99)
+    """
+    turn, inner = repeat // THIRD % THIRD, len(depths) - 2
+    if turn == 2 and len(depths) in (2, 3):
+        return Spread(anchor, (*depths[:-2], 0.5, depths[-1]))
+    if turn != 1 or not drawn or not anchor:
+        return Spread(anchor, depths)
+    random = Random(f"spread:{seed}:{repeat}")
+    shares = list(range(THIRD))
+    Random(f"shares:{seed}:{repeat // (THIRD * THIRD)}").shuffle(shares)
+    share = (shares[repeat % THIRD] + random.random()) / THIRD
+    shorter = anchor * (1 - ((anchor - drawn) / anchor) ** share)  # as many by ratio, not by tokens
+    step = STEPS[drawn < SCARCE]
+    own = anchor - round(shorter) // step * step
+    if len(depths) == 1:
+        return Spread(own, depths)
+    shift = random.random()
+    between = (round((at - shift) * MOST_DRAWN / inner, 4) for at in range(1, inner + 1))
+    tail = (1 - depths[-1]) * anchor  # as many tokens before the end
+    return Spread(own, (depths[0], *between, round(1 - tail / own, 8)))
 
 
 def drawn_apart(

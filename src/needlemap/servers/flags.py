@@ -65,6 +65,7 @@ class CheckFlags:
     reference: str = flag("", "The same weights: hf/PATH, or a server.", metavar="MODEL|URL")
     gauge: TheGauge = None
     kv: TheCache = "any"
+    quick: bool = flag(False, "At most 60 prompts to 8k: is there a total loss?")
     few: bool | None = flag(
         None,
         "24 haystacks of each size and fewer questions; with needlemap's gauge unless --many.",

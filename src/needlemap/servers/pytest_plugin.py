@@ -156,21 +156,27 @@ class NeedleServer:
         self,
         minutes: float = 2.0,
         *,
-        max_length: str = "128k",
+        max_length: str | None = None,
         probes: tuple[str, ...] | None = None,
         on_undecided: Undecided = "skip",
     ) -> None:
-        """That every probe of `needlemap check` passes, as far as so many minutes go."""
+        """That `needlemap check --quick` passes; with a longest length or probes that every probe
+        of a whole check, or each of these, passes, as far as so many minutes go."""
+        from dataclasses import replace
+
         from needlemap.deadline import limited_to
         from needlemap.grid import tokens
         from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
         from needlemap.servers.check.gauge import beside_the_gauge
-        from needlemap.servers.check.haystack import Options
+        from needlemap.servers.check.haystack import QUICK_LENGTH, Options
         from needlemap.sync import run_coroutine
 
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}
-            options = Options(int(tokens(max_length)), probes=probes or (), require=probes or ())
+            quick = max_length is None and not probes
+            longest = int(tokens(max_length or "128k"))
+            options = Options(QUICK_LENGTH if quick else longest, quick=quick)
+            options = replace(options, probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):
                 served = _GAUGE in (self._asked["command"] or "") or None
                 asked, _ = beside_the_gauge(CheckOptions(flags, options), served)
@@ -178,7 +184,12 @@ class NeedleServer:
                 asking = ProbesOnSchedule(check)
                 found = run_coroutine(asking.run())
         told = partial(_found, check.folder.path, found, check.asked.reference, asking.why)
-        _settle(found.verdict, "check", on_undecided, lambda: asking.missed or told())
+        _settle(
+            found.verdict,
+            "check --quick" if quick else "check",
+            on_undecided,
+            lambda: asking.missed or told(),
+        )
 
     def assert_storm(
         self,

@@ -186,10 +186,9 @@ class Task(metaclass=Checked):
     scorer_options: Mapping[str, Any] = {}
     ready: bool = False
 
-    @property
-    def anchor_tokens(self) -> int | None:
-        """Haystack tokens that depths are shares of in prompts of every length; None: each prompt's
-        own."""
+    def anchor_tokens(self, repeat: int, seed: int) -> int | None:
+        """Return the haystack tokens that a repeat's depths are shares of in prompts of every
+        length; None: each prompt's own."""
         return None
 
     @property

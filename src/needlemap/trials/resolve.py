@@ -376,7 +376,7 @@ def make_builder(
         "ends": background is not None and not background.source.endless,
     }
     if units or settings.placement == "sentence":
-        anchor = resolved.task.anchor_tokens
+        anchor = resolved.task.anchor_tokens(repeat, settings.seed)
         return PromptBuilder(haystack, resolved.tokenizer, units=units, anchor=anchor, **options)
     chained = settings.diff / 100 if settings.spread == "chain-as-coded" else None
     options["chained"] = chained

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal, TypeAlias
@@ -16,6 +16,8 @@ FIRST = "cold|crowded"  # ways of a haystack's first prompt: alone, or beside ot
 FIRST_BESIDE = "reference-cold|reference-crowded"
 TOSS = "toss", "toss-again"  # ways of a question with several right answers
 BESIDE = "reference-"  # before a way in which the reference is asked
+TIMES_ROOM = 4  # times the answer's budget, in which an endless answer is asked for again
+ROOMY = "-roomy"  # behind a way whose answers may have so much
 _PARROTED = 60  # characters of a text around a fact that no answer needs
 
 State = Literal["cold", "warm", "loaded"]
@@ -82,6 +84,11 @@ class Ask:
         """The made-up secrets of the other facts in the same prompt."""
         others = (fact for fact in range(self.facts) if fact != self.fact)
         return tuple(secret_of(self.seed, self.haystack[:2], fact) for fact in others)
+
+
+def roomy(ask: Ask) -> Ask:
+    """Return the same prompt with a larger budget for its answer."""
+    return replace(ask, way=f"{ask.way}{ROOMY}", state="warm")
 
 
 def secret_of(seed: int, haystack: tuple[int, int], fact: int) -> str:

@@ -34,7 +34,7 @@ from needlemap.records.families import (
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
 from needlemap.servers.check.ahead import BuiltAhead
-from needlemap.servers.check.ask import BESIDE, Answers, Ask, Key, framing_of
+from needlemap.servers.check.ask import BESIDE, ROOMY, Answers, Ask, Key, framing_of
 from needlemap.servers.check.change import judge_change
 from needlemap.servers.check.families import Asker, experiment_of, made_for
 from needlemap.servers.check.finding import CHECK, CheckFile, Finding, Worst
@@ -364,7 +364,7 @@ class ProbesOnSchedule(Strategy[Checked]):
         reply = self.check.asker.reply(ask, record)
         answers.add(reply)
         self.finishes.append(record.finish)
-        if reply.failure and ask.way != "beyond":
+        if reply.failure and ask.way != "beyond" and not ask.way.endswith(ROOMY):
             self.failures[reply.failure] += 1
             if record.failure == Failure.TOO_LONG:
                 least = min(self.refused_from or ask.length, ask.length)

@@ -93,6 +93,8 @@ class Nats(Probe):
         if not moved:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         told = _least_shift([row[1] for row in moved], most_moved(layout))
+        if layout.options.moves:  # not learnt from a server that may be spoilt already
+            told = min(told, most_moved(layout))
         beyond = [row for row in moved if row[0] > told]
         n, p = len(moved), upper_tail(len(beyond), len(moved), 0.5)
         fails = p <= level and bool(beyond)
@@ -305,7 +307,9 @@ class Reference(Paired):
         row = self.compared(answers, size, level / 2, pairs, usual)
         if not pairs:
             return row
-        told = max(most_moved(layout), TIMES_USUAL * _usual(answers, size))
+        # A known model's limit is not learnt from the server, which may be spoilt already.
+        usual_nats = 0.0 if layout.options.moves else TIMES_USUAL * _usual(answers, size)
+        told = max(most_moved(layout), usual_nats)
         apart = [(nats_apart(there.margins, here.margins), here) for there, here in pairs]
         moved = [(nats, here) for nats, here in apart if nats is not None]
         far = [here for nats, here in moved if nats > told]

@@ -20,7 +20,7 @@ from needlemap.reports.report import COUNT, Column, Fact, Report, Row, Table, Un
 from needlemap.servers.check.ask import Ask
 from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule, show_nothing
 from needlemap.servers.check.gauge import beside_the_gauge
-from needlemap.servers.check.haystack import Options
+from needlemap.servers.check.haystack import QUICK_LENGTH, Options
 from needlemap.servers.check.judge import Checked
 from needlemap.servers.check.known_by_answer import answers_as_the_gauge
 from needlemap.servers.check.report import check_report
@@ -29,6 +29,7 @@ from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.text import counted, short, tell
 from needlemap.trials.resolve import ANY
 
+MOST_QUICK = 8_192  # tokens, as 8k is typed
 _EVERY = 50  # answers between two lines of progress
 _TOKENS, _MINUTES = Unit(short), Unit("{:g}".format)
 PLAN = (
@@ -81,6 +82,17 @@ def known_as_gauge(
     return answers_as_the_gauge(server.address, name, server.sent) or None
 
 
+def longest_of(typed: str | None, *, quick: bool) -> int:
+    """Return the tokens of the longest prompts. Raises SettingsError for more than a quick check
+    sends."""
+    longest = int(tokens(typed or (str(QUICK_LENGTH) if quick else "128k")))
+    if quick and longest > MOST_QUICK:
+        raise SettingsError(
+            f"--quick sends prompts of up to 8k, and --max-length is {typed}: leave one out."
+        )
+    return longest
+
+
 def asked_of(
     typed: CheckFlags, flags: Mapping[str, Any], gauge: bool | None = None
 ) -> CheckOptions:
@@ -88,7 +100,7 @@ def asked_of(
     name does not say it. Raises SettingsError."""
     limited = {"limit_time": 60 * typed.minutes} if typed.minutes is not None else {}
     options = Options(
-        max_length=int(tokens(typed.max_length or "128k")),
+        max_length=longest_of(typed.max_length, quick=typed.quick),
         load=typed.load,
         promised=typed.max_length is not None,
         probes=tuple(typed.probe or ()),
@@ -96,7 +108,12 @@ def asked_of(
         accept=tuple(typed.accept or ()),
         exact=typed.kv == "exact",
         few=typed.few,
+        quick=typed.quick,
     )
+    if typed.quick and (typed.probe or typed.baseline or typed.reference):
+        raise SettingsError(
+            "--quick has probes of its own: leave --probe, --baseline, --reference out."
+        )
     asked = CheckOptions({**flags, **limited}, options, typed.reference, typed.baseline)
     asked, note = beside_the_gauge(asked, gauge)
     if note:

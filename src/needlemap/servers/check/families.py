@@ -20,7 +20,17 @@ from needlemap.models import backend_or_default
 from needlemap.prompts.templates import fill
 from needlemap.records.record import Record
 from needlemap.servers.apart import drawn_apart, twin_of
-from needlemap.servers.check.ask import BESIDE, TOSS, Ask, Key, Reply, did_end, is_parrot
+from needlemap.servers.check.ask import (
+    BESIDE,
+    ROOMY,
+    TIMES_ROOM,
+    TOSS,
+    Ask,
+    Key,
+    Reply,
+    did_end,
+    is_parrot,
+)
 from needlemap.servers.check.haystack import BEHIND, LAST, Options
 from needlemap.servers.check.margins import margins_of
 from needlemap.servers.check.schedule import Schedule
@@ -96,6 +106,7 @@ class Asker:
         options: dict[str, Any] = {
             "beside": [100 * depth for depth in depths_beside(schedule, ask)],
             "anchor": 0 if window else schedule.anchor(size),
+            **({"drawn": schedule.drawn(size)} if not window and schedule.drawn(size) else {}),
             "exact": not window,
             "asked": None if ask.place is None else ask.fact,
             "line": ask.salt,
@@ -111,6 +122,12 @@ class Asker:
         }
         if ask.state == "loaded" and not self.first.traits.serial:
             own["concurrency"] = schedule.options.load
+        if ask.way.endswith(ROOMY):
+            first = self.first.settings
+            own["max_answer_tokens"] = TIMES_ROOM * first.max_answer_tokens
+            own["thinking_tokens"] = first.thinking_tokens and TIMES_ROOM * first.thinking_tokens
+            if first.reserve_tokens is None:
+                own["reserve_tokens"] = first.max_answer_tokens  # the same prompt
         if ask.way in TOSS:
             own |= TOSSED
         return self.first.settings.model_copy(update=own)
@@ -151,7 +168,8 @@ class Asker:
         shared = next(iter(made.values()), None)
         anchored = (
             shared is not None
-            and shared.resolved.task.anchor_tokens == resolved.task.anchor_tokens
+            and shared.resolved.task.anchor_tokens(ask.repeat, self.seed)
+            == resolved.task.anchor_tokens(ask.repeat, self.seed)
             and shared.number == ask.repeat
             and max(shared.resolved.grid.lengths) >= max(ask.size, ask.length)
         )
@@ -226,6 +244,7 @@ class Asker:
         around += [n.after[:_AROUND] for n in record.needles[:1]]
         parrot = is_parrot(answer, beside, around)
         budget = self.first.settings.max_answer_tokens
+        budget *= TIMES_ROOM if ask.way.endswith(ROOMY) else 1
         ended = did_end(record.finish, record.completion_tokens, budget)
         right = (record.score or 0.0) >= 1.0 and ended and not parrot
         failure = "" if record.scored else record.failure or "not measured"
@@ -261,7 +280,8 @@ def _lengths(schedule: Schedule, ask: Ask) -> Iterable[int]:
     """The lengths that a family may have."""
     if ask.size == schedule.short or ask.way.startswith("half"):
         return [ask.length]
-    return range(ask.size - schedule.comb - BEHIND, ask.size + 1)
+    fixed = range(ask.size - schedule.comb - BEHIND, ask.size + 1)
+    return {ask.length, *fixed, *schedule.drawn_lengths[ask.size]}
 
 
 def elsewhere(settings: Settings, reference: str, run: Path) -> Settings:

@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 
 from needlemap.errors import SettingsError
 from needlemap.grid import MOST_LENGTH
+from needlemap.servers.apart import Spread, spread_of
 from needlemap.servers.check.ask import BESIDE, TOSS, Ask, State
 
 ROUNDS = 24
@@ -48,7 +49,8 @@ class Options:
     finest on, the nats a token by which honest engines' margins differ from the reference's at
     most; () where that is not known. exact: whether a cache coarser than the weights is a fault.
     few: whether a check asks `FEW`; None where nobody said. twins: whether a right answer holds a
-    number, whose twin differs in its last digits."""
+    number, whose twin differs in its last digits. quick: whether only a total loss is looked for,
+    with a few prompts."""
 
     max_length: int = 128_000
     load: int = 8
@@ -70,23 +72,29 @@ class Options:
     exact: bool = False
     few: bool | None = None
     twins: bool = False
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
     """How much a check asks. haystacks: of each size, in the first round of looks; asked: questions
     about each haystack of a size; again: of them asked a second time; loaded: of them asked among
-    others; shorts: prompts that are as short as can be."""
+    others; shorts: prompts that are as short as can be; more: further haystacks of each size,
+    where a row is undecided."""
 
-    haystacks: tuple[int, int, int]
-    asked: tuple[int, int, int]
-    again: tuple[int, int, int]
+    haystacks: tuple[int, ...]
+    asked: tuple[int, ...]
+    again: tuple[int, ...]
     loaded: int
     shorts: int
+    more: tuple[int, ...] = (24, 16, 18)
 
 
 MANY = Amount((48, 48, 24), (4, 4, 8), (2, 2, 4), 4, 48)
 FEW = Amount((24, 24, 24), (4, 4, 4), (1, 1, 1), 2, 24)
+# 52 prompts, of 240,000 tokens even if nothing is cached.
+QUICK = Amount((4, 4), (4, 4), (1, 1), 2, 2, (0, 0))
+QUICK_LENGTH = 8_000  # tokens of its longest prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +146,10 @@ class Geometry:
 
     def __init__(self, options: Options, seed: int = 0) -> None:
         self.options, self.seed = options, seed
-        self.amount = FEW if options.few else MANY
-        self.sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
+        self.amount = QUICK if options.quick else FEW if options.few else MANY
+        sizes = sizes_of(options.max_length, options.answer_tokens, options.around)
+        quick = max(sizes[0], sizes[2] // 4), sizes[2]
+        self.sizes: tuple[int, ...] = quick if options.quick else sizes
 
     @property
     def short(self) -> int:
@@ -179,6 +189,19 @@ class Geometry:
             return max(1, size - self.options.around)
         return size - self.comb - self.options.around - 8
 
+    def drawn(self, size: int) -> int:
+        """Tokens by which a third of a size's haystacks are shorter at most: they fill what lies
+        between it and the size before."""
+        if size == self.short or self.options.quick:
+            return 0
+        at = self.sizes.index(size)
+        return self.anchor(size) - (self.anchor(self.sizes[at - 1]) if at else 2 * self.comb)
+
+    def spread(self, size: int, repeat: int) -> Spread:
+        """Where the facts of a haystack stand."""
+        depths = self.depths_at(size)
+        return spread_of(f"{self.seed}:{size}", repeat, self.anchor(size), depths, self.drawn(size))
+
     def count(self, size: int) -> int:
         """Haystacks of a size in the first round."""
         return self.amount.haystacks[self.sizes.index(size)]
@@ -194,6 +217,12 @@ class Geometry:
                 numbers = (self.turns[size][at] for at in _part(self.count(size), part))
                 found += [CheckHaystack(self, size, number) for number in numbers]
         return found
+
+    @property
+    def asking(self) -> Collection[Asks]:
+        """The probes that ask in the first round: of a quick check the first alone."""
+        probes = tuple(self.probes.values())
+        return probes[:1] if self.options.quick else probes
 
     @property
     def crowds(self) -> bool:
@@ -268,11 +297,21 @@ class CheckHaystack:
         salt: str = "",
         depth: float | None = None,
     ) -> Ask:
-        """A prompt of this haystack, so many tokens shorter than its size."""
+        """A prompt of this haystack, so many tokens shorter than its longest."""
         if depth is None:
             depth = self.depth_of(fact)
-        row = self.size - less, depth, self.repeat, fact, state, salt, place
+        row = self.longest - less, depth, self.repeat, fact, state, salt, place
         return Ask(way, self.size, *row, self.facts, self.layout.seed, self.round)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """Where its facts stand."""
+        return self.layout.spread(self.size, self.repeat)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest prompt: its size, or less where its length is drawn."""
+        return self.size - self.layout.anchor(self.size) + self.spread.anchor
 
     def depth_of(self, fact: int) -> float:
         """Where a fact stands."""
@@ -280,7 +319,7 @@ class CheckHaystack:
             return 0.5
         if self.facts == 1:
             return SINGLE[self.repeat % len(SINGLE)]
-        return self.layout.depths_at(self.size)[fact]
+        return self.spread.depths[fact]
 
     def residue(self, number: int) -> int:
         """One of the consecutive lengths: all of them come before one comes again."""
@@ -297,14 +336,14 @@ class CheckHaystack:
 
     @cached_property
     def cold(self) -> Ask:
-        """The first of all, of which no cache holds anything: about the last fact, at the end of
-        the shortest prompt, or about another, alone or among others."""
+        """The first of all, of which no cache holds anything: about the last fact, or about
+        another, alone or among others."""
         if self.repeat % 2:
             fact, less = self.repeat // 2 % max(1, self.facts - 1), self.residue(self.repeat)
             if self.is_crowded:
                 return self.ask("crowded", fact, less, "loaded")
             return self.ask("cold", fact, less, "cold")
-        return self.ask("cold", self.facts - 1, self.layout.comb + BEHIND, "cold")
+        return self.ask("cold", self.facts - 1, BEHIND, "cold")
 
     @property
     def is_beside(self) -> bool:
@@ -323,11 +362,12 @@ class CheckHaystack:
 
     @cached_property
     def tail(self) -> Ask | None:
-        """The same question behind more haystack, so that what the cache holds of the prompt ends
-        just behind the last fact; None where the first prompt asks for another."""
+        """The same question behind less haystack, so that what the cache holds of the prompt ends
+        just behind the last fact; None where the first prompt asks for another. It is the shorter
+        one: what a model no longer finds at its end is then lost from neither."""
         if self.repeat % 2 or self.facts == 1:
             return None
-        length = self.cold.length + self.layout.comb  # of the same residues: `comb` tells these
+        length = self.cold.length - self.layout.comb  # of the same residues: `comb` tells these
         return replace(self.cold, way="tail", length=length, state="warm")
 
     @cached_property
@@ -389,17 +429,30 @@ class CheckHaystack:
         return [other.ask("crowd", 0, 0, "loaded") for other in others]
 
     @cached_property
+    def after(self) -> list[Ask]:
+        """The prompts that were sent at a time once more, alone: what a wave left in the cache is
+        read then. Those that are sent twice anyway are not sent thrice."""
+        twice = {ask.prompt for ask in self.again}
+        left = [ask for ask in self.loaded if ask.prompt not in twice]
+        return [replace(ask, way="after", state="warm") for ask in left]
+
+    @cached_property
+    def crowd_after(self) -> list[Ask]:
+        """The crowd's prompts once more, alone."""
+        return [replace(ask, way="crowd-after", state="warm") for ask in self.crowd]
+
+    @cached_property
     def edges(self) -> list[Ask]:
         """The last fact at consecutive places around the end of a block."""
         count = 2 if self.is_longest and not self.layout.options.few else 1
-        places = places_of(self.layout.anchor(self.size), self.layout.options.head)
+        places = places_of(self.spread.anchor, self.layout.options.head)
         order = list(places)
         found = []
         for number in range(self.repeat * count, (self.repeat + 1) * count):
             block = number // len(order)
             Random(f"edges:{self.layout.seed}:{self.size}:{block}").shuffle(order)
             place = order[number % len(order)]
-            depth = round((place + 0.5) / self.layout.anchor(self.size), 8)
+            depth = round((place + 0.5) / self.spread.anchor, 8)
             less = self.layout.comb // 2
             found.append(self.ask("edges", self.facts - 1, less, place=place, depth=depth))
             order = list(places)
@@ -411,7 +464,7 @@ class CheckHaystack:
         its length is computed before it."""
         salt = "stepped"
         least = self.layout.options.around + 2 * SMALL_COMB  # all facts and the first line
-        length = max(self.size // 2, self.layout.short, least)
+        length = max(self.longest // 2, self.layout.short, least)
         half = replace(self.cold, way="half", state="cold", length=length, salt=salt)
         return [half, replace(self.cold, way="stepped", state="warm", salt=salt)]
 
@@ -454,10 +507,18 @@ class CheckHaystack:
         crowd = self.crowd if beside_first else [a for a in found.values() if a.way == "crowd"]
         together = [ask for ask in found.values() if ask.way == "loaded"]
         beside = [ask for ask in found.values() if ask.way.startswith(BESIDE)]
+        behind_crowd = [ask for ask in found.values() if ask.way == "crowd-after"]
+        waved = {ask.prompt for ask in together}
+        behind = [
+            ask
+            for ask in found.values()
+            if ask.way == "after" or (ask.way == "again" and ask.prompt in waved)
+        ]
         alone = [
             ask
             for ask in found.values()
             if ask.state == "warm" and not ask.way.startswith(BESIDE) and not ask.salt
+            if ask not in behind and ask not in behind_crowd
         ]
         random = Random(f"order:{self.layout.seed}:{self.size}:{self.repeat}")
         cut = random.randint(0, len(alone)) if together else len(alone)
@@ -468,24 +529,32 @@ class CheckHaystack:
         alone = parted(alone, first[-1] if first else None)
         if not beside_first:
             together += crowd
+            behind += behind_crowd
+            behind_crowd = []
+        random.shuffle(behind)
         with_first = crowd if beside_first else []
         if first and self.layout.computes_beside:
             with_first, beside = [*with_first, *beside], []
         if with_first:
             made = [AskBatch((first[0], *with_first), together=True)]
-            behind = (*first[1:], *alone[:cut])
-            made += [AskBatch(behind)] if behind else []
+            second = (*first[1:], *behind_crowd, *alone[:cut])
+            made += [AskBatch(second)] if second else []
         else:
             made = [AskBatch((*first, *alone[:cut]))] if first or cut else []
         made += [AskBatch(tuple(together), together=True)] if together else []
-        made += [AskBatch(tuple(alone[cut:]))] if alone[cut:] else []
+        made += [AskBatch((*behind, *alone[cut:]))] if behind or alone[cut:] else []
         made += [AskBatch(tuple(salted))] if salted else []
         made += [AskBatch(tuple(beside), beside=True)] if beside else []
         return made
 
     @property
     def _probes(self) -> Collection[Asks]:
-        return self.wanted or tuple(self.layout.probes.values())
+        return self.wanted or self.layout.asking
+
+
+def crowd_index(ask: Ask) -> int:
+    """Return the number of the size whose haystack a prompt of a crowd stood beside."""
+    return ask.repeat // _FRESH - 1
 
 
 def parted(asks: Sequence[Ask], before: Ask | None) -> list[Ask]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from needlemap.errors import Failure, SettingsError, did_you_mean
 from needlemap.grid import short_size, tokens
 from needlemap.servers.check.ask import Answers, Reply
 from needlemap.servers.check.finding import Finding
-from needlemap.servers.check.schedule import Schedule
+from needlemap.servers.check.schedule import TOTAL, Schedule
 from needlemap.stats.verdicts import (
     FAIL,
     NOT_ENOUGH_DATA,
@@ -22,6 +23,15 @@ from needlemap.stats.verdicts import (
     combined_word,
 )
 from needlemap.text import counted
+
+UNTESTED = "drift, replicas, lengths between, follow-up turns"  # by a quick check
+WAYS = {  # what a way of asking is, in words
+    "cold": "cold",
+    "warm": "from the cache",
+    "again": "twice",
+    "loaded": "at a time",
+    "after": "behind a wave",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +97,16 @@ def settle(schedule: Schedule, findings: Sequence[Finding], lost: str = "") -> C
         word = NOT_ENOUGH_DATA
     if word == NOT_ENOUGH_DATA and lost:
         word = SUSPECT
+    scope = [*scope_parts(findings, word, (sizes, names), not_asked, lacking)]
+    if word == PASS:
+        scope = [*sent(schedule), *scope]
+    if schedule.options.quick:
+        scope.append(f"not tested: {UNTESTED}")
     verdict = Verdict(
         word,
         claim(findings, word, sizes, names),
         found_by_length(findings) + (f", not answered: {lost}" if lost else ""),
-        "; ".join(scope_parts(findings, word, (sizes, names), not_asked, lacking)),
+        "; ".join(scope),
         "give more --minutes" if not_asked and word in OPEN else "",
     )
     return Checked(verdict, tuple(findings), not_asked, lacking)
@@ -101,6 +116,11 @@ def claim(
     findings: Sequence[Finding], word: Word, sizes: Sequence[int], names: Sequence[str]
 ) -> str:
     """What the word is said of: what passes and where, or which probes say otherwise."""
+    if word == PASS and any(each.probe == TOTAL for each in findings):
+        (total,) = [each for each in findings if each.probe == TOTAL]
+        least = ceil(max(row.upper or 100.0 for row in total.sizes))
+        where = " and ".join(map(short_size, sizes))
+        return f"no total loss at {where} (a loss of {least} points or more is ruled out at each)"
     if word == PASS:
         passed = [each for each in findings if each.state == PASS]
         what = ", ".join(names) if names else counted(len(passed), "probe")
@@ -112,6 +132,27 @@ def claim(
     if word == SUSPECT:
         return f"something looks wrong: {named}" if named else "not all was answered"
     return f"too little was asked for {named}" if named else "too little was asked"
+
+
+def sent(schedule: Schedule) -> Iterator[str]:
+    """What was sent besides the sizes: lengths between, depths, and ways of asking."""
+    if schedule.options.quick:
+        return
+    asks = [ask for ask in schedule.cells() if ask.size != schedule.short]
+    drawn = {length for lengths in schedule.drawn_lengths.values() for length in lengths}
+    between = sorted(drawn & {ask.length for ask in asks})
+    if between:
+        yield (
+            f"{len(between):,} lengths between, {short_size(between[0])} to "
+            f"{short_size(between[-1])}"
+        )
+    depths = sorted({round(100 * ask.depth) for ask in asks if ask.way == "ask"})
+    if depths:
+        yield f"{len(depths)} depths, {depths[0]} to {depths[-1]} %"
+    ways = {ask.way for ask in asks}
+    told = [words for way, words in WAYS.items() if way in ways]
+    if told:
+        yield f"sent {', '.join(told)}"
 
 
 def names_of(findings: Sequence[Finding], word: Word) -> str:
@@ -175,7 +216,8 @@ def must_run(
 ) -> tuple[str, ...]:
     """Probes without which there is no exit 0, and that did not run."""
     ran = {each.probe for each in findings if each.n or each.state == "not applicable"}
-    wanted = names or [name for name, probe in schedule.every.items() if probe.must]
+    must = [name for name, probe in schedule.every.items() if probe.must]
+    wanted = names or ([TOTAL] if schedule.options.quick else must)
     return tuple(name for name in wanted if name not in ran)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from needlemap.servers.check.ask import FIRST, Answers, Ask, Key, Reply
 from needlemap.servers.check.finding import AtSize, issue
-from needlemap.servers.check.haystack import CheckHaystack, Geometry
+from needlemap.servers.check.haystack import CheckHaystack, Geometry, crowd_index
 from needlemap.servers.check.probe import (
     HELD,
     LEAST,
@@ -26,6 +26,7 @@ LEAST_PAIRS = 24  # all of them lost is a fail at each of the first 20 looks
 CLEAR = 0.02  # share of a prompt that a server must leave uncounted before it is said
 PARTED = 0.1  # share of its level that `cache` leaves to facts within which a hit ends
 CLEAR_ELSE = 0.1  # the same where its vocabulary is another one
+SHARED = 128  # tokens that the prompts of all users may begin with
 TEMPLATE = 32  # tokens that a server's template may add
 
 
@@ -45,6 +46,12 @@ def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
         noise=found.noise + other.noise,
         left=found.left + other.left,
     )
+
+
+def was_cold(reply: Reply) -> bool:
+    """Whether a first prompt was computed: by the server's own count, if it gives one, no more of
+    it was cached than a template that all prompts share."""
+    return (reply.cached_tokens or 0) <= SHARED
 
 
 class ColdAndWarm(Paired):
@@ -107,13 +114,14 @@ class Cache(ColdAndWarm):
 
     def sides(self, answers: Answers, size: int) -> tuple[list[Pair], list[Pair]]:
         """Pairs whose fact a hit holds, and pairs within whose fact it ends."""
-        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold")}
+        cold = {reply.ask.repeat: reply for reply in answers.of(size, "cold") if was_cold(reply)}
 
         def beside(way: str) -> list[Pair]:
             rows = answers.of(size, way)
             return [(cold[row.ask.repeat], row) for row in rows if row.ask.repeat in cold]
 
-        held = answers.same_prompt(size, FIRST, "warm")
+        same = answers.same_prompt(size, FIRST, "warm")
+        held = [(one, other) for one, other in same if was_cold(one)]
         return [*held, *beside("tail")], beside("within")
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
@@ -139,7 +147,7 @@ class Onset(ColdAndWarm):
     )
     sees = "one long prefill that computes something else than several shorter ones"
     cannot = "a prefill that is wrong at every length"
-    share = 0.09
+    share = 0.06
     uses_shortest = True  # where these are found, a lost first size is asked in two steps
     lost_in = "lost in one long cold prompt"
     known = (
@@ -157,8 +165,9 @@ class Onset(ColdAndWarm):
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
         """Warm, then cold; where it was asked in two steps, these come first."""
         stepped = {reply.ask.repeat: reply for reply in answers.of(size, "stepped")}
-        alone = answers.same_prompt(size, "warm", "cold")
-        among = answers.same_prompt(size, "warm", "crowded")
+        same = answers.same_prompt(size, "warm", FIRST)
+        alone = [pair for pair in same if pair[1].ask.way == "cold" and was_cold(pair[1])]
+        among = [pair for pair in same if pair[1].ask.way != "cold" and was_cold(pair[1])]
         # What is lost beside others only is for `load` to say.
         pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
         if stepped and not any(one.right or other.right for one, other in pairs):
@@ -200,10 +209,13 @@ class Load(Paired):
     name = "load"
     order = 50
     crowds = True
-    asked = "the same prompts alone, then at a time, beside fresh ones (`--load`)"
-    sees = "answers that are lost among other prompts"
+    asked = (
+        "the same prompts alone, then at a time, beside fresh ones (`--load`), then each of them "
+        "alone once more"
+    )
+    sees = "answers that are lost among other prompts, or once these are in the cache"
     cannot = "other kinds of load; models that answer one by one"
-    share = 0.10
+    share = 0.08
     lost_in = "lost among other prompts"
     known = (
         issue(
@@ -221,30 +233,49 @@ class Load(Paired):
         """Some prompts alone and at a time, with a crowd of others; the first prompt of every
         second haystack beside that crowd, and alone behind it."""
         first = [haystack.cold, haystack.warm] if haystack.is_crowded else []
-        return *first, *haystack.questions, *haystack.loaded, *haystack.crowd
+        wave = *haystack.loaded, *haystack.crowd
+        return *first, *haystack.questions, *wave, *haystack.after, *haystack.crowd_after
 
     def pairs(self, answers: Answers, size: int) -> list[Pair]:
-        """Alone, then among others."""
-        return [*answers.same_prompt(size, "ask", "loaded"), *self.crowded(answers, size)]
+        """Alone, then among others; alone, then alone behind those."""
+        among = answers.same_prompt(size, "ask", "loaded")
+        return [*among, *self.crowded(answers, size), *self.behind(answers, size)]
+
+    def behind(self, answers: Answers, size: int) -> list[Pair]:
+        """Prompts of a wave: alone before it, and alone behind it."""
+        waved = {reply.ask.prompt for reply in answers.of(size, "loaded")}
+        pairs = answers.same_prompt(size, "ask", "after|again")
+        return [pair for pair in pairs if pair[0].ask.prompt in waved]
 
     def crowded(self, answers: Answers, size: int) -> list[Pair]:
         """First prompts: alone from the cache, then computed beside others."""
         return answers.same_prompt(size, "warm", "crowded")
 
-    def at(self, answers: Answers, size: int, level: float) -> AtSize:
-        """Prompts that a cache holds, and prompts that are computed: half of the level each, and
-        both must pass."""
+    def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
+        """Prompts that a cache holds, prompts that are computed, and all of them behind the wave: a
+        part of the level each. What is behind the wave keeps no size from passing unless some is
+        lost: there are fewer."""
         held = answers.same_prompt(size, "ask", "loaded")
-        found = self.compared(answers, size, level / 2, held)
-        computed = self.crowded(answers, size)
-        if not computed:
-            return found
-        other = self.compared(answers, size, level / 2, computed)
-        return joined(found, other, " while computed")
+        row = self.compared(answers, size, level / 2, held)
+        if computed := self.crowded(answers, size):
+            other = self.compared(answers, size, level / 4, computed)
+            row = joined(row, other, " while computed")
+        index = layout.sizes.index(size)
+        crowd = [
+            pair
+            for pair in answers.same_prompt(layout.short, "crowd", "crowd-after")
+            if crowd_index(pair[0].ask) == index
+        ]
+        behind = self.compared(answers, size, level / 4, self.behind(answers, size) + crowd)
+        return joined(row, behind, " behind the wave") if behind.lost else row
 
     def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
         """Prompts that are computed, and prompts that a cache holds."""
-        for pairs in (self.crowded(answers, size), answers.same_prompt(size, "ask", "loaded")):
+        for pairs in (
+            self.crowded(answers, size),
+            answers.same_prompt(size, "ask", "loaded"),
+            self.behind(answers, size),
+        ):
             yield from self.asked_again(layout, answers, pairs)
 
 
@@ -256,7 +287,7 @@ class Cut(Paired):
     asked = "a fact at the very beginning beside one behind the middle; the tokens that are counted"
     sees = "a prompt whose head was cut off without a word"
     cannot = "a cut of a few tokens; a head that is lost only now and then"
-    share = 0.08
+    share = 0.05
     uses_shortest = True  # what is counted of them is what the server adds to every prompt
     lost_in = "lost at the very beginning"
     known = (
@@ -279,9 +310,9 @@ class Cut(Paired):
             if ask.facts == 1:  # one fact a haystack: neighbours stand beside each other
                 side = heads if ask.depth == 0 else later
                 side.setdefault(ask.repeat // 3, reply)
-            elif ask.fact == 0:
+            elif ask.fact == 0 and ask.depth == 0:
                 heads.setdefault(ask.repeat, reply)
-            elif (ask.depth >= 0.7 and ask.depth < 0.9) or ask.facts == 2:
+            elif (ask.depth >= 0.7 and ask.fact < ask.facts - 1) or ask.facts == 2:
                 later.setdefault(ask.repeat, reply)
         return [(later[at], heads[at]) for at in heads if at in later]
 
@@ -294,31 +325,35 @@ class Cut(Paired):
         if not pairs:
             return row
         heads = sum(other.right for _, other in pairs) / len(pairs)
-        told = left_out(answers, size)
+        cut = left_out(answers, size)
         said = row.said
-        if told is not None:
-            sent, counted = told
+        if cut:
+            sent, counted = cut[0].own_tokens or 1, cut[0].prompt_tokens or 0
+            least = min(reply.ask.length for reply in cut)
+            longer = [pair for pair in pairs if pair[1].ask.length >= least]
+            lost = not any(one.right or other.right for one, other in longer)
             said += f"; the server counts {counted:,} of {sent:,} tokens sent"
             said += ", though what stands at the beginning is found" if heads > 0.5 else ""
-            if not row.n and len(pairs) >= LEAST and 2 * counted < sent:
-                worst = smallest(head for _, head in pairs)
+            if lost and len(longer) >= LEAST and 2 * counted < sent:
+                worst = smallest(head for _, head in longer)
                 row = replace(row, state=FAIL, worst=worst)
-        if row.state == FAIL and told is None and size > layout.options.holds:
+        if row.state == FAIL and not cut and size > layout.options.holds:
             row = replace(row, state=SUSPECT)
             said += ": the model or the server"
         return replace(row, said=said)
 
 
-def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
-    """Tokens sent and counted of a first prompt of which too many were not counted, beside what is
-    counted of the shortest; None where counts are as sent, or unknown. Prompts that a cache holds
-    do not tell: some servers count what they compute only."""
+def left_out(answers: Answers, size: int) -> list[Reply]:
+    """Return the first prompts of which too many tokens were not counted, compared with what is
+    counted of the shortest. Prompts that a cache holds do not tell: some servers count what they
+    compute only."""
     rows = [reply for reply in answers.every() if reply.prompt_tokens and reply.own_tokens]
     here = [each for each in rows if each.ask.size == size and each.ask.way in FIRST.split("|")]
     if not here:
-        return None
+        return []
     least = min(rows, key=lambda reply: reply.own_tokens or 0)
     short, more = least.own_tokens or 1, (least.prompt_tokens or 0) - (least.own_tokens or 0)
+    found = []
     for reply in here:
         sent, counted = reply.own_tokens or 1, reply.prompt_tokens or 0
         if abs(more) <= TEMPLATE:  # the same vocabulary
@@ -326,8 +361,8 @@ def left_out(answers: Answers, size: int) -> tuple[int, int] | None:
         else:
             left = 1 - counted / sent / (1 + more / short) > CLEAR_ELSE
         if left:
-            return sent, counted
-    return None
+            found.append(reply)
+    return found
 
 
 class Replies(Paired):

@@ -340,7 +340,8 @@ def once_more(
     behind; as many others, and fresh ones, are asked at the same time. What a server holds of a
     prompt, and how much it computes of it, is so the same."""
     loaded = {ask.key for ask in asks if ask.way == "loaded"}
-    wanted = lost | loaded if loaded & lost else lost
+    behind = {ask.key for ask in asks if ask.way in ("after", "again")}  # of a wave
+    wanted = lost | loaded if (loaded | behind) & lost else lost
     before = [ask.key in wanted for ask in asks[1:]] + [False]
     kept = [ask for at, ask in enumerate(asks) if not at or ask.key in wanted or before[at]]
     beside = "crowded" if any(ask.way == "crowded" for ask in asks) else "loaded"

@@ -6,18 +6,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from needlemap.servers.check.ask import TOSS, Answers, Ask, Reply
+from needlemap.servers.check.ask import TIMES_ROOM, TOSS, Answers, Ask, Reply, roomy
 from needlemap.servers.check.exact import more_often, rate, rates_apart, upper_tail
 from needlemap.servers.check.finding import AtSize, Finding, issue
 from needlemap.servers.check.haystack import CheckHaystack, Geometry
 from needlemap.servers.check.owners import LONG_SECRET, Owners
-from needlemap.servers.check.probe import LEAST, NOTHING, Pair, Probe, smallest
+from needlemap.servers.check.probe import LEAST, NOTHING, Groups, Pair, Probe, smallest
 from needlemap.stats.verdicts import FAIL, NOT_ENOUGH_DATA, SUSPECT, row_word
 
 CHANGED = 0.25  # share of repeats that a pass excludes
-RESTLESS = 0.34  # share of repeats that may change on a server that samples: one in five errs
+# Share of repeats that may change on a server that samples: two answers, each right by a chance of
+# its own, differ in half of the cases at most.
+RESTLESS = 0.5
 TIPPED = 0.2  # share of repeats that rounding may tip, where six answers are about as likely
 SUSPICIOUS = 0.015  # a p below it keeps a size from passing: 5 % for three sizes
+TOLD = 3  # endless answers that must stay so with more room before a size fails
+MOST_ROOMY = 8  # endless answers of a size that are asked for again with more room
 NEVER = 0.20  # share of answers without an end that a pass excludes
 
 
@@ -98,6 +102,8 @@ class Same(Probe):
         said = f"{count} of {n} change when asked again"
         if count:
             said += f" ({base[0]} of {base[1]} of the shortest)"
+        if count and not passes and not fails and 4 * base[0] > base[1]:
+            said += ": as of a temperature, which all lengths share"
         wrong = [one if not one.right else other for one, other in changed]
         return AtSize(
             size,
@@ -166,7 +172,10 @@ class Mates(Probe):
         """Alone and, where the model answers several at a time, among others."""
         alone = haystack.cold, *haystack.questions
         serial = haystack.layout.options.serial
-        return alone if serial else (*alone, *haystack.loaded, *haystack.crowd)
+        if serial:
+            return alone
+        wave = *haystack.loaded, *haystack.crowd
+        return *alone, *wave, *haystack.after, *haystack.crowd_after
 
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """All answers, by size; those of short prompts beside others count at the first."""
@@ -230,7 +239,10 @@ class Stop(Probe):
 
     name = "stop"
     order = 90
-    asked = "answers that never end, behind long prompts and the shortest"
+    asked = (
+        "answers that never end, behind long prompts and the shortest; some of them once more with "
+        "four times the budget"
+    )
     sees = "a stop token that is not heeded behind long prompts"
     cannot = "a budget that is too small for the model"
     excludes = "answers that never end"
@@ -248,6 +260,23 @@ class Stop(Probe):
         """Whatever is asked alone."""
         return haystack.cold, *haystack.questions
 
+    def again(self, layout: Geometry, answers: Answers, size: int) -> Iterable[Groups]:
+        """Some endless answers with four times the budget: a model that thinks longer behind long
+        prompts ends then, and a stop token that is not heeded changes nothing."""
+        context = layout.options.context
+        more = (TIMES_ROOM - 1) * layout.options.answer_tokens
+        endless = [
+            reply.ask
+            for reply in self.rows(answers, size)
+            if not reply.ended and (context is None or reply.ask.length + more <= context)
+        ]
+        for ask in endless[:MOST_ROOMY]:
+            yield [[roomy(ask)]]
+
+    def rows(self, answers: Answers, size: int) -> list[Reply]:
+        """Return the answers of one size."""
+        return answers.of(size, "cold", "crowded", "warm", "ask")
+
     def judge(self, layout: Geometry, answers: Answers, look: int) -> Finding:
         """Each size beside the shortest prompts."""
         short = answers.of(layout.short, "short", "short-again")
@@ -256,7 +285,7 @@ class Stop(Probe):
         return self.whole([self._at(answers, size, base, level) for size in layout.sizes])
 
     def _at(self, answers: Answers, size: int, base: tuple[int, int], level: float) -> AtSize:
-        rows = answers.of(size, "cold", "crowded", "warm", "ask")
+        rows = self.rows(answers, size)
         if not rows:
             return AtSize(size, NOT_ENOUGH_DATA, said=NOTHING)
         endless = [reply for reply in rows if not reply.ended]
@@ -265,9 +294,17 @@ class Stop(Probe):
         effect = rate(count, n)
         apart = rates_apart(count, n, *base)
         assert effect is not None  # there are some
-        fails = p <= level and count > 0
+        longer = [answers.by_key.get(roomy(reply.ask).key) for reply in endless]
+        told = [reply for reply in longer if reply is not None and reply.measured]
+        ended = sum(reply.ended for reply in told)
+        fails = p <= level and len(told) >= min(TOLD, count) > 0 == ended
         passes = n >= LEAST and effect.high < NEVER and p > 0.05
         said = f"{count} of {n} never end"
+        if ended:
+            said += f", {ended} of {len(told)} do with {TIMES_ROOM} times the budget: raise "
+            said += "--max-answer-tokens"
+        elif told:
+            said += f", nor do {len(told)} of {len(told)} with {TIMES_ROOM} times the budget"
         if count and 2 * base[0] > base[1]:
             said += f", {base[0]} of {base[1]} of the shortest: the template or the answer's budget"
         return AtSize(

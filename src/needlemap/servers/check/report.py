@@ -25,6 +25,7 @@ from needlemap.reports.report import (
 )
 from needlemap.servers.check.finding import UNITS, AtSize, CheckFile, Finding
 from needlemap.servers.check.probe import probes
+from needlemap.servers.check.schedule import TOTAL
 from needlemap.stats.effective import Mean
 from needlemap.stats.verdicts import FAIL, NO_RESULT, SUSPECT, Verdict
 from needlemap.text import short
@@ -63,6 +64,7 @@ def check_report(
     was asked, and what else only a check knows that was just asked."""
     applying = [each for each in found.findings if each.state != "not applicable"]
     verdict = found.verdict or NOT_ENDED
+    quick = any(each.probe == TOTAL for each in found.findings)
     return Report(
         "check",
         model,
@@ -84,6 +86,7 @@ def check_report(
         ),
         tuple(_curves(found.findings)),
         axis="Answers without the fault by length, %",
+        command="check --quick" if quick else "",
     )
 
 

@@ -24,7 +24,8 @@ from needlemap.stats.verdicts import PASS
 if TYPE_CHECKING:
     from needlemap.servers.check.finding import Finding
 
-MORE = (24, 16, 18)  # further haystacks of each size, where a row is undecided
+TOTAL = "total"
+QUICK = TOTAL, "mates"  # probes of a check that only looks for a total loss
 LIMIT = 1.79  # times what the first round computes, which a check may in all
 
 
@@ -56,15 +57,11 @@ class Schedule(Geometry):
             if name not in known:
                 raise SettingsError(f"Unknown probe '{name}'. {did_you_mean(name, known)}")
         self.every: Mapping[str, Probe] = known
-        self.lacking = {
-            name: why
-            for name, probe in known.items()
-            if (not options.probes or name in options.probes) and (why := probe.needs(self))
-        }
+        named = QUICK if options.quick else options.probes or set(known) - {TOTAL}
+        wanted = {name: probe for name, probe in known.items() if name in named}
+        self.lacking = {name: why for name, probe in wanted.items() if (why := probe.needs(self))}
         self.probes: Mapping[str, Probe] = {
-            name: probe
-            for name, probe in known.items()
-            if (not options.probes or name in options.probes) and name not in self.lacking
+            name: probe for name, probe in wanted.items() if name not in self.lacking
         }
         self._walk: Iterator[AskBatch] | None = None
         self._walked: Answers | None = None
@@ -79,6 +76,8 @@ class Schedule(Geometry):
         """All that is asked, one behind the other."""
         for haystack in self.first:
             yield from left_of(haystack.batches, answers)
+        if self.options.quick:
+            return
         purse = Purse(self)
         left = self.limit - self.whole.computed
         yield from self._lost(answers, purse, left // 2)
@@ -122,6 +121,7 @@ class Schedule(Geometry):
         rows = [
             (row.state == PASS, probe, row.size)
             for probe in self.probes.values()
+            if type(probe).again is not Probe.again
             for row in self.judged(probe, answers, 1).sizes
         ]
         for _, probe, size in sorted(rows, key=lambda row: row[0]):
@@ -152,7 +152,7 @@ class Schedule(Geometry):
     def _more(self, wanted: Mapping[int, Sequence[Probe]]) -> Iterator[CheckHaystack]:
         """The second set of haystacks, by size the probes that ask."""
         for part in range(ROUNDS):
-            for size, most in zip(self.sizes, MORE, strict=True):
+            for size, most in zip(self.sizes, self.amount.more, strict=True):
                 if size in wanted and part < most:
                     yield CheckHaystack(self, size, self.count(size) + part, 2, tuple(wanted[size]))
 
@@ -166,6 +166,22 @@ class Schedule(Geometry):
         for haystack in self.first:
             for batch in haystack.batches:
                 yield from batch.asks
+
+    @cached_property
+    def drawn_lengths(self) -> Mapping[int, frozenset[int]]:
+        """The lengths of each size's prompts that lie between it and the size before."""
+        most = zip(self.sizes, self.amount.more, strict=True)
+        return {
+            size: frozenset(
+                ask.length
+                for at in range(self.count(size) + more)
+                if (haystack := CheckHaystack(self, size, at)).longest < size
+                for batch in haystack.batches
+                for ask in batch.asks
+                if ask.size == size and not ask.way.startswith("half")
+            )
+            for size, more in most
+        }
 
     def cost(self, asks: Iterable[Ask]) -> Cost:
         """What some asks take, by the tokens that they share with the first of their
@@ -190,9 +206,10 @@ class Schedule(Geometry):
         if ask.way == "loaded":
             return 16
         if ask.way.startswith("stepped"):
-            return ask.length - ask.size // 2
-        place = ask.place if ask.place is not None else self.anchor(ask.size)
-        return self.anchor(ask.size) - place + self.comb // 2 + question + 15
+            return ask.length - self.haystack(ask).longest // 2
+        anchor = self.spread(ask.size, ask.repeat).anchor
+        place = ask.place if ask.place is not None else anchor
+        return anchor - place + self.comb // 2 + question + 15
 
     @cached_property
     def whole(self) -> Cost:

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from needlemap.servers.check import asking, haystack, schedule
+from needlemap.servers.check import asking, haystack
 from needlemap.servers.check.haystack import Amount
 
 SHORTEST, MIDDLE, LONGEST = 175, 265, 400
 # a check of a quarter of the prompts: still enough for each probe to pass
-SMALL = Amount((12, 12, 16), (2, 2, 4), (2, 2, 2), 4, 12)
-MORE = (4, 4, 4)
+SMALL = Amount((12, 12, 16), (2, 2, 4), (2, 2, 2), 4, 12, (4, 4, 4))
 OWN = ("--vocabulary", "cl100k_base")  # servers that count as the lengths do
 FORGETFUL = ("--forgets", "0.4", "--forgets-from", "220")  # words, of about 270 tokens
 BLIND = ("--forgets", "1", "--forgets-from", "220")
@@ -37,7 +36,6 @@ Check = Callable[..., Any]
 def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(haystack, "MANY", SMALL)
-        patch.setattr(schedule, "MORE", MORE)
         patch.setattr(asking, "randbits", lambda _: 7)  # the same prompts each time
         yield
 

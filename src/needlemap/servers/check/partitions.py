@@ -1,0 +1,428 @@
+"""Do wrong answers stand together? Pure: the answers of a check in, groups of prompts out.
+
+A partition says in which groups prompts stand: of time, depth, haystack. Within a stratum of
+prompts that a model finds alike (one size, one fact), the wrong ones of a group follow the
+hypergeometric distribution if the group says nothing; what is lost in several strata is tested
+together. Each partition has a share of one level, divided among the groups that it tries. Another
+partition is another entry of PARTITIONS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import exp, lgamma, log
+
+import numpy as np
+
+from needlemap.grid import short_size
+from needlemap.servers.check.ask import BESIDE, ROOMY, TOSS, Answers, Ask, Reply
+from needlemap.servers.check.exact import strata_tail
+from needlemap.servers.check.haystack import BEHIND, COMB
+
+LEVEL = 0.01  # how often a server without a fault has a group, over all partitions
+# The longest run of wrong answers of 130 sound servers of an able model was 4.
+RUN = 12
+WINDOWS = (2, 4, 8, 16, 32)  # parts of the time; each window begins at half of one
+# Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
+FACTS = 3
+MODULI = (2, 3, 4, 5, 6, 7, 8, 10)
+UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
+MOST_TURNS = 20  # replicas that a balancer may take in turn
+BANDS = 4  # parts of the lengths between two sizes
+_COPY = re.compile(rf"-again\d|{ROOMY}$")  # of what was lost: more often wrong than other prompts
+SHORT = (
+    "short",
+    "short-again",
+    "crowd",
+    "crowd-after",
+)  # ways of prompts that are as short as can be
+_APART = (*TOSS, "window", "beyond", "half")
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One prompt and its answers.
+
+    requests: the number of each answer's request. order: the prompt's place among all, in [0, 1).
+    """
+
+    ask: Ask
+    replies: tuple[Reply, ...]
+    requests: tuple[int, ...]
+    order: float
+
+    @cached_property
+    def wrong(self) -> bool:
+        """Whether half of its answers or more are wrong."""
+        return 2 * sum(not reply.right for reply in self.replies) >= len(self.replies)
+
+    @cached_property
+    def passes(self) -> bool:
+        """Whether some of its answers are right and some are wrong."""
+        return len({reply.right for reply in self.replies}) > 1
+
+    @cached_property
+    def place_bin(self) -> Hashable:
+        """The eighth of the haystack in which its fact stands; by name the end of a block, and
+        the end of the haystack."""
+        if self.ask.way == "edges":
+            return "edges"
+        is_last = 1 < self.ask.facts == self.ask.fact + 1
+        return "end" if is_last else round(8 * self.ask.depth)
+
+    @property
+    def start(self) -> int:
+        """Tokens before the fact."""
+        return self.replies[0].start
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Prompts that stand together, of which too many are lost.
+
+    name: what they share, in words. p: the chance of so many lost, times the groups that were
+    tried. sure_p: the chance of them on any server that answers each prompt for itself, whatever
+    its model finds; 1 if a model may explain them.
+    """
+
+    partition: str
+    name: str
+    prompts: tuple[Asked, ...]
+    p: float
+    sure_p: float = 1.0
+
+    @property
+    def lost(self) -> tuple[Asked, ...]:
+        """Those that are lost."""
+        return tuple(each for each in self.prompts if each.wrong)
+
+    @property
+    def sentence(self) -> str:
+        """What is lost, in words."""
+        return f"{len(self.lost)} of {len(self.prompts)} lost {self.name}"
+
+
+Label = tuple[str, Hashable]  # what the prompts of a group share, in words and as a key
+Tally = dict[Hashable, list[int]]  # prompts and lost prompts, by stratum
+Stratum = Callable[[Asked], Hashable]
+Test = Callable[[Sequence[Asked], float], Iterable[Group]]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One way to divide the prompts of a check. share: of the level. test: the groups in which
+    too many are lost, given all prompts and the level that is left for them."""
+
+    name: str
+    share: float
+    test: Test
+
+
+def groups_in(answers: Answers, level: float = LEVEL) -> list[Group]:
+    """Return the groups in which too many answers are lost, the surest of each partition first."""
+    prompts = prompts_of(answers)
+    if not any(each.wrong for each in prompts):
+        return []
+    return [
+        replace(group, partition=partition.name)
+        for partition in PARTITIONS
+        for group in partition.test(prompts, level * partition.share)
+    ]
+
+
+def prompts_of(answers: Answers) -> list[Asked]:
+    """Return each prompt with its answers, in the order of their first requests."""
+    rows = defaultdict[Hashable, list[tuple[int, Reply]]](list)
+    for request, reply in enumerate(answers.by_key.values(), 1):
+        way = reply.ask.way
+        if reply.measured and not (way.startswith(BESIDE) or way in _APART or _COPY.search(way)):
+            rows[reply.ask.prompt].append((request, reply))
+    found = list[Asked]()
+    for at, row in enumerate(rows.values()):
+        requests, replies = zip(*row, strict=True)
+        found.append(Asked(replies[0].ask, replies, requests, at / len(rows)))
+    return found
+
+
+def alike(prompt: Asked) -> Hashable:
+    """The stratum of a prompt: its size, its fact, and whether its length is drawn."""
+    return prompt.ask.size, prompt.place_bin, is_shorter(prompt.ask)
+
+
+def is_shorter(ask: Ask) -> bool:
+    """Whether a prompt is shorter than those of its size: a model may end between them."""
+    return ask.length < ask.size - COMB - BEHIND
+
+
+def of_one_size(prompt: Asked) -> Hashable:
+    """The stratum where facts are set beside each other."""
+    return prompt.ask.size
+
+
+def labelled(
+    labels: Callable[[Asked], Iterable[Label]], stratum: Stratum = alike, tried: int = 0
+) -> Test:
+    """Return the test of groups that are given by labels. tried: how many groups there may be;
+    0: as many as there are."""
+
+    def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+        strata = Strata(prompts, stratum)
+        tallies = defaultdict[Label, Tally](lambda: defaultdict(lambda: [0, 0]))
+        for prompt in prompts:
+            at = stratum(prompt)
+            for label in labels(prompt):
+                row = tallies[label][at]
+                row[0] += 1
+                row[1] += prompt.wrong
+        chances = {
+            label: strata.tail(tally) * (tried or len(tallies))
+            for label, tally in tallies.items()
+            if strata.is_over(tally)
+        }
+        best = min(chances, key=chances.__getitem__, default=None)
+        if best is not None and chances[best] <= level:
+            members = tuple(prompt for prompt in prompts if best in labels(prompt))
+            yield Group("", best[0], members, chances[best])
+
+    return test
+
+
+class Strata:
+    """The prompts of a check by stratum, with the number of them and of the lost ones."""
+
+    def __init__(self, prompts: Iterable[Asked], stratum: Stratum) -> None:
+        self.of = stratum
+        self.counts: Tally = defaultdict(lambda: [0, 0])
+        for prompt in prompts:
+            row = self.counts[stratum(prompt)]
+            row[0] += 1
+            row[1] += prompt.wrong
+
+    def is_over(self, tally: Tally) -> bool:
+        """Return whether more is lost of some prompts than the others let expect."""
+        lost = sum(row[1] for row in tally.values())
+        return lost > sum(
+            n * self.counts[at][1] / self.counts[at][0] for at, (n, _) in tally.items()
+        )
+
+    def tail(self, tally: Tally) -> float:
+        """Return the chance that so many of some prompts are lost, if they are like the others
+        of their strata (stratified Fisher test)."""
+        return strata_tail(
+            [(self.counts[at][0], n, self.counts[at][1], lost) for at, (n, lost) in tally.items()]
+        )
+
+    def rate(self, prompt: Asked) -> float:
+        """Return the share of a prompt's stratum that is lost."""
+        n, lost = self.counts[self.of(prompt)]
+        return lost / n
+
+
+def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield a run of wrong answers, or a window of the time in which more is lost than at other
+    times: a server that was spoilt, restarted or exchanged meanwhile."""
+    tried = sum(2 * parts - 1 for parts in WINDOWS)
+    windows = list(labelled(windows_of, tried=tried)(prompts, level))
+    run = longest_run(prompts)
+    members = tuple(dict.fromkeys(prompt for _, prompt in run))
+    if len(run) >= RUN:
+        strata = Strata(prompts, alike)
+        # As many runs may begin as there are prompts; what is sent again is no new loss.
+        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in members if prompt.wrong))
+        if p <= level:
+            first, last = run[0][0], run[-1][0]
+            name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
+            windows = [Group("", name, members, p)]
+    for group in windows:
+        chance = haystack_tail(prompts, group.prompts) * max(tried, len(prompts))
+        yield replace(group, sure_p=min(1.0, chance))
+
+
+def longest_run(prompts: Sequence[Asked]) -> Sequence[tuple[int, Asked]]:
+    """Return the longest row of wrong answers: the number of each request, and its prompt."""
+    longest, row = list[tuple[int, Asked]](), list[tuple[int, Asked]]()
+    for request, prompt, reply in in_order(prompts):
+        row = [] if reply.right else [*row, (request, prompt)]
+        longest = max(longest, row, key=len)
+    return longest
+
+
+def in_order(prompts: Iterable[Asked]) -> list[tuple[int, Asked, Reply]]:
+    """Return the answers in the order of their requests: its number, the prompt, the answer."""
+    answers = [
+        (request, prompt, reply)
+        for prompt in prompts
+        for request, reply in zip(prompt.requests, prompt.replies, strict=True)
+    ]
+    return sorted(answers, key=lambda answer: answer[0])
+
+
+def windows_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the windows of the time in which a prompt was sent first."""
+    for parts in WINDOWS:
+        at = int(prompt.order * 2 * parts)  # half windows
+        for first in (at - 1, at):
+            if 0 <= first <= 2 * parts - 2:
+                start, stop = first / (2 * parts), (first + 2) / (2 * parts)
+                yield f"between {start:.0%} and {stop:.0%} of the time", (parts, first)
+
+
+def haystack_tail(prompts: Iterable[Asked], members: Iterable[Asked]) -> float:
+    """Return the chance that so many haystacks of some prompts are lost, half of their prompts or
+    more: what is lost of one haystack may be lost together."""
+    inside = {prompt.ask.haystack for prompt in members}
+    counts = defaultdict[Hashable, list[int]](lambda: [0, 0, 0, 0])
+    for haystack, rows in by_haystack(prompts).items():
+        lost = 2 * sum(prompt.wrong for prompt in rows) >= len(rows)
+        row = counts[rows[0].ask.size, is_shorter(rows[0].ask)]
+        row[0] += 1
+        row[1] += haystack in inside
+        row[2] += lost
+        row[3] += lost and haystack in inside
+    return strata_tail([(n, mine, lost, both) for n, mine, lost, both in counts.values()])
+
+
+def by_haystack(prompts: Iterable[Asked]) -> Mapping[Hashable, list[Asked]]:
+    """Return the prompts of each haystack."""
+    found = defaultdict[Hashable, list[Asked]](list)
+    for prompt in prompts:
+        found[prompt.ask.haystack].append(prompt)
+    return found
+
+
+def by_head(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield haystacks that are lost whole, or mostly, more of them than facts lost one by one
+    make: prompts that begin alike are answered by one replica, from one cache."""
+    strata = Strata(prompts, alike)
+    rows = [
+        found
+        for found in by_haystack(prompts).values()
+        if len({prompt.place_bin for prompt in found}) >= FACTS
+    ]
+    for words, share in (("whole", 1.0), ("mostly", 0.5)):
+        least = [max(FACTS, round(share * len(found) + 0.49)) for found in rows]
+        lost = [
+            found
+            for found, most in zip(rows, least, strict=True)
+            if sum(prompt.wrong for prompt in found) >= most
+        ]
+        chances = [
+            count_tail([strata.rate(prompt) for prompt in found], most)
+            for found, most in zip(rows, least, strict=True)
+        ]
+        p = 2 * count_tail(chances, len(lost))
+        if len(lost) >= 2 and p <= level:
+            name = f"where a haystack is lost {words}: {len(lost)} of {len(rows)} haystacks"
+            yield Group("", name, tuple(prompt for found in lost for prompt in found), p)
+            return
+
+
+def in_bursts(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield prompts that are lost now and then, one after another more often than by chance: a
+    server that is disturbed for a moment. What is always lost says nothing about a moment."""
+    answers = in_order(prompt for prompt in prompts if len(prompt.replies) > 1)
+    passing = [not reply.right and prompt.passes for _, prompt, reply in answers]
+    states = [reply.ask.state for _, _, reply in answers]
+    counts = Counter(states)  # under load more may be lost than alone
+    rates = {
+        state: sum(lost for lost, at in zip(passing, states, strict=True) if at == state) / n
+        for state, n in counts.items()
+    }
+    pairs = [at for at, (one, other) in enumerate(pairwise(answers)) if one[1] is not other[1]]
+    seen = sum(passing[at] and passing[at + 1] for at in pairs)
+    p = poisson_tail(seen, sum(rates[states[at]] * rates[states[at + 1]] for at in pairs))
+    if seen and p <= level:
+        lost = dict.fromkeys(
+            row[1] for row, is_lost in zip(answers, passing, strict=True) if is_lost
+        )
+        yield Group("", "one after another, and found at another time", tuple(lost), p)
+
+
+def count_tail(chances: Iterable[float], least: int) -> float:
+    """Return the chance that at least so many of some events happen, each with its own chance.
+
+    >>> round(count_tail([0.5, 0.5, 0.1], 2), 3)
+    0.3
+    """
+    counts = np.ones(1)
+    for chance in chances:
+        counts = np.convolve(counts, (1 - chance, chance))
+    return min(1.0, float(counts[least:].sum()))
+
+
+def poisson_tail(least: int, mean: float) -> float:
+    """Return the chance of at least so many of some rare events.
+
+    >>> round(poisson_tail(2, 0.5), 3)
+    0.09
+    """
+    below = sum(exp(k * log(mean) - mean - lgamma(k + 1)) for k in range(least)) if mean else 0.0
+    return max(0.0, 1.0 - below) if mean else float(not least)
+
+
+def residues_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the residues of a prompt's length and of its fact's place, in tokens, pages and
+    chunks."""
+    numbers = {"length": prompt.ask.length, "place": prompt.start}
+    for name, number in numbers.items():
+        for by in MODULI:
+            yield f"where {name} % {by} = {number % by}", (name, 1, by, number % by)
+        for unit in UNITS:
+            for by in MODULI:
+                rest = number // unit % by
+                yield f"where {name} // {unit} % {by} = {rest}", (name, unit, by, rest)
+
+
+def turns_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the turns of a prompt's first request among so many replicas."""
+    for replicas in range(2, MOST_TURNS + 1):
+        turn = prompt.requests[0] % replicas
+        yield f"at one request in {replicas}", (replicas, turn)
+
+
+def by_turn(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield the turn in which more is lost: no model knows which request a prompt is."""
+    for group in labelled(turns_of)(prompts, level):
+        yield replace(group, sure_p=group.p)
+
+
+def depths_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the place of a prompt's fact: at its size, and at all of them. The shortest prompts
+    have one place."""
+    place = prompt.place_bin
+    if prompt.ask.way in SHORT:
+        return
+    named = {"edges": "the end of a block", "end": "the haystack's end"}
+    shown = f"depth {place / 8:.0%}" if isinstance(place, int) else named[str(place)]
+    yield f"at {shown} of {short_size(prompt.ask.size)}", (prompt.ask.size, prompt.place_bin)
+    yield f"at {shown} of all lengths", prompt.place_bin
+
+
+def bands_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the part of a size's lengths in which a prompt's length lies."""
+    ask = prompt.ask
+    part = int(BANDS * log(ask.size / ask.length) / log(4))
+    yield f"near {short_size(round(ask.size / 4 ** (part / BANDS)))}", (ask.size, part)
+
+
+def ways_of(prompt: Asked) -> Iterator[Label]:
+    """Yield the way in which a prompt was sent first."""
+    yield f"when sent first {prompt.ask.state}", (prompt.ask.way, prompt.ask.state)
+
+
+# A way in which answers may be lost together, its share of the level, and its test.
+PARTITIONS: tuple[Partition, ...] = (
+    Partition("time", 0.2, in_time),
+    Partition("burst", 0.05, in_bursts),
+    Partition("size", 0.1, labelled(bands_of, stratum=of_one_size)),
+    Partition("depth", 0.15, labelled(depths_of, stratum=of_one_size)),
+    Partition("replica", 0.2, by_head),
+    Partition("turn", 0.1, by_turn),
+    Partition("residue", 0.1, labelled(residues_of)),
+    Partition("operation", 0.1, labelled(ways_of)),
+)

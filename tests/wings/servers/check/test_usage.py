@@ -1,0 +1,62 @@
+"""Counters that cannot be true are reported, and decide nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from needlemap.servers.check import Answers, Options, Reply, Schedule, judge
+from needlemap.servers.check.probe import probes
+
+RANDOM = random.Random(7)
+UNTRUE = {
+    "double": lambda tokens: 2 * tokens,
+    "half": lambda tokens: tokens // 2,
+    "zero": lambda _: 0,
+    "constant": lambda _: 1_000,
+    "random": lambda tokens: RANDOM.randrange(tokens),
+    "now and then": lambda tokens: tokens if RANDOM.random() < 0.9 else 3 * tokens,
+}
+TRUE = {
+    "as sent": lambda tokens: tokens,
+    "with a template": lambda tokens: tokens + 40,
+    "another vocabulary": lambda tokens: round(0.8 * tokens) + 12,
+}
+
+
+def answered(count, max_length=128_000) -> tuple[Schedule, Answers]:
+    schedule, answers = Schedule(Options(max_length=max_length), seed=7), Answers()
+    for ask in schedule.cells():
+        answers.add(Reply.of(ask, ask.secret, prompt_tokens=count(ask.length)))
+    return schedule, answers
+
+
+@pytest.mark.parametrize("kind", UNTRUE)
+def test_counters_that_cannot_be_true_are_reported(kind):
+    schedule, answers = answered(UNTRUE[kind])
+    finding = probes()["usage"].judge(schedule, answers, 1)
+    assert (finding.state, finding.decides) == ("SUSPECT", False)
+    assert "count" in finding.said
+
+
+@pytest.mark.parametrize("kind", TRUE)
+@pytest.mark.parametrize("max_length", [4_000, 128_000])
+def test_counters_of_honest_servers_fit(kind, max_length):
+    schedule, answers = answered(TRUE[kind], max_length)
+    assert probes()["usage"].judge(schedule, answers, 1).state == "PASS"
+
+
+def test_more_tokens_cached_than_sent_are_reported():
+    schedule, answers = Schedule(Options(max_length=128_000), seed=7), Answers()
+    for ask in schedule.cells():
+        counts = {"prompt_tokens": ask.length, "cached_tokens": 2 * ask.length}
+        answers.add(Reply.of(ask, ask.secret, **counts))
+    finding = probes()["usage"].judge(schedule, answers, 1)
+    assert "more tokens cached than sent" in finding.said
+
+
+def test_a_server_that_counts_nothing_is_not_blamed():
+    schedule, answers = answered(lambda _: None)
+    assert probes()["usage"].judge(schedule, answers, 1).state == "not applicable"
+    assert judge(schedule, answers).verdict.word != "FAIL"
