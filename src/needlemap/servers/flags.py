@@ -99,6 +99,9 @@ class StormFlags:
     load: int = flag(8, "Requests at a time.", min=2, max=MOST_AT_A_TIME)
     kv_tokens: str | None = rare(None, "Tokens that the server caches, where it does not say.")
     own: bool = rare(False, "Clients may go away at an address that is not one's own.")
+    without: list[str] | None = rare(
+        None, "An operation to leave out, e.g. turn; may be repeated.", metavar="OPERATION"
+    )
     shrink: bool = flag(False, "Find the shortest sequence that shows the fault of FOLDER.")
     command: str | None = flag(
         None,

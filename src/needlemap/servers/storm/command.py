@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from needlemap.asking.discovery import reach_server
@@ -45,7 +46,7 @@ _UNTIL = re.compile(r"rate<(\d*\.?\d+)%")
 _SAMPLED = 60  # rounds of which the cost is known before any is asked
 _LONGEST = 64_000  # tokens, where neither the user nor the server says
 _SERVER_LOG = "server.log"  # of what --command starts, in the folder of the storm
-_EVERY = 10  # rounds between two lines of progress
+_EVERY_S = 8.0  # between two lines of progress
 
 
 def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
@@ -58,7 +59,7 @@ def storm_command(typed: StormFlags, flags: Mapping[str, Any]) -> int:
     if typed.plan:
         return 0
     with terminable() as ending, hold_folder(storm.folder.path):
-        asking = StormInRounds(storm, show_nothing if settings.quiet else show_progress)
+        asking = StormInRounds(storm, show_nothing if settings.quiet else Progress())
         found = ending.finish(asking.run(), going_on(storm.folder.path))
     for line in list_unknown(asking.finishes):
         tell(line)
@@ -93,6 +94,7 @@ def asked_of(typed: StormFlags, flags: Mapping[str, Any]) -> StormOptions:
         typed.own,
         bool(usual) and not CHANGING & flags.keys(),
         reference,
+        tuple(typed.without or ()),
     )
     return options if typed.plan else _with_server(options, promised=typed.max_length is not None)
 
@@ -146,10 +148,19 @@ def cost_line(storm: Storm) -> str:
     )
 
 
-def show_progress(number: int, found: Stormed) -> None:
-    """A line for every so many rounds."""
-    if number % _EVERY == 0:
-        tell(f"{counted(number, 'round')}: {found.verdict.claim}")
+class Progress:
+    """Prints a line every few seconds, so that a slow server is seen to answer."""
+
+    def __init__(self) -> None:
+        self._told = monotonic()
+
+    def __call__(self, number: int, requests: int, claim: str) -> None:
+        """Hear of requests that ended. number: the round, 0 for the first prompts. claim: what is
+        known so far."""
+        if monotonic() - self._told >= _EVERY_S:
+            self._told = monotonic()
+            rounds = counted(number, "round") if number else "first prompts"
+            tell(f"{rounds}, {counted(requests, 'request')}{claim and f': {claim}'}")
 
 
 def show_verdict(asking: StormInRounds, found: Stormed, typed: StormFlags) -> int:

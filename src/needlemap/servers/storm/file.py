@@ -66,7 +66,8 @@ _Requests = Annotated[list[StormRequest], AfterValidator(_drawable)]
 class StormFile(BaseModel):
     """storm.json. framing: tokens that the server counts beside ours. pace: seconds of a prompt,
     and of each of its tokens. wanted: the rate that was to be excluded, a share. shrunk: the
-    shortest sequence that shows a fault, once it was looked for. reference: beside which margins
+    shortest sequence that shows a fault, once it was looked for. without: operations that are left
+    out, each from which round on. reference: beside which margins
     were compared, '' for none; limit_nats: beyond which they are in doubt."""
 
     schema_version: int = SCHEMA
@@ -77,6 +78,7 @@ class StormFile(BaseModel):
     kv_tokens: int | None = None
     cancels: bool = True
     many: bool = True
+    without: dict[str, int] = {}
     framing: int = 0
     pace: tuple[float, float] = (0.0, 0.0)
     wanted: float = 0.005

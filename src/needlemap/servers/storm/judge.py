@@ -3,18 +3,19 @@
 A foreign secret, another session's text and salad are faults each by themselves. Lost, endless and
 empty answers are a model's own too: they are faults of state where replays of their sequence lose
 them more often than the same prompts cold, where the storm loses more than the prompts asked cold
-beside it in the same minutes, or where these lose more since the first client went away: that may
-have spoilt the server for all. What the gauge loses is never its own fault: where much is lost when
-asked alone too, the server computes wrong, or is spoilt until it is started anew. Each is a bet,
-valid however often it is looked at. Margins that moved under a right text are faults of state where
-replays move them more often than cold askings, and no coarse cache explains how.
+beside it in the same minutes, or where prompts that share nothing lose more from some round on, or
+since the first client went away: the server is spoilt for all. What the gauge loses is never its
+own fault: where much is lost when asked alone too, the server computes wrong, or is spoilt until it
+is started anew. Each is a bet, valid however often it is looked at. Margins that moved under a
+right text are faults of state where replays move them more often than cold askings, and no coarse
+cache explains how. An operation that the model cannot do, alone either, is not tested.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, log
 
 from needlemap.servers.check.probe import HELD
@@ -30,17 +31,22 @@ from needlemap.servers.storm.rare import (
     log_grown,
     log_mixture,
     log_pairs,
+    mean_of_logs,
     rounded_up,
     shown_rate,
 )
-from needlemap.stats.verdicts import Verdict, Word, row_word
+from needlemap.stats.verdicts import Verdict, row_word
 from needlemap.text import counted
 
 GOAL = log(1_000)  # of either bet, until faults of state are confirmed
 POINTS = log(200)  # from which on a bet points to them: of sound servers one in 200 at most
 OF_GAUGE = 1e-4  # share of prompts that the gauge may miss itself
 SPOILT = 0.25  # share of lost answers on which is bet, against the share that the gauge may lose
-WEAK = 0.5  # share of right answers below which a storm proves nothing
+# Share of an operation's answers that the model must get right, in the storm or alone, for it to
+# show a fault; and requests from which that is known.
+WEAK = 0.5
+FEWEST_SENT = 20
+_SPLITS = 20  # rounds at which it is asked whether more is lost since
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,49 @@ class Suspect:
         return each, lost, cold
 
 
+@dataclass(frozen=True, slots=True)
+class Operated:
+    """Answers of one operation. able: those that could show a fault: the model gets their prompt
+    right, in the storm or alone."""
+
+    sent: int
+    able: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Prompts that share nothing: how many were lost, of how many, before a round and since then.
+
+    wealth: log of the bet that more are since. event: what happened then, '' if nothing did.
+    """
+
+    start: int
+    before: tuple[int, int]
+    since: tuple[int, int]
+    wealth: float
+    event: str = ""
+
+
+def growth_at(alone: Sequence[tuple[int, bool]], start: int, event: str = "") -> Growth:
+    """Return what was lost before a round and since then. alone: rounds, and whether lost."""
+    before = [lost for number, lost in alone if number < start]
+    since = [lost for number, lost in alone if number >= start]
+    counts = (sum(before), len(before)), (sum(since), len(since))
+    return Growth(start, *counts, log_grown(*counts), event)
+
+
+def growth_over_time(alone: Sequence[tuple[int, bool]]) -> Growth | None:
+    """Return the split after which most is lost; its bet is the mean over all splits, so that
+    having tried several costs what it must. None for a single round."""
+    rounds = sorted({number for number, _ in alone})[1:]
+    step = max(1, len(rounds) // _SPLITS)
+    splits = [growth_at(alone, start) for start in rounds[::step]]
+    if not splits:
+        return None
+    best = max(splits, key=lambda each: each.wealth)
+    return replace(best, wealth=mean_of_logs([each.wealth for each in splits]))
+
+
 @dataclass
 class Seens:
     """All that a storm saw. pairs: requests and their equals, asked cold beside them. elsewhere:
@@ -128,17 +177,36 @@ class Seens:
         """The round in which the first client went away; None where none did."""
         return min((each.round for each in self.storm if each.act.cancel is not None), default=None)
 
-    def lost_around(self, first: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many prompts that share nothing were lost, of how many, in the rounds before one
-        and since then."""
+    @property
+    def alone(self) -> list[tuple[int, bool]]:
+        """The round of each prompt that shares nothing with others, and whether it was lost."""
         rows = [
             (each.round, each.outcome) for each in self.storm if each.act.operation == Fresh.name
         ]
         rows += [(each.round, cold) for each, cold in self.pairs]
-        known = [row for row in rows if row[1].has_right_text or row[1].is_lost]
-        before = [out.is_lost for number, out in known if number < first]
-        since = [out.is_lost for number, out in known if number >= first]
-        return (sum(before), len(before)), (sum(since), len(since))
+        return [(number, out.is_lost) for number, out in rows if out.has_right_text or out.is_lost]
+
+    def operations(self) -> dict[str, Operated]:
+        """By operation: requests that were answered, and how many of them the model gets right, in
+        the storm or alone. Lost ones that were not sent again yet do not count."""
+        found: dict[str, list[bool]] = {}
+        for each in self.storm:
+            suspect = self.suspects.get(each.key)
+            if each.outcome.is_lost and (suspect is None or suspect.again is None):
+                continue
+            if each.outcome.word in ("cancelled", "refused"):
+                continue
+            able = not each.outcome.is_lost or (suspect is not None and suspect.is_doubtful)
+            found.setdefault(each.act.operation, []).append(able)
+        return {name: Operated(len(rows), sum(rows)) for name, rows in sorted(found.items())}
+
+    def untested(self) -> dict[str, Operated]:
+        """The operations of which the model gets under half right, so that they show no fault."""
+        return {
+            name: each
+            for name, each in self.operations().items()
+            if each.sent >= FEWEST_SENT and each.able < WEAK * each.sent
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +223,15 @@ class Stormed:
     highest: float
     confirmed: bool
     certain: tuple[Seen, ...] = ()
+    operations: Mapping[str, Operated] = field(default_factory=dict)
 
 
-def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> Stormed:
+def judge_storm(
+    seens: Seens, wanted: float, *, gauge: bool = False, left_out: Sequence[str] = ()
+) -> Stormed:
     """The verdict at this look. wanted: the rate that is to be excluded, a share. gauge:
-    whether the model is the gauge, which misses nothing itself."""
+    whether the model is the gauge, which misses nothing itself. left_out: operations that the
+    user does not ask about."""
     rows = [each for each in seens.storm if each.outcome.word != "cancelled"]
     counts = Counter[str](each.outcome.word for each in rows)
     certain = [each for each in (*rows, *seens.elsewhere) if each.outcome.is_certain]
@@ -168,11 +240,10 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> Stormed:
     bad |= doubtful - {
         key for key, each in seens.suspects.items() if each.again and not each.is_doubtful
     }
-    first = seens.first_cancel
-    around = seens.lost_around(first) if first is not None else None
-    grown = log_grown(*around) if around else -inf
-    if grown >= POINTS:  # then what was lost cold too is no fault of the model's
-        bad |= {each.seen.key for each in seens.lost if each.seen.round >= (first or 0)}
+    growth = _growth(seens)
+    grown = growth.wealth if growth else -inf
+    if growth and grown >= POINTS:  # then what was lost cold too is no fault of the model's
+        bad |= {each.seen.key for each in seens.lost if each.seen.round >= growth.start}
     alone = {each.seen.key for each in seens.lost if each.again and not each.is_doubtful}
     spoilt = log_spoilt(len(alone), len(rows)) if gauge else 0.0
     if spoilt >= POINTS:
@@ -191,23 +262,32 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> Stormed:
     best = max(replays, moved, beside, known, grown, spoilt)
     confirmed = bool(certain) or best >= GOAL
     leaks = any(each.outcome.word == "foreign" for each in certain)
+    operations = seens.operations()
+    untested = {} if gauge else seens.untested()
+    untested = {name: each for name, each in untested.items() if name not in left_out}
     right = sum(each.outcome.has_right_text for each in rows) / len(rows) if rows else 0.0
-    word = _word(best, right, leaks=leaks, confirmed=confirmed, low=highest < wanted)
+    word = row_word(
+        fails=leaks or (confirmed and highest >= wanted),
+        passes=highest < wanted and right >= WEAK and not untested,
+        points=best >= POINTS,
+    )
     return Stormed(
         Verdict(
             word,
             f"faulty families: {bound_words(f'{hit:,}', families, highest)}",
             f"allowed {100 * wanted:g} %, {counted(len(rows), 'request')}",
-            _tested(rows),
+            _scope(operations, untested),
+            _next(untested),
         ),
         (
             *_certain_lines(certain),
             *_state_lines(seens, replays, beside),
-            *_grown_lines(around, grown),
+            *_grown_lines(growth),
             *_gauge_lines(missed, len(rows), known),
             *_spoilt_lines(len(alone), len(rows), spoilt),
             *_moved_lines(seens, moved),
             *_shown_lines(seens, families, 1.0 if spoilt >= POINTS else right),
+            *_operation_lines(operations),
         ),
         dict(counts),
         len(rows),
@@ -216,23 +296,46 @@ def judge_storm(seens: Seens, wanted: float, *, gauge: bool = False) -> Stormed:
         highest,
         confirmed,
         tuple(certain),
+        operations,
     )
 
 
-def _word(best: float, right: float, *, leaks: bool, confirmed: bool, low: bool) -> Word:
-    """The word. best: the best bet; right: share of right answers; low: whether the rate is
-    surely below the wanted one."""
-    return row_word(
-        fails=leaks or (confirmed and not low),
-        passes=low and right >= WEAK,
-        points=best >= POINTS,
-    )
+def _growth(seens: Seens) -> Growth | None:
+    """Return since when prompts that share nothing are lost more often: since the first client
+    went away, or from some round on, whichever is clearer."""
+    alone, known = seens.alone, list[Growth]()
+    if (first := seens.first_cancel) is not None:
+        known.append(growth_at(alone, first, "the first client went away"))
+    if (growth := growth_over_time(alone)) is not None:
+        known.append(growth)
+    return max(known, key=lambda each: each.wealth, default=None)
 
 
-def _tested(rows: Iterable[Seen]) -> str:
-    """The operations that were sent."""
-    operations = sorted({each.act.operation for each in rows})
-    return f"sent: {', '.join(operations)}" if operations else ""
+def _scope(operations: Mapping[str, Operated], untested: Mapping[str, Operated]) -> str:
+    """Return the operations that could show a fault, and first those that could not."""
+    tested = [name for name in operations if name not in untested]
+    parts = [f"not tested: {', '.join(map(_named, untested, untested.values()))}"] * bool(untested)
+    return "; ".join([*parts, *([f"tested: {', '.join(tested)}"] if tested else [])])
+
+
+def _named(name: str, each: Operated) -> str:
+    return f"{name} ({each.able} of {each.sent} right, in the storm or alone)"
+
+
+def _next(untested: Mapping[str, Operated]) -> str:
+    """Return how to get a verdict in spite of what the model cannot do."""
+    if not untested:
+        return ""
+    flags = " ".join(f"--without {name}" for name in untested)
+    return f"serve a model that can, e.g. the gauge, or leave it out: {flags}"
+
+
+def _operation_lines(operations: Mapping[str, Operated]) -> list[str]:
+    """Return how many answers of each operation could show a fault."""
+    if not operations:
+        return []
+    counts = ", ".join(f"{name} {each.able} of {each.sent}" for name, each in operations.items())
+    return [f"answers that could show a fault: {counts}"]
 
 
 def log_spoilt(lost: int, requests: int) -> float:
@@ -327,14 +430,15 @@ def _moved_lines(seens: Seens, replays: float) -> list[str]:
     return [line, *_replay_lines(seens.moved, "moved", replays)]
 
 
-def _grown_lines(around: tuple[tuple[int, int], tuple[int, int]] | None, grown: float) -> list[str]:
-    """What prompts that share nothing say of the server since a client first went away."""
-    if around is None or grown < POINTS:
+def _grown_lines(growth: Growth | None) -> list[str]:
+    """What prompts that share nothing say of the server from some time on."""
+    if growth is None or growth.wealth < POINTS:
         return []
-    (one, n), (two, m) = around
+    (one, n), (two, m) = growth.before, growth.since
     return [
-        f"prompts that share nothing: {one} of {n} lost before the first client went away, "
-        f"{two} of {m} since: {_strength(grown)}"
+        f"prompts that share nothing: {one} of {n} lost before "
+        f"{growth.event or f'round {growth.start}'}, {two} of {m} since: "
+        f"{_strength(growth.wealth)}"
     ]
 
 
@@ -371,13 +475,13 @@ def _shown_lines(seens: Seens, families: int, right: float) -> list[str]:
         return []
     alone = 1 - 0.05 ** (1 / max(1, families))
     lines = [
-        f"95 in 100 such storms find foreign, text or salad that hits {rounded_up(alone)} % of "
-        "families"
+        "would have caught with 95 % probability: foreign text or salad in "
+        f"{rounded_up(alone)} % of families"
     ]
     if seens.pairs:
         rate = shown_rate(len(seens.pairs), seens.discordant[1], GOAL)
         lines.append(
-            "half of such storms find answers that are lost, endless or empty "
+            "would have caught with 50 % probability: answers that are lost, endless or empty "
             f"{rounded_up(rate)} points more often than cold ones"
             if rate < 1
             else f"{counted(len(seens.pairs), 'pair')} with cold prompts are too few to show by "

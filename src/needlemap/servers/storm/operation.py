@@ -25,7 +25,7 @@ class Limits:
     """What a storm may do. max_length: tokens of the longest prompt, answer included. load:
     requests at a time. answer_tokens: of one answer. kv_tokens: what the server caches at most,
     None where unknown. cancels: whether clients may go away. many: whether the model answers
-    several questions at once."""
+    several questions at once. without: operations that are left out."""
 
     max_length: int
     load: int = 8
@@ -33,6 +33,7 @@ class Limits:
     kv_tokens: int | None = None
     cancels: bool = True
     many: bool = True
+    without: frozenset[str] = frozenset()
 
     @property
     def room(self) -> int:
@@ -135,16 +136,22 @@ class FamilyPlan:
 
 
 class Operation:
-    """One thing that sessions do. name: in tables. share: how often it is drawn,
+    """One thing that sessions do. name: in tables. follows: that of
+    a request that it plans behind its own, '' for none. share: how often it is drawn,
     beside others. known: public faults that it is aimed at."""
 
     name: ClassVar[str]
+    follows: ClassVar[str] = ""
     share: ClassVar[float] = 1.0
     known: ClassVar[tuple[KnownIssue, ...]] = ()
 
     def applies(self, limits: Limits) -> bool:
         """Whether it is done at all."""
         return True
+
+    def is_left_out(self, limits: Limits) -> bool:
+        """Return True if it was asked to leave it out, or what follows it."""
+        return not limits.without.isdisjoint((self.name, self.follows or self.name))
 
     def plan(self, family: FamilyPlan) -> None:
         """Plan its requests: a family has asked at least once."""

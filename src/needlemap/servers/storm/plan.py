@@ -29,7 +29,11 @@ def make_round(
     random, streams = Random(f"storm:{seed}:{number}"), count()
     limits = replace(limits, cancels=limits.cancels and number > CALM)
     fresh = next(each for each in operations if each.name == "fresh")
-    drawn = [each for each in operations if each.share and each.applies(limits)]
+    drawn = [
+        each
+        for each in operations
+        if each.share and each.applies(limits) and not each.is_left_out(limits)
+    ]
     floods = [each for each in drawn if each.name == "flood"]
     drawn = [each for each in drawn if each.name != "flood"]
     acts: list[Act] = []

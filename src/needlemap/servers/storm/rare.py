@@ -122,7 +122,7 @@ def log_blocks(blocks: Iterable[Block]) -> float:
     """
     rows = list(blocks)
     wins = [sum(_log_block(row, odds) for row in rows) for odds in ODDS]
-    return _mean_of_logs(wins)
+    return mean_of_logs(wins)
 
 
 @lru_cache(maxsize=4_096)
@@ -144,7 +144,7 @@ def log_pairs(lost: int, gained: int) -> float:
     (6.9, -1.4)
     """
     wins = [lost * log(2 * rate) + gained * log(2 * (1 - rate)) for rate in RATES]
-    return _mean_of_logs(wins)
+    return mean_of_logs(wins)
 
 
 def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
@@ -167,8 +167,11 @@ def log_grown(before: tuple[int, int], since: tuple[int, int]) -> float:
     return apart - lost * log(rate) - (right * log1p(-rate) if right else 0.0)
 
 
-def _mean_of_logs(logs: Sequence[float]) -> float:
+def mean_of_logs(logs: Sequence[float]) -> float:
+    """Return the log of the mean of values that are given as logs."""
     most = max(logs, default=-inf)
+    if most == -inf:
+        return most
     return most + log(sum(exp(each - most) for each in logs) / len(logs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from needlemap.servers.storm.act import Act, Fact, Piece, Round, Turn
 from needlemap.servers.storm.act import Path as Conversation
 from needlemap.servers.storm.file import STORM, StormFile
 from needlemap.servers.storm.operation import FamilyPlan, Limits
+from needlemap.servers.storm.operations import OPERATIONS
 from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.plan import make_round
 from needlemap.servers.storm.texts import Texts
@@ -43,7 +44,7 @@ class StormOptions:
     """What a storm is asked to do. flags: of the model and the limits, as settings have them.
     wanted: the rate that is to be excluded, a share. own: whether clients may go away at an address
     that is not one's own. gauge: whether the model is the gauge. reference: a model of the same
-    weights, beside which margins are compared; '' for none."""
+    weights, beside which margins are compared; '' for none. without: operations to leave out."""
 
     flags: Mapping[str, Any]
     max_length: int = 64_000
@@ -53,6 +54,7 @@ class StormOptions:
     own: bool = False
     gauge: bool = False
     reference: str = ""
+    without: tuple[str, ...] = ()
 
 
 @dataclass
@@ -100,6 +102,10 @@ class Storm:
             )
         path = path or fresh_folder(resolved.settings, "storm")
         settled = before if before and before.pace != (0.0, 0.0) else None
+        check_left_out(options.without)
+        if settled and (new := set(options.without) - set(settled.without)):
+            later = dict.fromkeys(sorted(new), settled.rounds + 1)
+            settled = settled.model_copy(update={"without": {**settled.without, **later}})
         if before and before.reference != options.reference:
             raise NeedlemapError(
                 f"'{path}' holds a storm whose margins are set beside {_beside(before.reference)}. "
@@ -136,6 +142,13 @@ class Storm:
             fixed.many if fixed else True,
         )
 
+    def limits_at(self, number: int) -> Limits:
+        """What one of its rounds may do: an operation that the model cannot do is left out from
+        some round on."""
+        known = self.fixed.without if self.fixed else dict.fromkeys(self.options.without, 0)
+        left_out = (name for name, start in known.items() if number >= start)
+        return replace(self.limits, without=frozenset(left_out))
+
     @property
     def texts(self) -> Texts:
         """What makes its prompts."""
@@ -146,7 +159,7 @@ class Storm:
 
     def round(self, number: int) -> Round:
         """One round of it."""
-        return make_round(self.seed, number, self.limits)
+        return make_round(self.seed, number, self.limits_at(number))
 
     def file(self) -> StormFile:
         """What is on disk, or will be."""
@@ -159,6 +172,7 @@ class Storm:
             cancels=self.cancels,
             wanted=self.options.wanted,
             reference=self.options.reference,
+            without=dict.fromkeys(self.options.without, 0),
         )
 
     @property
@@ -183,6 +197,15 @@ class Storm:
                 if record.answer is not None or (name, record.repeat) not in found:
                     found[name, record.repeat] = record
         return found
+
+
+def check_left_out(names: Sequence[str]) -> None:
+    """Raises SettingsError for a name that is not that of an operation that can be left out."""
+    known = [name for each in OPERATIONS for name in (each.name, each.follows) if name]
+    known.remove(Fresh.name)
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"--without '{name}': choose of {', '.join(known)}.")
 
 
 def _beside(reference: str) -> str:

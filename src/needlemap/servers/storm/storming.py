@@ -40,6 +40,7 @@ from needlemap.servers.storm.judge import (
     judge_storm,
 )
 from needlemap.servers.storm.moves import Moves, moved_by
+from needlemap.servers.storm.operations.fresh import Fresh
 from needlemap.servers.storm.outcome import MOVED, Hider, RequestOutcome, judge_answer
 from needlemap.servers.storm.rare import Block, log_blocks
 from needlemap.servers.storm.reference import SetBeside
@@ -65,11 +66,11 @@ GROWN = 1.01  # times the requests that were judged: then a storm is judged anew
 _WIDE = 1_000  # askings of one kind of one request at most
 
 
-Progress = Callable[[int, Stormed], None]
+Progress = Callable[[int, int, str], None]
 
 
-def show_nothing(_number: int, _verdict: Stormed) -> None:
-    """Hears that a round has ended, and what is known by then."""
+def show_nothing(_number: int, _requests: int, _claim: str) -> None:
+    """Hear of requests that ended: the round, how many were sent by then, what is known."""
 
 
 class StormInRounds(Strategy[Stormed]):
@@ -112,7 +113,9 @@ class StormInRounds(Strategy[Stormed]):
         options = self.storm.options
         if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
             self.seens.moves.look_at_cache()
-        return judge_storm(self.seens, options.wanted, gauge=options.gauge)
+        return judge_storm(
+            self.seens, options.wanted, gauge=options.gauge, left_out=options.without
+        )
 
     def batches(self) -> Batches[Stormed]:
         """Raises NeedlemapError where nothing could be asked at all."""
@@ -126,7 +129,7 @@ class StormInRounds(Strategy[Stormed]):
             while not self.stopped and not self._ends() and self.number != self.rounds:
                 self.number += 1
                 yield from self._round(self.number)
-                self.progress(self.number, self.look())
+                self._leave_out()
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
@@ -136,6 +139,19 @@ class StormInRounds(Strategy[Stormed]):
         if not self._heard:
             self._nothing()
         return found
+
+    def _leave_out(self) -> None:
+        """Send no more of an operation that the model cannot do: it would show no fault."""
+        storm = self.storm
+        if storm.fixed is None or storm.options.gauge:
+            return
+        new = sorted(set(self.seens.untested()) - set(storm.fixed.without) - {Fresh.name})
+        if new:
+            later = dict.fromkeys(new, self.number + 1)
+            storm.fixed = storm.fixed.model_copy(
+                update={"without": {**storm.fixed.without, **later}}
+            )
+            STORM.write(storm.folder.path, storm.fixed)
 
     def look(self) -> Stormed:
         """What is known now, or was a hundredth of the requests ago, unless one since then is a
@@ -461,6 +477,8 @@ class StormInRounds(Strategy[Stormed]):
                     self._limited = True
                 elif record is not None:
                     self._note(record, outcome)
+        claim = self._last.verdict.claim if self._last else ""
+        self.progress(self.number, self._sent.total(), claim)
         rows = [(act, found.get(act.number)) for act in acts]
         for act, record in rows:
             if record is not None and record.answer is not None:

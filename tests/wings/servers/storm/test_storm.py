@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from random import Random
 
 import pytest
 from boxed_reader import Reader, behind_answers, noisy, now_and_then, of_another
@@ -15,7 +16,15 @@ from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
 from needlemap.servers.gauge.checkpoint import REFERENCE
 from needlemap.servers.storm.file import STORM, StormFile
-from needlemap.servers.storm.judge import POINTS, Seen, Seens, Suspect, judge_storm, log_spoilt
+from needlemap.servers.storm.judge import (
+    POINTS,
+    Operated,
+    Seen,
+    Seens,
+    Suspect,
+    judge_storm,
+    log_spoilt,
+)
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.outcome import RequestOutcome
 from needlemap.servers.storm.plan import CALM, make_round
@@ -266,7 +275,7 @@ def around(before: list[str], since: list[str], cold: str = "right") -> Seens:
     rows = [Seen(at, 1, made, RequestOutcome(word)) for at, word in enumerate(before)]
     late = [Seen(2_000 + at, 2, made, RequestOutcome(word)) for at, word in enumerate(since)]
     again = RequestOutcome(cold)
-    lost = {each.key: Suspect(each, again) for each in late if each.outcome.is_doubtful}
+    lost = {each.key: Suspect(each, again=again) for each in late if each.outcome.is_doubtful}
     return Seens(storm=[*rows, left, *late], suspects=lost)
 
 
@@ -328,7 +337,99 @@ def test_cold_equals_are_asked_alone_in_every_other_round(storming, monkeypatch)
 def test_a_weak_model_proves_nothing():
     weak = judge_storm(seens_of([["lost", "lost", "right"]] * 1_000), 0.005)
     assert weak.verdict.word == "NOT ENOUGH DATA"
-    assert "answers 33 % right" in weak.said[-1]
+    assert any("answers 33 % right" in line for line in weak.said)
+
+
+def operated(turns_right: int, alone: str = "lost") -> Seens:
+    """A storm whose fresh prompts are right, and so many of 30 follow-up turns; the others were
+    sent again, alone."""
+    made = make_round(1, 1, LIMITS).acts[0]
+    turn = replace(made, operation="turn")
+    words = ["right"] * turns_right + ["lost"] * (30 - turns_right)
+    rows = [Seen(at, at, made, RequestOutcome("right")) for at in range(2_000)]
+    turns = [Seen(9_000 + at, at, turn, RequestOutcome(word)) for at, word in enumerate(words)]
+    again = RequestOutcome(alone)
+    lost = {each.key: Suspect(each, again=again) for each in turns if each.outcome.is_lost}
+    return Seens(storm=[*rows, *turns], suspects=lost)
+
+
+def test_an_operation_that_the_model_cannot_do_is_not_tested_and_is_part_of_no_pass():
+    """0 of 22 follow-up turns were right, and the storm ended with 0: what is lost alone too
+    counted as the model's own."""
+    found = judge_storm(operated(turns_right=0), 0.005)
+    assert found.verdict.word == "NOT ENOUGH DATA"
+    assert found.verdict.scope.startswith("not tested: turn (0 of 30 right")
+    assert "--without turn" in found.verdict.next
+    assert "answers that could show a fault: fresh 2000 of 2000, turn 0 of 30" in found.said
+    assert judge_storm(operated(turns_right=15), 0.005).verdict.word == "PASS"
+
+
+def test_what_the_user_leaves_out_or_the_gauge_misses_is_no_untested_operation():
+    left_out = judge_storm(operated(turns_right=0), 0.005, left_out=["turn"])
+    assert left_out.verdict.word == "PASS"
+    assert "--without" not in left_out.verdict.next
+    assert judge_storm(operated(0), 0.005, gauge=True).verdict.scope == "tested: fresh, turn"
+
+
+def test_turns_that_are_right_alone_could_show_a_fault():
+    found = judge_storm(operated(turns_right=0, alone="right"), 0.005)
+    assert found.operations["turn"] == Operated(sent=30, able=30)
+
+
+class CannotGoOn(Reader):
+    """Answers no follow-up turn right."""
+
+    async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
+        said = await super().answer(prompt, decoding)
+        turns = sum(each.role == "user" for each in prompt.messages)
+        return Answer("I do not know.", "stop") if turns > 1 else said
+
+
+def test_no_more_is_sent_of_an_operation_that_the_model_cannot_do(storming):
+    asking, _ = storming(CannotGoOn(), rounds=40)
+    without = asking.storm.fixed.without
+    assert {"turn"} <= set(without)
+    late = [each for each in asking.seens.storm if each.round >= without["turn"]]
+    assert late
+    assert "turn" not in {each.act.operation for each in late}
+    assert asking.seens.untested()["turn"].able == 0
+
+
+def at_rounds(lost_from: int, lost_until: int = 100, rounds: int = 100) -> Seens:
+    """Twenty fresh prompts a round; in some rounds all are lost, alone too; nobody goes away."""
+    made = make_round(1, 1, LIMITS).acts[0]
+    words = {at: "lost" if lost_from <= at < lost_until else "right" for at in range(rounds)}
+    rows = [
+        Seen(1_000 * at + number, at, replace(made, family=number), RequestOutcome(word))
+        for at, word in words.items()
+        for number in range(20)
+    ]
+    lost = {
+        each.key: Suspect(each, again=RequestOutcome("lost"))
+        for each in rows
+        if each.outcome.is_lost
+    }
+    return Seens(storm=rows, suspects=lost)
+
+
+@pytest.mark.parametrize("start", [5, 45, 55, 90, 98])
+def test_a_server_that_is_dead_from_some_round_on_is_found_though_no_client_went_away(start):
+    """1,619 of 3,600 were lost, cold too, and the storm ended with 0."""
+    found = judge_storm(at_rounds(start), 0.005)
+    assert found.verdict.word == "FAIL"
+    assert any(f"before round {start}, " in line or "since: faults" in line for line in found.said)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_model_that_is_as_wrong_throughout_is_not_blamed_for_the_time(seed):
+    random, seens = Random(seed), at_rounds(0, 0)
+    rows = [
+        replace(each, outcome=RequestOutcome("lost")) if random.random() < 0.1 else each
+        for each in seens.storm
+    ]
+    again = RequestOutcome("lost")
+    lost = {each.key: Suspect(each, again=again) for each in rows if each.outcome.is_lost}
+    assert judge_storm(Seens(storm=rows, suspects=lost), 0.005).verdict.word == "PASS"
 
 
 def test_the_document_is_json_and_holds_the_whole_sequence(storming):

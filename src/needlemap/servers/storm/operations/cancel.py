@@ -10,7 +10,7 @@ from needlemap.servers.storm.operation import FamilyPlan, Limits, Operation
 class Cancel(Operation):
     """A request ends in prefill or while it is answered, others go on beside it."""
 
-    name = "cancel"
+    name, follows = "cancel", "retry"
     known = (
         issue(
             "sgl-project/sglang#23392",

@@ -14,7 +14,7 @@ SPARE = 1.1  # times what a cache holds
 class Flood(Operation):
     """Evicted prefixes are computed again, or loaded back."""
 
-    name = "flood"
+    name, follows = "flood", "back"
     known = (
         issue(
             "sgl-project/sglang#38031",
