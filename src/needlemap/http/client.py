@@ -496,7 +496,7 @@ class _Body:
         answer, to keep its connection alive."""
         if self._is_stream is None:
             self._data = self._data.lstrip()
-            self._is_stream = is_stream(self._data[:_START_BYTES], self._media_type)
+            self._is_stream = is_stream(bytes(self._data[:_START_BYTES]), self._media_type)
         if not self._is_stream:
             return b""
         data, self._data = bytes(self._data), bytearray()
