@@ -97,9 +97,14 @@ class Log:
 
     def _row(self, sample: ResultRow, metric: str) -> ResultRow:
         native = sample.scores.get(metric)
-        error = "" if native is not None else sample.error or f"no {metric} in the file"
+        error = "" if native is not None else sample.error or f"no {shown(metric)} in the file"
         return replace(
-            sample, native=native, model=self.model, task=self.task, scorer=metric, error=error
+            sample,
+            native=native,
+            model=self.model,
+            task=self.task,
+            scorer=shown(metric),
+            error=error,
         )
 
 

@@ -30,6 +30,7 @@ from needlemap.interop.logs import (
     text_of,
 )
 from needlemap.interop.result_row import UNIT, Fields, ResultRow, Scale
+from needlemap.models import tokens
 
 RULER, NEMO = "RULER", "NeMo Skills"
 OUTPUT = re.compile(r"output(-rs(?P<seed>\d{1,6}))?\.jsonl")
@@ -124,16 +125,14 @@ def _share(answer: str, right: Sequence[str], *, any_of: bool) -> float:
 
 def _length(said: Mapping[str, Any]) -> int:
     """A prompt's own length; 0 where its line does not say it."""
-    length = said.get("length")
-    known = isinstance(length, int) and not isinstance(length, bool)
-    return length if known and 0 < length <= MOST_TOKENS else 0  # type: ignore[operator]
+    length = tokens(said.get("length")) or 0
+    return length if length <= MOST_TOKENS else 0
 
 
 def _depth(said: Mapping[str, Any]) -> float | None:
     """Where the needle stands in percent; None where the line does not say it."""
-    place, length = said.get("token_position_answer"), _length(said)
-    known = isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= length
-    return 100 * place / length if known and length else None  # type: ignore[operator]
+    place, length = tokens(said.get("token_position_answer")), _length(said)
+    return None if place is None or not 0 <= place <= length or not length else 100 * place / length
 
 
 def summary_rows(text: str, file: Path) -> list[ResultRow]:
@@ -210,8 +209,6 @@ def _nemo_sample(said: Mapping[str, Any], place: str, seed: int) -> Iterator[Res
     texts = wanted if isinstance(wanted, list) else [wanted]
     names = [name for name in said if name in _NEMO_METRICS and score_of(said[name]) is not None]
     index = said.get("index", said.get("id"))
-    written = said.get("num_generated_tokens")
-    known = isinstance(written, int) and not isinstance(written, bool)
     yield ResultRow(
         place,
         _length(said),
@@ -225,7 +222,7 @@ def _nemo_sample(said: Mapping[str, Any], place: str, seed: int) -> Iterator[Res
         reference=shown(", ".join(map(str, texts))),
         answer=text_of(answer),
         realised=_depth(said),
-        completion_tokens=written if known and 0 <= written <= MOST_TOKENS else None,  # type: ignore[operator]
+        completion_tokens=tokens(said.get("num_generated_tokens")),
         scores={name: score_of(said[name]) for name in names},
         error="" if names else "not evaluated: no is_correct in the file",
     )

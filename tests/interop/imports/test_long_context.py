@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from needlemap import compare
 from needlemap.errors import NeedlemapError
@@ -517,3 +520,40 @@ def test_what_can_be_read_is_told_where_nothing_can(tmp_path):
     (tmp_path / "x.jsonl").write_text("{}\n")
     with pytest.raises(NeedlemapError, match=r"output\.jsonl of NeMo Skills"):
         read([tmp_path])
+
+
+NAMES = (
+    *("pred", "outputs", "index", "length", "token_position_answer", "generation", "metrics"),
+    *("expected_answer", "is_correct", "num_generated_tokens", "sample_score", "score", "value"),
+    *("sample_metadata", "context_length", "depth_percent", "target", "doc_id", "doc", "4096"),
+    *("max_length", "filter", "filtered_resps", "Context#10 Depth#5", "categories", "subsets"),
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([0, -1, 4096, 10**30, 0.5, -1.0, 1e308, float("nan")])
+    | st.sampled_from(["", "a", "4096", "1e999", "Context#10 Depth#5", "\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+LINES = st.sampled_from(
+    [
+        {"index": 0, "pred": "a", "outputs": ["a"]},
+        {"index": 0, "generation": "a", "expected_answer": ["a"], "is_correct": 1.0},
+        {"index": 0, "sample_score": {"score": {"value": {"Context#10 Depth#5": 1.0}}}},
+        {"doc_id": 0, "doc": {"max_length": 8192}, "target": "a", "4096": -1.0, "8192": 1.0},
+        {"dataset_name": "x", "model_name": "m", "metrics": []},
+    ]
+)
+
+
+@given(LINES, st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4))
+def test_whatever_a_file_holds_is_records_or_an_error_in_words(tmp_path_factory, line, more):
+    folder = tmp_path_factory.mktemp("odd")
+    file = folder / ("x.json" if "dataset_name" in line else "x.jsonl")
+    file.write_text(json.dumps({**line, **more}))
+    with suppress(NeedlemapError):
+        for run in OtherTools().load(file):
+            assert all(record.line() for record in run.records)
