@@ -26,7 +26,7 @@ from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Spent, Unmeasured
 from needlemap.http import faults
 from needlemap.http.compatible import HEADERS, KEY
-from needlemap.http.events import StreamedReply, is_stream, words_of
+from needlemap.http.events import MOST_PARTS, StreamedReply, is_stream, words_of
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -49,7 +49,6 @@ LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
 _LINGER_S = 0.25
 _REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
 _START_BYTES = 64  # of a body: enough to tell a stream of events from JSON
-_MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 _PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
 _PLAIN = (
     "user-agent",
@@ -267,8 +266,8 @@ class _JsonClient:
         """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
         self.check(reply, server)
         text, streamed = reply.text, reply.streamed
-        if text.count("[") + text.count("{") + text.count(",") > _MOST_PARTS:
-            raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
+        if text.count("[") + text.count("{") + text.count(",") > MOST_PARTS:
+            raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
         try:
             body = self._secrets.hide_in(streamed.whole() if streamed else json.loads(text))
         except ValueError:

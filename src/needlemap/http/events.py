@@ -24,7 +24,7 @@ _FIELD = re.compile(r":|(data|event|id|retry|error):")
 _LONGEST_FIELD = len("retry:")
 _BOM = "\ufeff"
 _SHOWN = 200  # characters of an event, or of what a broken answer said before
-_MOST_PARTS = 5_000_000  # of a stream's JSON: each becomes an object in memory
+MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 
 # Errors of a stream come behind status 200. Those of Anthropic, and some of OpenAI's, say by a word
 # which status they would have had.
@@ -217,8 +217,8 @@ class StreamedReply:
         empty line between two events."""
         text = "\n".join(event.data).strip()
         self._parts += text.count("[") + text.count("{") + text.count(",")
-        if self._parts > _MOST_PARTS:
-            raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
+        if self._parts > MOST_PARTS:
+            raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
         if not text:
             return
         try:

@@ -56,16 +56,18 @@ from needlemap.interop.ruler_results import (
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
+_OUTPUT = r"(.*/)?output(-rs\d+)?\.jsonl"  # a name that other tools give their files too
 # Where tools keep what they found, below the folder that people name: lm-evaluation-harness a
 # folder a model, EvalScope reviews of each sample and reports of their means, RULER
 # MODEL/synthetic/LENGTH/pred, NeMo Skills eval-results/BENCHMARK. The first that is there is read.
 _PLACES = (
-    r"([^/]+/)?samples_[^/]*\.jsonl",
+    r"samples_[^/]*\.jsonl",
+    r"[^/]+/samples_[^/]*\.jsonl",
     r"((.*/)?reviews/)?([^/]+/)?needle_haystack_[^/]*\.jsonl",
     r"((.*/)?reports/)?([^/]+/)?needle_haystack\.json",
     r"(.*/)?pred/[^/]+\.jsonl",
     r"(.*/)?pred/summary(-[^/]+)?\.csv",
-    r"(.*/)?output(-rs\d+)?\.jsonl",
+    _OUTPUT,
 )
 _DEEPEST = 5  # folders below the one that was named
 _MOST_ENTRIES = 50_000  # that are looked at
@@ -172,7 +174,7 @@ def _within(path: Path) -> list[Path]:
     below = {file.relative_to(path).as_posix(): file for file in _files_below(path)}
     for place in _PLACES:
         found = sorted(name for name in below if re.fullmatch(place, name, re.DOTALL))
-        if found:
+        if found and (place != _OUTPUT or is_nemo(_first_line(below[found[0]]))):
             return [below[name] for name in found]
     return _listed(path) or _listed(path / "results")
 
@@ -232,6 +234,13 @@ def _log(file: Path) -> Log | None:
     if read is not None:
         return read(file)
     return read_inspect_json(read_regular(file, _MOST), file) if is_inspect(start) else None
+
+
+def _first_line(file: Path) -> Mapping[str, Any]:
+    """The same of a file that may hold anything; nothing where it cannot be read."""
+    with suppress(NeedlemapError, OSError), open_regular(file) as opened:
+        return _first(opened, file.name)
+    return {}
 
 
 def _first(opened: BufferedReader, name: str) -> Mapping[str, Any]:

@@ -289,6 +289,19 @@ def test_seeds_of_nemo_skills_are_the_same_prompts_asked_again(tmp_path):
     assert len({row.key for row in run.records}) == 4
 
 
+def test_another_tools_output_is_not_taken_for_theirs(tmp_path):
+    row = {
+        "context_length": 2000,
+        "target_depth_percent": 50,
+        "model_id": "m",
+        "score": {"value": 0.5},
+    }
+    for name in ("output.jsonl", "more.jsonl"):
+        written(tmp_path / name, [row])
+    (run,) = OtherTools().load(tmp_path)
+    assert len(run.records) == 2
+
+
 # EvalScope
 
 
