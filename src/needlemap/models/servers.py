@@ -166,6 +166,8 @@ def texts_of(parts: Any, field: str = "text") -> list[str]:
 def check_request(request: Mapping[str, Any]) -> None:
     """Raises SettingsError for request fields that would change the prompt without a record of
     it."""
+    if "stream" in request:
+        raise SettingsError("Request field 'stream' cannot be set. Type --stream instead.")
     for field in RESERVED:
         if field in request:
             raise SettingsError(
