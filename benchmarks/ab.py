@@ -6,8 +6,8 @@ servers?
 Pairs are simulated: two prompts a haystack, whose loss and gain differ by haystack on the logit
 scale, in opposite directions, so that what is lost clusters. The mean loss over haystacks is
 exactly the margin, where neither verdict is true, and all looks are looked at. Quiet faults are
-those of tests/gallery/mutants.py. Servers are asked where NEEDLEMAP_LLAMA_SERVER names one (`eval
-"$(bash .ci/servers)"`) and NEEDLEMAP_SHARED holds a trained model.
+those of mutants.py in tests/wings/servers/gallery. Servers are asked where NEEDLEMAP_LLAMA_SERVER
+names one (`eval "$(bash .ci/servers)"`) and NEEDLEMAP_SHARED holds a trained model.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from needlemap.stats.verdicts import HIGH_ALPHA, LOW_ALPHA
 from table import rounded, show
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path.insert(0, str(TESTS / "gallery"))
-sys.path.insert(0, str(TESTS / "real_servers"))
+sys.path.insert(0, str(TESTS / "wings" / "servers" / "gallery"))
+sys.path.insert(0, str(TESTS / "wings" / "servers" / "real_servers"))
 from mutants import BestSixteenKeys, Engine, Faulty, FirstRowOfAChunk, FourBitCache  # noqa: E402
 
 MARGIN = 0.02
@@ -240,7 +240,7 @@ def servers(folder: Path) -> dict[str, dict[str, object]]:
     converter = os.environ["NEEDLEMAP_GGUF_CONVERTER"]
     script = [
         sys.executable,
-        str(TESTS / "real_servers" / "convert.py"),
+        str(TESTS / "wings" / "servers" / "real_servers" / "convert.py"),
         converter,
         str(checkpoint),
         str(gguf),

@@ -5,13 +5,13 @@ nobody else?
     python benchmarks/check.py --real FILE [--max-length 8k] [--times 3] [--only WORDS] [--keep DIR]
     python benchmarks/check.py --faults FILE [--max-length 8k] [--only WORDS]
 
-The faults are those of tests/gallery/mutants.py, in the model in the box. Each begins at each of a
-check's three sizes in turn, and is asked what the probe that is meant for it needs, at the alpha
-that a probe has in a check of all. It is found if the probe fails at the size at which it begins,
-and at no shorter one. Clean runs are checks of all: of that model with and without a cache; of a
-reader that is wrong by chance one time in forty, so that of two equal askings one pair in twenty
-differs; and, where `.ci/servers` was run, of llama-server with one slot and with four, and of
-transformers serve, with the model of tests/real_servers.
+The faults are those of mutants.py in tests/wings/servers/gallery, in the model in the box. Each
+begins at each of a check's three sizes in turn, and is asked what the probe that is meant for it
+needs, at the alpha that a probe has in a check of all. It is found if the probe fails at the size
+at which it begins, and at no shorter one. Clean runs are checks of all: of that model with and
+without a cache; of a reader that is wrong by chance one time in forty, so that of two equal askings
+one pair in twenty differs; and, where `.ci/servers` was run, of llama-server with one slot and with
+four, and of transformers serve, with the model of real_servers.
 
 `--real` checks real engines that serve the gauge (`real_engines.py`): two dozen honest ways to run
 them, and faults, round by round. FILE gets a line of JSON after each check, and what it holds is
@@ -45,20 +45,21 @@ from machine import machine
 from real_engines import CASES, check_each, limits, summed
 from table import rounded, show
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/wings/servers/gallery"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/wings/servers/real_servers"))
 from faults import NOISE
 from mutants import MUTANTS, SIZES, SOUND, asking, begins_at, examined
 
-from conftest import Served, Servers  # of tests/real_servers
+from conftest import Served, Servers  # of tests/wings/servers/real_servers
 from needlemap.grid import tokens
 from needlemap.servers.check import probes as all_probes
 
 ROOT = Path(__file__).resolve().parents[1]
-REAL = ROOT / "tests" / "real_servers"
+REAL = ROOT / "tests" / "wings" / "servers" / "real_servers"
 QUICK, FEW = ("cut-and-told",), ("cut", "stop")
 TRAINED = ROOT.parent / "shared" / "data" / "tiny_retriever"
-KNOWS = {  # the one kind of fact that the model of tests/real_servers was trained to find
+# The one kind of fact that the model of real_servers was trained to find.
+KNOWS = {
     "needle": "The magic number for {city} is {number}.",
     "question": "What is the magic number for {city}?",
     "keywords": ["{number}"],

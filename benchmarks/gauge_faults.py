@@ -21,7 +21,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, ClassVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "gallery"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/wings/servers/gallery"))
 
 from faults import FaultyGauge
 from mutants import MUTANTS, Mutant, begins_at

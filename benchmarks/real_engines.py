@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "servers"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "real_servers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/servers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/wings/servers/real_servers"))
 
 from between import between  # of tests/servers
 
-from conftest import Served, Servers  # of tests/real_servers
+from conftest import Served, Servers  # of tests/wings/servers/real_servers
 from needlemap.grid import tokens
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import log
-from typing import TYPE_CHECKING
 
 from needlemap.reports.figures import (
     EDGE,
@@ -18,9 +17,7 @@ from needlemap.reports.figures import (
     mark,
     text,
 )
-
-if TYPE_CHECKING:
-    from recovery import Snapshot
+from recovery_scores import Snapshot
 
 COLUMNS, GAP, LEFT = 4, 14.0, 22.0
 HIGH, HEAD, FOOT = 62.0, 11.0, 16.0

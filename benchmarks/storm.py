@@ -4,9 +4,10 @@ finds to a script that shows it?
     python benchmarks/storm.py [--faults NAME,NAME] [--clean N] [--cpu-s S] [--keep FILE] [--smoke]
     python benchmarks/storm.py --real MINUTES [--times N] [--keep FILE]
 
-The faults are those of tests/storm/boxed_engine.py, an engine in a box with one fault each, after
-public threads, and those of reported_faults.py, whose author had not read the storm's operations
-("independent"). A fault is found if a storm ends with exit code 1 within so many CPU seconds.
+The faults are those of boxed_engine.py in tests/wings/servers/storm, an engine in a box with one
+fault each, after public threads, and those of reported_faults.py, whose author had not read the
+storm's operations ("independent"). A fault is found if a storm ends with exit code 1 within so many
+CPU seconds.
 Beside it stands what a storm of as many requests finds that only asks fresh prompts. Clean storms
 are of the sound engine with other caches, slots, limits and noise. Coverage is that of the bound at
 every look over simulated storms whose faults come singly and in runs of 1 to 50 inside a family.
@@ -29,7 +30,7 @@ from typing import Any
 from machine import machine
 from table import rounded, show
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "storm"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/wings/servers/storm"))
 from boxed_engine import FAULTS, Engine
 from boxed_reader import Boxed
 from reported_faults import REPORTED, make_engine
@@ -46,7 +47,7 @@ from needlemap.servers.storm.shrink import SELDOM, Shrinking, Shrunk
 from needlemap.servers.storm.storm import Storm, StormOptions
 from needlemap.servers.storm.storming import StormInRounds
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[1] / "tests/wings/servers/storm"
 FLAGS = {
     "model": "openai/box",
     "base_url": "http://127.0.0.1:1/v1",
@@ -306,7 +307,7 @@ def shrunk_of(name: str, folder: Path, cpu_s: float) -> Shrunk | None:
 
 def played(folder: Path, fault: str, seed: int) -> int:
     """The script's exit code against a fresh engine over HTTP."""
-    engine = [sys.executable, str(ROOT / "tests" / "storm" / "reported_faults.py")]
+    engine = [sys.executable, str(TESTS / "reported_faults.py")]
     small = ["--pages", str(SMALL["pages"]), "--host-pages", str(SMALL["host"])]
     command = [*engine, "--fault", fault, "--seed", str(seed), *small]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

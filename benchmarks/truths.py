@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 
 from needlemap.stats import Array
+from needlemap.stats.intervals import NORMAL
 
 LOW, HIGH = 1_000, 128_000
 THRESHOLD = 0.85
@@ -196,7 +196,7 @@ def _blurred(cells: Array) -> Array:
 @cache
 def _normal() -> tuple[Array, Array]:
     shares = np.linspace(1e-5, 1 - 1e-5, 20_001)
-    return shares, np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
+    return shares, np.array([NORMAL.inv_cdf(share) for share in shares.tolist()])
 
 
 def answers(random: np.random.Generator, chance: Array, correlation: float) -> Array:

@@ -26,7 +26,9 @@ import typer.main
 
 from needlemap.cli import main
 
-collect_ignore = ["servers"]  # programs, not tests
+sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
+pytest_plugins = ("maps", "tiny_models")
+collect_ignore = ["fixtures", "servers"]  # no tests
 ROOT = Path(__file__).parent.parent
 SERVER = Path(__file__).parent / "servers" / "wire.py"
 SLOW = hypothesis.HealthCheck.too_slow  # says how busy the machine is, not what the test found

@@ -38,7 +38,7 @@ ELSEWHERE = (
     "servers.md",
     "pytest.md",
     "check.md",
-)  # typed in tests/real_servers and commands/test_check.py
+)  # typed in tests/wings/servers/real_servers and tests/wings/servers/commands/test_check.py
 HEAVY = (
     "ab.md",
     "cluster.md",

@@ -27,6 +27,10 @@ def test_no_file_imports_itself_through_others(house: Any) -> None:
     assert house.with_types.circles() == []
 
 
+def test_no_benchmark_imports_itself_through_others(tool: dict[str, Any]) -> None:
+    assert tool["House"].read(tool["ROOT"] / "benchmarks").with_types.circles() == []
+
+
 def test_a_circle_is_seen_whether_its_imports_are_late_or_for_types(
     tmp_path: Path, tool: dict[str, Any]
 ) -> None:

@@ -40,7 +40,7 @@ one prompt at a time there, so `wrong-under-load` was not put into it. There
 left is felt by no head of the gauge."""
 FULL_NATS = 0.5  # a token: margins that move so much are drawn darkest
 
-sys.path.insert(0, str(ROOT / "tests" / "gallery"))
+sys.path.insert(0, str(ROOT / "tests" / "wings" / "servers" / "gallery"))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from mutants import MUTANTS, SIZES, Mutant, begins_at  # noqa: E402
 from threads import THREADS, Thread  # noqa: E402
@@ -166,7 +166,7 @@ def section(mutant: Mutant, checks: Path) -> str:
         f"## {mutant.name}\n\n{mutant.about} Public report: {report}.\n\n"
         f"![{mutant.name}](images/gallery/{mutant.name}.svg)\n\n"
         f"`{mutant.probe}` {verdict}: {finding.said}.\n\n"
-        f"```bash\npython tests/gallery/mutants.py {mutant.name}\n```\n"
+        f"```bash\npython tests/wings/servers/gallery/mutants.py {mutant.name}\n```\n"
     )
 
 
@@ -240,7 +240,7 @@ def main(checks: Path, in_gauge: Sequence[Begun]) -> None:
 
 For readers who ask what [check](check.md) can see. At the end you know which probe finds which
 fault, and which faults none finds. {len(MUTANTS)} public faults of inference engines are put into
-the model in the box, in [a few lines](../tests/gallery/faults.py) each.
+the model in the box, in [a few lines](../tests/wings/servers/gallery/faults.py) each.
 
 Each fault begins at each of the three sizes of a check to 256 tokens: shorter prompts are answered
 right. A fault is found if its probe fails at that size, and at no shorter one: {found} of
@@ -259,8 +259,8 @@ three: that alone moves margins by 0.1 nats a token.
 The commands run in a checkout, in about half a minute each. A size behind the name says where the
 fault begins. `tools/gallery.py` makes this page: do not edit it.
 
-`python tests/gallery/mutants.py last-tokens-only 512 2048` puts a fault that begins at 512 tokens
-into [the gauge](gauge.md), with prompts to 2,048.
+`python tests/wings/servers/gallery/mutants.py last-tokens-only 512 2048` puts a fault that begins
+at 512 tokens into [the gauge](gauge.md), with prompts to 2,048.
 
 """
     sections = [section(mutant, checks) for mutant in MUTANTS]

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import needlemap
 from tinymodel import write_model
 
-REAL = Path(__file__).resolve().parents[2] / "tests" / "real_servers"
+REAL = Path(__file__).resolve().parents[2] / "tests" / "wings" / "servers" / "real_servers"
 SLOTS, POSITIONS = 4, 4352
 _CHAT = 'messages:\n  - {role: user, text: "{haystack}\\n\\n{question}"}\n'
 

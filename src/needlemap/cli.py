@@ -109,7 +109,7 @@ def run(
 
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags)
-        each = models_to_ask(preset, flags, trusted=typed.trust_run)
+        each = models_to_ask(preset, flags, trusted=typed.trust_run, skip=typed.skip)
         refuse_strangers(typed.out, typed.trust_run, folders_of(each))
         from needlemap.commands.run import run_command
 
@@ -132,7 +132,7 @@ def plan(typed: arguments.PlanFlags, preset: arguments.Preset = None, **flags: A
 
     with limited_by(preset, flags):
         flags |= listed_model(preset, flags, asks=False)
-        plan_command(models_to_ask(preset, flags, planned=True), typed)
+        plan_command(models_to_ask(preset, flags, planned=True, skip=typed.skip), typed)
 
 
 @settings_command()

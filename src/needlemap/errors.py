@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -24,15 +24,20 @@ class NeedlemapError(Exception):
 
 
 @contextmanager
-def naming(part: str) -> Iterator[None]:
-    """Within it an error stays what it is, and names the part first, one of several; '' for
-    the only one."""
+def naming(part: str, remedy: str = "") -> Iterator[None]:
+    """Within it an error stays what it is, names the part first, one of several, and ends with
+    a remedy; '' for the only one."""
     try:
         yield
     except NeedlemapError as error:
         if part:
-            error.args = (f"{part}: {error}",)
+            error.args = (f"{part}: {error}{remedy}",)
         raise
+
+
+def naming_family(name: str) -> AbstractContextManager[None]:
+    """Name the family of a suite in an error, and how to leave it out; '' that of a plain run."""
+    return naming(name and f"Family '{name}'", f" Or leave it out: --skip {name}")
 
 
 class SettingsError(NeedlemapError):

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -129,15 +131,31 @@ def test_in_a_log_each_kind_of_failure_is_said_once(capsys):
     )
 
 
-def test_a_tally_says_what_is_known():
+def trial(key: str, tokens: int, shared: int = 0) -> Any:
+    """A trial as far as a tally reads it."""
+    return SimpleNamespace(
+        key=key, prompt=SimpleNamespace(asked_tokens=tokens), shared_tokens=shared
+    )
+
+
+def test_a_tally_shows_what_is_known():
     tally = Tally(10, 3)
     assert tally.line() == "3/10 scored"
-    tally.started -= 10
     tally.add(record(score=1.0, answer="a", prompt_tokens=1500, usd=0.5))
     tally.add(record(failure="timed out"))
-    assert tally.line() == "4/10 scored · 1 failed · 1,500 tokens · $0.5000 · 0.2/s · 25 s left"
+    assert tally.line() == "4/10 scored · 1 failed · 1,500 tokens · $0.5000"
     tally.add(record(score=1.0, answer="a", usd=None))
     assert "$" not in tally.line()  # an unknown price is not added to known ones
+
+
+def test_the_time_left_is_by_the_tokens_that_are_left_to_compute():
+    """Short prompts come first: by trials it was five times too short."""
+    tally = Tally(3, 0)
+    tally.plan([trial("k", 1_500), trial("b", 4_500, shared=3_000), trial("c", 15_500)])
+    tally.started -= 10
+    tally.add(record(score=1.0, answer="a"))
+    assert tally.line() == "1/3 scored · 0.1/s · 1 min left"
+    assert "left" not in tally.line(over=True)
 
 
 INTERRUPTING = """

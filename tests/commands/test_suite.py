@@ -183,6 +183,34 @@ def test_what_a_suite_cannot_do_is_said(typed, flags, said):
     assert said in typed("run", "suite:smoke", *flags, code=2).stderr
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_family_that_cannot_be_made_is_named_and_can_be_left_out(typed, command):
+    """Of a suite at a short length, one family's prompts may have no room for a haystack."""
+    (typed.folder / "short.yaml").write_text(
+        f"settings: {{lengths: [300], depths: [50], max_answer_tokens: 40}}\n{FAMILIES}"
+        "  many: {task: passkey, max_answer_tokens: 280}\n"
+    )
+    line = (command, "suite:short.yaml", *(("-o", "s") if command == "run" else ()))
+    refused = typed(*line, code=2).stderr
+    assert "Family 'many': Length 300 leaves no room" in refused
+    assert "Or leave it out: --skip many" in refused
+    assert not (typed.folder / "s" / "key").exists()
+    assert "many" not in typed(*line, "--skip", "many").stdout
+
+
+@pytest.mark.usefixtures("suite")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("suite:mine.yaml", "--skip", "onee"), "has no family 'onee'. Families: key, one, all."),
+        (("suite:mine.yaml", "--skip", "key", "--skip", "one", "--skip", "all"), "Name fewer."),
+        (("bm25", "--skip", "key"), "--skip leaves out families of a suite"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused(typed, line, said):
+    assert said in typed("run", *line, code=2).stderr
+
+
 def test_without_a_folder_the_table_is_all_there_is(typed, suite):
     ended = typed("run", suite, "--no-save")
     assert rows(ended.stdout)["mean"] == ["75.0", "75.0", "75.0", "-"]

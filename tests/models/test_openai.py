@@ -396,7 +396,7 @@ SHARING = ("--lengths", "600", "--depths", "0:100:8", "--repeats", "1", "--no-ca
     [
         (("--owner", "llamacpp", "--slots", "4"), 4, {0, 1, 2, 3}),
         (("--owner", "llamacpp", "--slots", "4"), 2, {0, 1}),
-        (("--owner", "llamacpp", "--slots", "2"), 4, {None}),  # two lanes would share one slot
+        (("--owner", "llamacpp", "--slots", "2"), 4, {0, 1}),  # two at a time: it has no more
         (("--owner", "llamacpp", "--slots", "4"), 1, {None}),  # the server finds the one cache
         (("--owner", "vllm", "--slots", "4"), 4, {None}),  # no other server may get this field
         (("--slots", "4"), 4, {None}),

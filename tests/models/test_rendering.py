@@ -166,10 +166,12 @@ def test_a_process_that_was_killed_is_started_again(renderer: Renderer) -> None:
 
 
 def test_many_threads_may_render(renderer: Renderer) -> None:
+    before = threading.active_count()
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: render(renderer, "{{ x }}", x=number), range(64)))
     assert made == [str(number) for number in range(64)]
-    assert threading.active_count() < 40
+    # Threads of other tests may still live: only what this one adds counts.
+    assert threading.active_count() < before + 8
 
 
 def test_nothing_is_started_before_a_template_is_rendered_and_nothing_stays() -> None:

@@ -3,7 +3,7 @@ twice.
 
 NEEDLEMAP_KILLS: how often the run is killed (3; in CI 40; with --long 100). Torn last lines, and
 two runs on one folder: tests/asking/test_resume.py. Killed replicas:
-tests/commands/test_replicas.py.
+tests/wings/cluster/test_replicas.py.
 """
 
 from __future__ import annotations

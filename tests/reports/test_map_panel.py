@@ -156,7 +156,7 @@ def test_a_cell_tells_n_interval_and_failures_by_kind(mixed: Map) -> None:
     tips = [cell.tip for cell in panel(mixed).cells]
     assert tips[5] == (
         "4,000 tokens, depth 100 %, realised 100 %: not measured, n=0, missing 4 (3 timed out, 1 "
-        "not asked)"
+        "not sent)"
     )
     assert tips[0] == "1,000 tokens, depth 0 %, realised 0 %: score 100.0 % [51.0, 100.0], n=4"
 
@@ -167,7 +167,7 @@ def test_title_and_caption_say_what_was_measured(mixed: Map) -> None:
         assert part in shown
     assert "overall 65.4 % [" in shown
     assert "n = 26 prompts" in shown
-    assert "Missing 10 (2 rate limited, 3 timed out, 5 not asked)" in shown
+    assert "Missing 10 (2 rate limited, 3 timed out, 5 not sent)" in shown
 
 
 @pytest.mark.parametrize(("n", "said"), [((1, 1), "one trial a cell"), ((3, 3), "3 trials a cell"),

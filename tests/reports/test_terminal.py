@@ -39,8 +39,8 @@ def test_numbers_where_there_is_room(mixed: Map) -> None:
         "100% 100 × 25",
         "mean 92 50 33",
         "overall 65.4 (n=26, 10 missing)",
-        "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
-        "· not asked × failed",
+        "missing 10 (2 rate limited, 3 timed out, 5 not sent)",
+        "· not sent × failed",
     ]
 
 
@@ -100,13 +100,13 @@ def test_plain_summary_has_a_line_a_length_and_one_a_depth(mixed: Map) -> None:
     assert plain_summary(mixed).splitlines() == [
         "a-model · single · tokenizer cl100k_base · scorer levenshtein · mode exact",
         "  1k   91.7  n=12 [63.0, 98.6]",
-        "  4k   50.0  n=8 [21.1, 78.9] missing 4 (3 timed out, 1 not asked)",
-        "128k   33.3  n=6 [9.5, 70.4] missing 6 (2 rate limited, 4 not asked)",
+        "  4k   50.0  n=8 [21.1, 78.9] missing 4 (3 timed out, 1 not sent)",
+        "128k   33.3  n=6 [9.5, 70.4] missing 6 (2 rate limited, 4 not sent)",
         "depth   0%   90.0  n=10 [58.2, 98.3]",
         "depth  50%   37.5  n=8 [13.3, 70.0]",
         "depth 100%   62.5  n=8 [30.0, 86.7]",
         "overall 65.4 (n=26, 10 missing)",
-        "missing 10 (2 rate limited, 3 timed out, 5 not asked)",
+        "missing 10 (2 rate limited, 3 timed out, 5 not sent)",
     ]
 
 
@@ -130,6 +130,6 @@ def test_long_lines_are_broken_between_words(make_grid: Any) -> None:
 def test_signs_of_what_is_missing_are_explained_where_something_is(
     mixed: Map, make_grid: Any
 ) -> None:
-    assert "not asked" in printed(mixed)[-1]
+    assert "not sent" in printed(mixed)[-1]
     assert "failed" in printed(mixed)[-1]
-    assert not {"not asked", "failed"} & set(" ".join(printed(make_grid(2, 2))).split("  "))
+    assert not {"not sent", "failed"} & set(" ".join(printed(make_grid(2, 2))).split("  "))

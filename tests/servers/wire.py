@@ -88,7 +88,8 @@ async def respond(state: State, request: Request) -> Response:
     if request.path == "/v1/models":
         return as_json({"object": "list", "data": listed(state.options)})
     if request.path == "/props" and state.options.slots:
-        return as_json({"total_slots": state.options.slots})
+        each = {"n_ctx": state.options.slot_tokens} if state.options.slot_tokens else {}
+        return as_json({"total_slots": state.options.slots, "default_generation_settings": each})
     if not request.path.startswith("/v1/"):
         return as_json({"detail": "Not Found"}, 404)
     return await model(state, request)
@@ -412,6 +413,7 @@ def main() -> None:
     )
     parser.add_argument("--lists", type=int, default=0, help="a context that it lists, not its own")
     parser.add_argument("--owner", default="", help="whose its models are, as it says")
+    parser.add_argument("--slot-tokens", type=int, default=0, help="of a slot, in its /props")
     parser.add_argument("--slots", type=int, default=0, help="what its /props says; 0: no /props")
     parser.add_argument("--streams", default="asked", choices=["asked", "always", "only"])
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")

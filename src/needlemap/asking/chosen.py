@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from needlemap.asking.resume import with_prompts_of
+from needlemap.errors import SettingsError
 from needlemap.settings.suites import Chosen, choose_each
 from needlemap.settings.trust import Trust, refuse_code, without_code
 
@@ -18,14 +19,17 @@ def models_to_ask(
     *,
     trusted: Trust = False,
     planned: bool = False,
+    skip: Sequence[str] | None = None,
 ) -> dict[str, Chosen]:
     """The families to ask each model, by the name of its folder ('' of a single model).
 
     named, flags, planned: as `choose_each` takes them. trusted: follow the run whose prompts are
-    asked, though another machine began it; 'prompts': as far as that asks and runs nothing.
-    Raises NeedlemapError.
+    asked, though another machine began it; 'prompts': as far as that asks and runs nothing. skip:
+    families of a suite to leave out. Raises NeedlemapError.
     """
     each = choose_each(named, flags, trusted=trusted, planned=planned)
+    if skip:
+        each = {name: without_families(chosen, skip) for name, chosen in each.items()}
     for name, chosen in each.items():
         run = chosen.first.prompts_of
         if run and isinstance(run, str) and not chosen.suite:  # a suite refuses it when prepared
@@ -36,6 +40,23 @@ def models_to_ask(
                 refuse_code(lent, flags, f"'{run}'")
             each[name] = replace(chosen, families={"": lent})
     return each
+
+
+def without_families(chosen: Chosen, names: Sequence[str]) -> Chosen:
+    """Leave families out, and weighted means that need them. Raises SettingsError for a name that
+    is not one of the suite's, and if none is left."""
+    if not chosen.suite:
+        raise SettingsError("--skip leaves out families of a suite: name one, e.g. suite:ruler.")
+    if unknown := sorted(set(names) - set(chosen.families)):
+        raise SettingsError(
+            f"Suite '{chosen.suite}' has no family '{unknown[0]}'. Families: "
+            f"{', '.join(chosen.families)}."
+        )
+    families = {name: each for name, each in chosen.families.items() if name not in names}
+    if not families:
+        raise SettingsError("--skip leaves out all families. Name fewer.")
+    scores = {name: means for name, means in chosen.scores.items() if not set(means) & set(names)}
+    return replace(chosen, families=families, scores=scores)
 
 
 def folders_of(each: Mapping[str, Chosen]) -> list[str]:

@@ -26,7 +26,7 @@ from needlemap.asking.seek import Seek
 from needlemap.asking.session import Session, check_judge, check_price, make_model
 from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
-from needlemap.errors import NeedlemapError, SettingsError, naming
+from needlemap.errors import NeedlemapError, SettingsError, naming, naming_family
 from needlemap.grid import setting
 from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
@@ -75,7 +75,7 @@ class FamiliesToAsk:
             )
         ahead = []
         for name, settings in chosen.families.items():
-            with naming(f"Family '{name}'"):
+            with naming_family(name):
                 ahead.append(look_ahead(settings, path / name))
         return cls(
             begin_families(path, chosen.suite, names, chosen.scores), chosen.families, tuple(ahead)

@@ -32,6 +32,7 @@ from needlemap.http.faults import unreached_words
 from needlemap.models import LANE, Answer, Decoding, Model
 from needlemap.models.call import call_model
 from needlemap.plan import Costs, Halves, LaneQueue, Lanes
+from needlemap.plan.lanes import ANSWER_TOKENS
 from needlemap.records.record import Record, UnreadRecord
 from needlemap.scorers import Score, Scorer
 from needlemap.secrets import raised_by
@@ -43,6 +44,9 @@ from needlemap.trials import Trial, requests
 
 class TrialObserver:
     """Receives the events of a run. This base class ignores them."""
+
+    def planned(self, trials: Sequence[Trial]) -> None:
+        """These trials are about to be sent, in this order, each with what it shares."""
 
     def trial_begins(self, trial: Trial) -> None:
         """A request goes out."""
@@ -67,7 +71,6 @@ class RecordSink(Protocol):
 
 
 _SCORED_S = 2.0  # for the score of an answer that came in time, where no judge is asked
-_ANSWER_TOKENS = 500  # of a prompt are computed in about the time that a short answer takes
 _UNSCORED = 4  # answers of one lane that may wait for their score
 _HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
 # So would the next after the first three of these, all attempts included, when nothing was ever
@@ -463,7 +466,7 @@ def _is_skipped(answered: Answer | Score | Unmeasured) -> TypeGuard[Unmeasured]:
 
 def _costs(walk: Sequence[Trial]) -> Costs:
     """What the trials take in tokens of a prompt, their answers' time among it."""
-    anew = [trial.prompt.asked_tokens + _ANSWER_TOKENS for trial in walk]
+    anew = [trial.prompt.asked_tokens + ANSWER_TOKENS for trial in walk]
     shared = [trial.shared_tokens or 0 for trial in walk]
     return Costs([cost - held for cost, held in zip(anew, shared, strict=True)], anew)
 

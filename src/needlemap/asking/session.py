@@ -46,6 +46,7 @@ from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
 from needlemap.settings import Settings, written
 from needlemap.settings.prices import Prices
+from needlemap.text import counted
 from needlemap.trials import requests, run_hash
 from needlemap.trials.build import Experiment
 from needlemap.trials.resolve import model_options
@@ -151,6 +152,8 @@ class Session:
             if model is not None:
                 with self.budget.waiting():
                     await model.open(len(left), watcher.show_standing, watcher.show_event)
+                if note := check_context(self.experiment, self.todo, model):
+                    watcher.show_event(note)
             writer.describe(about(self.experiment, self.folder, model))
             self.budget.read(self.folder)
             answers = answers_in(self.folder, self.todo)
@@ -168,7 +171,16 @@ class Session:
                     model, "side", self.experiment.traits.side
                 )  # a model that was tried knows better
                 lanes = self.experiment.workers * (model.replicas if model else 1)
+                if model is not None and model.slots is not None and model.slots < lanes:
+                    lanes = model.slots
+                    watcher.show_event(
+                        f"note: the server has {counted(lanes, 'slot')}, so that many prompts are "
+                        f"sent at a time, not --concurrency {settings.concurrency}"
+                    )
                 walks = [laned(part, settings.mode, lanes, side) for part in self._parts(walk)]
+                watcher.planned(
+                    [trial for part, _ in walks for trial in part if trial.asked not in answers]
+                )
                 own = False
                 if model is not None and shares_much(walks):
                     with suppress(TimeoutError):
@@ -260,6 +272,36 @@ def options_of(settings: Settings) -> dict[str, Any]:
     """Return what the back end that the settings name is built with."""
     address = {"base_url": settings.base_url} if settings.base_url else {}
     return model_options(settings) | address
+
+
+def check_context(experiment: Experiment, trials: Sequence[Trial], model: Model) -> str:
+    """Return what to say if prompts may be too long for the context that a server reports; '' if
+    all fit.
+
+    Raises SettingsError if prompts cannot fit, with the lengths that do. Counts of another
+    vocabulary are estimates, and prompts that exist already have no lengths to choose: of these it
+    is only said.
+    """
+    room, settings = model.context_tokens, experiment.settings
+    if room is None or settings.seek is not None:
+        return ""
+    needs = {
+        trial.cell.length_tokens: trial.prompt.asked_tokens + settings.most_tokens
+        for trial in trials
+    }
+    long = sorted(length for length, tokens in needs.items() if tokens > room)
+    if not long:
+        return ""
+    fitting = ",".join(f"{length}" for length in sorted(set(needs) - set(long)))
+    advice = f"Use --lengths {fitting}." if fitting else f"Use --lengths below {room:,}."
+    said = (
+        f"The server reports a context of {room:,} tokens, prompt and answer: "
+        f"{'length' if len(long) == 1 else 'lengths'} {', '.join(f'{each:,}' for each in long)} "
+        f"{'does' if len(long) == 1 else 'do'} not fit."
+    )
+    if experiment.ready or not experiment.counts_own:
+        return f"note: {said} Lengths here are not in its own tokens. {advice}"
+    raise SettingsError(f"{said} {advice}")
 
 
 def check_price(settings: Settings) -> None:

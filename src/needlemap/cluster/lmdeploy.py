@@ -3,7 +3,7 @@
 Prompts are token ids, chat template included, as for `hf`. They go into LMDeploy's pipeline as they
 come, so that it batches them continuously and its prefix cache follows the plan. Options are named
 as the engine names them; they are checked against the installed package by
-tests/contract/test_lmdeploy.py
+tests/wings/cluster/test_lmdeploy.py
 (release 0.18).
 """
 

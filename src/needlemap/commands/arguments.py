@@ -147,6 +147,10 @@ Preset = Annotated[
 Out = Annotated[
     Path | None, option("The folder for the run. A run that is there goes on.", "-o", "--out")
 ]
+Skip = Annotated[
+    list[str] | None,
+    option("A family of a suite to leave out; may be repeated.", metavar="FAMILY"),
+]
 AsMap = Annotated[bool, option("Draw the map where there is no terminal, too.")]
 Json = Annotated[bool, option("Print one JSON document on standard output instead.")]
 TrustRun = Annotated[
@@ -196,6 +200,7 @@ class RunFlags:
         metavar="PERCENT",
     )
     map: AsMap = False
+    skip: Skip = None
     junit: JUnit = None
     on_undecided: OnUndecided = "fail"
 
@@ -211,6 +216,7 @@ class PlanFlags:
     model_config: Path | None = rare(None, "A config.json, for floating-point operations.")
     cache_tokens: int | None = rare(None, "A server's prefix cache to simulate.")
     cache_block: int = rare(16, "Its block size in tokens.")
+    skip: Skip = None
     json: Json = False
 
 

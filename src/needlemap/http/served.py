@@ -102,7 +102,7 @@ def _listed(base_url: str, sent: Sent) -> ServedModels:
     """The same, asked once. Raises Unmeasured if no server answers, and for 401, 403 and 503."""
     base_url, _, found = models_at(base_url, sent)
     rows = {name: row for row in rows_of(found) if (name := _name(row))}
-    contexts = {name: size for name, row in rows.items() if (size := _context(row))}
+    contexts = {name: size for name, row in rows.items() if (size := context_in(row))}
     return ServedModels(base_url, tuple(rows), contexts)
 
 
@@ -147,10 +147,15 @@ def context_of(
         if found := listed.contexts.get(model):
             return found
         root = VERSIONED.sub("", listed.base_url)
-        itself = get(root, "/props", sent)[1].get("default_generation_settings")
+        return own_context(get(root, "/props", sent)[1])
     except Unmeasured:
         return None
-    return _size(itself.get("n_ctx")) if isinstance(itself, dict) else None
+
+
+def own_context(props: Mapping[str, Any]) -> int | None:
+    """Return the tokens of prompt and answer that llama.cpp's /props gives; None if none."""
+    default = props.get("default_generation_settings")
+    return _size(default.get("n_ctx")) if isinstance(default, dict) else None
 
 
 def rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -167,7 +172,8 @@ def _name(row: Mapping[str, Any]) -> str:
     return name if printable(name, line=True) == name else ""
 
 
-def _context(row: Mapping[str, Any]) -> int | None:
+def context_in(row: Mapping[str, Any]) -> int | None:
+    """Return the tokens of prompt and answer that a list of models gives one; None if none."""
     return next((size for field in _CONTEXTS if (size := _size(row.get(field)))), None)
 
 
@@ -209,8 +215,7 @@ def cache_tokens(base_url: str, sent: Sent) -> int | None:
 def _counted_slots(root: str, sent: Sent) -> int | None:
     """Of llama.cpp: each slot has a context of its own."""
     itself = get(root, "/props", sent)[1]
-    default = itself.get("default_generation_settings")
-    each = _size(default.get("n_ctx")) if isinstance(default, dict) else None
+    each = own_context(itself)
     slots = _size(itself.get("total_slots"))
     return each * slots if each and slots else None
 

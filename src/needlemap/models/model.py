@@ -349,6 +349,10 @@ class Model(metaclass=Checked):
 
     notes: what a user should know before a run. replicas: how many copies of the model answer, each
     of which takes lanes of its own.
+
+    What a server reports of itself, known once the model is open; None if it reports nothing:
+    context_tokens: tokens of prompt and answer that it takes. slots: prompts that it computes at a
+    time.
     """
 
     unread: tuple[str, ...] = ()
@@ -357,6 +361,8 @@ class Model(metaclass=Checked):
     headers_variable = vocabulary = longer = ""
     notes: Sequence[str] = ()
     replicas: int = 1
+    context_tokens: int | None = None
+    slots: int | None = None
 
     def __init__(self, name: str, **options: Any) -> None:
         self.name = name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,8 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
-from needlemap.http.served import ServedModels, list_models
+from needlemap.http.served import ServedModels, context_in, list_models, own_context
+from needlemap.http.served import rows_of as listed_rows
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
 from needlemap.models.decoding import split_thinking
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
@@ -102,6 +103,7 @@ class OpenAIModel(ServedModel):
         self._json = Escaper()
         self._listed: ServedModels | None = None  # asked for when a server knows no such name
         self._key_env = key_env
+        self._opened = False
         self._slotted = False  # whether lane N asks llama.cpp's slot N
         self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
@@ -117,11 +119,18 @@ class OpenAIModel(ServedModel):
             options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
         )
 
+    async def open(
+        self, most: int, show_state: Callable[[str], None], show_event: Callable[[str], None]
+    ) -> None:
+        """Read how long a context the server takes, and how many slots it has."""
+        if not self._opened and not at_home(self.base_url, HOST):
+            self.context_tokens, self.slots = await _read_limits(self._server, self.name)
+        self._opened = True
+
     async def prepare(self, lanes: int) -> bool:
         """Keep each lane to one slot of llama.cpp, where it has as many: left to itself it
         gives a lane's prompt any slot that is free, and the cache of another lane is lost."""
-        elsewhere = not at_home(self.base_url, HOST)
-        self._slotted = elsewhere and 1 < lanes <= await _llama_cpp_slots(self._server)
+        self._slotted = 1 < lanes <= (self.slots or 0)
         return self._slotted
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
@@ -237,19 +246,26 @@ def _wants_no_stop(refused: Unmeasured, prompt: Prompt, decoding: Decoding) -> b
     return bool(sent and refused.failure is Failure.REJECTED and NO_STOP.search(str(refused)))
 
 
-async def _llama_cpp_slots(door: JsonClient) -> int:
-    """How many slots a server has, each with a cache of its own, if it says that it is
-    llama.cpp's; 0 for any other server."""
+async def _read_limits(door: JsonClient, model: str) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and answer that a server takes, and the slots of llama.cpp, each
+    with a cache of its own; None for what it does not report."""
+    listed, itself = await asyncio.gather(_look_up(door, "/v1/models"), _look_up(door, "/props"))
+    models = listed_rows(listed)
+    context = next((context_in(row) for row in models if row.get("id") == model), None)
+    if not any(row.get("owned_by") == "llamacpp" for row in models):
+        return context, None
+    # A router in front of several models speaks at /props for one of them only.
+    if context is None and len(models) == 1:
+        context = own_context(itself)
+    return context, tokens(itself.get("total_slots")) or None
+
+
+async def _look_up(door: JsonClient, path: str) -> dict[str, Any]:
+    """Return what a server reports at an address next to the API's; {} if nothing."""
     try:
-        itself = await door.look_up("/props", None, _TOLD_S)
-        if not (slots := tokens(itself.get("total_slots"))):
-            return 0
-        rows = (await door.look_up("/v1/models", None, _TOLD_S)).get("data")
+        return await door.look_up(path, None, _TOLD_S)
     except Unmeasured:
-        return 0
-    listed = rows if isinstance(rows, list) else []
-    owners = [row.get("owned_by") for row in listed if isinstance(row, dict)]
-    return slots if "llamacpp" in owners else 0
+        return {}
 
 
 def spans_of(said: Sequence[Message]) -> list[Span]:

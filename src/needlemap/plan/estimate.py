@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+from needlemap.errors import naming_family
 from needlemap.extras import install_line
 from needlemap.plan.bins import bin_edges, lower_bound, make_bins
 from needlemap.plan.summary import Summary, Terms, WalkedTrials, any_order, summarise
@@ -56,9 +57,10 @@ def estimate_plan(chosen: Chosen, terms: Terms) -> PlanEstimate:
     notes = [chosen.note] if chosen.note else []
     first = bound = None
     for name, settings in chosen.families.items():
-        experiment = prepare(
-            settings if chosen.suite else _in_mode(settings, "single"), asked=False
-        )
+        with naming_family(name):
+            experiment = prepare(
+                settings if chosen.suite else _in_mode(settings, "single"), asked=False
+            )
         notes += [note for note in notes_on(experiment) if note not in notes]
         first = first or experiment
         if chosen.suite:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from needlemap.trials import Trial
 
 T = TypeVar("T")
+# Prompt tokens that are computed in about the time that a short answer takes.
+ANSWER_TOKENS = 500
 
 
 def laned(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from needlemap.stats.means import DepthScore, Map
 
 T = TypeVar("T")
-NOT_ASKED = "not asked"
+NOT_ASKED = "not sent"
 WHOLE = "whole text"
 
 
@@ -183,7 +183,7 @@ def missing_label(missing: int, failures: Mapping[str, int]) -> str:
     """How many are missing and why, each kind with its count.
 
     >>> missing_label(3, {"timed out": 1})
-    '3 (1 timed out, 2 not asked)'
+    '3 (1 timed out, 2 not sent)'
     """
     kinds = [f"{count} {kind}" for kind, count in sorted(failures.items())]
     unasked = missing - sum(failures.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
 from importlib import import_module
@@ -101,6 +101,11 @@ class Together(TrialObserver):
     def __init__(self, *watchers: TrialObserver) -> None:
         self._watchers = watchers
 
+    def planned(self, trials: Sequence[Trial]) -> None:
+        """Tell each."""
+        for watcher in self._watchers:
+            watcher.planned(trials)
+
     def trial_begins(self, trial: Trial) -> None:
         """Tell each."""
         for watcher in self._watchers:
@@ -130,6 +135,10 @@ class TallyView(LiveView):
     def __init__(self, tally: Tally) -> None:
         super().__init__()
         self.tally, self.standing, self._drawn = tally, "", time.monotonic()
+
+    def planned(self, trials: Sequence[Trial]) -> None:
+        """Keep how many tokens each is to compute."""
+        self.tally.plan(trials)
 
     def recorded(self, record: Record) -> None:
         """Count it, say why it failed, draw when it is time to."""

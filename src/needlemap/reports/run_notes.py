@@ -17,6 +17,7 @@ from statistics import median
 from needlemap.finishes import list_unknown
 from needlemap.grid import duration_label
 from needlemap.models import backend_or_default
+from needlemap.plan.lanes import ANSWER_TOKENS
 from needlemap.records import RunFile, outdated
 from needlemap.records.folder import scorer_of
 from needlemap.records.loaded import Loaded, kept
@@ -40,6 +41,7 @@ from needlemap.settings.prices import summed
 from needlemap.stats import AskedPrompt
 from needlemap.stats.intervals import ClusterMean, rate_of
 from needlemap.text import printable
+from needlemap.trials import Trial
 
 _RIGHT = 0.5  # of a score, from which an answer without a haystack counts as right
 _SHOWN = 3  # questions that are named
@@ -68,7 +70,19 @@ def ended_lines(run: Loaded) -> list[str]:
             if scorer_of(record) == about.scorer
         ),
         *outcome_lines(records, skipped, one=about.one_haystack),
+        *easy_lines(run),
         *first_choice_lines(records, one=about.one_haystack),
+    ]
+
+
+def easy_lines(run: Loaded) -> list[str]:
+    """Return what a map that is right everywhere can show, and what to run next."""
+    total = run.map.total
+    if not isinstance(total, ClusterMean) or total.score < 1:
+        return []
+    return [
+        f"note: all {total.n:,} answers are right, so this map shows gross losses only. Next: "
+        "longer --lengths, or a harder task (needlemap list tasks)"
     ]
 
 
@@ -450,11 +464,22 @@ class Tally:
         self.scored = self.failed = self.tokens = self.cached = self.promised = 0
         self.usd: float | None = 0.0
         self.started = time.monotonic()
+        self._work, self._computed = dict[str, int](), 0
+
+    def plan(self, trials: Iterable[Trial]) -> None:
+        """Take what is left to compute: of each trial the prompt tokens that it does not share
+        with the one before it, and an answer."""
+        self.started, self._computed = time.monotonic(), 0
+        self._work = {
+            trial.key: trial.prompt.asked_tokens - (trial.shared_tokens or 0) + ANSWER_TOKENS
+            for trial in trials
+        }
 
     def add(self, record: Record) -> None:
         """Count one record."""
         self.scored += record.scored
         self.failed += not record.scored
+        self._computed += self._work.pop(record.key, 0)
         self._paid(record.judge_usd)
         if record.rescored:
             return
@@ -468,12 +493,11 @@ class Tally:
         self.usd = summed([self.usd, usd])
 
     def line(self, *, over: bool = False) -> str:
-        """Done of total, failures, tokens, money, and while it goes on rate and time left:
-        what is known."""
+        """Return what is known: scored of total, failures, tokens, money, and until it ends the
+        rate and the time left, by the tokens that are left to compute."""
         ended = self.scored + self.failed
         seconds = max(time.monotonic() - self.started, 1e-6)
-        rate = ended / seconds
-        left = self.total - self.already - ended
+        left_s = sum(self._work.values()) * seconds / max(1, self._computed)
         parts = [f"{self.already + self.scored}/{self.total} scored"]
         parts += [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.tokens:,} tokens"] if self.tokens else []
@@ -481,6 +505,6 @@ class Tally:
         parts += [f"{self.cached:,} cached{plan}"] if self.cached or plan else []
         limits = self._limits()
         parts += [limits] if limits else [f"${self.usd:.4f}"] if self.usd else []
-        goes_on = ended and left and not over
-        parts += [f"{rate:.1f}/s", f"{duration_label(left / rate)} left"] if goes_on else []
+        goes_on = self._computed and self._work and not over
+        parts += [f"{ended / seconds:.1f}/s", f"{duration_label(left_s)} left"] if goes_on else []
         return " · ".join(parts)

@@ -94,6 +94,14 @@ class Resolved:
         return self.task.ready
 
     @property
+    def counts_own(self) -> bool:
+        """Whether lengths count the tokens of the model's own vocabulary, as far as is known."""
+        if self.settings.tokenizer in ("server", self.traits.tokenizer):
+            return True
+        foreign = foreign_vocabulary(self.settings, self.traits, self.tokenizer)
+        return self.settings.tokenizer == "auto" and not foreign
+
+    @property
     def workers(self) -> int:
         """How many prompts are asked at a time."""
         return 1 if self.traits.serial else self.settings.concurrency

@@ -66,7 +66,7 @@ def test_its_curves_and_lines_are_those_of_the_report(falling):
 def test_what_could_not_be_measured_is_counted_by_kind(falling):
     (run,) = summary([falling], made=NOW)["runs"]
     assert run["failures"] == [
-        {"kind": "not asked", "count": 1, "examples": []},
+        {"kind": "not sent", "count": 1, "examples": []},
         {"kind": "timed out", "count": 1, "examples": ["No answer within 600 s."]},
     ]
     assert (run["totals"]["trials"], run["totals"]["scored"], run["totals"]["missing"]) == (

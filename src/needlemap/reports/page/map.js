@@ -85,11 +85,11 @@ function cellFacts(run, cell) {
 function lackOf(cells, cell) {
   const missing = cells.missing[cell];
   if (missing > cells.unasked[cell]) return ["missing", missingWords(missing, cells.failures[cell])];
-  return ["not asked", missing ? counted(missing, "trial") : null];
+  return ["not sent", missing ? counted(missing, "trial") : null];
 }
 
 function emptyWords(cells, cell) {
-  return missingOf(cells, cell) === "none" ? "not measured" : "not asked";
+  return missingOf(cells, cell) === "none" ? "not measured" : "not sent";
 }
 
 function differenceFacts(first, cells, cell) {

@@ -55,12 +55,12 @@ function runReadings(run) {
     run.sought ? [run.sought.name, run.sought.value, null, "main"] : mean,
     first ? ["Effective length", first.value, first.rule] : null,
     totals.unasked
-      ? ["Not asked", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]
+      ? ["Not sent", count(totals.unasked), `of ${restsOn(run, totals.trials)}`]
       : null,
     [
       "Not measured",
       count(failed),
-      `of ${restsOn(run, totals.trials - totals.unasked)}${totals.unasked ? " asked" : ""}`,
+      `of ${restsOn(run, totals.trials - totals.unasked)}${totals.unasked ? " sent" : ""}`,
       failed ? "warn" : "",
     ],
     totals.prompt_tokens === null
@@ -107,8 +107,8 @@ function legend(view, palette) {
     el("span", {}, what),
     swatch(view, "none", "unmeasured", view.difference ? "no pair" : "nothing measured (never a zero)"),
     swatch(view, "some", "partly", "some trials missing"),
-    swatch(view, "unasked", "unmeasured unasked", "not asked"),
-    swatch(view, "pending", "pending", "some not asked"),
+    swatch(view, "unasked", "unmeasured unasked", "not sent"),
+    swatch(view, "pending", "pending", "some not sent"),
     view.cells.thought?.some(Boolean)
       ? el("span", {}, el("span", { class: "swatch cell thought", "aria-hidden": "true" }), " thinking budget spent")
       : null,

@@ -258,11 +258,11 @@ function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 }
 
-// What is missing in a cell, by kind: '3 (1 timed out, 2 not asked)'.
+// What is missing in a cell, by kind: '3 (1 timed out, 2 not sent)'.
 function missingWords(missing, failures) {
   const kinds = Object.entries(failures ?? {}).map(([kind, number]) => `${number} ${kind}`);
   const known = Object.values(failures ?? {}).reduce((sum, number) => sum + number, 0);
-  if (missing > known) kinds.push(`${missing - known} not asked`);
+  if (missing > known) kinds.push(`${missing - known} not sent`);
   return kinds.length ? `${missing} (${kinds.join(", ")})` : String(missing);
 }
 

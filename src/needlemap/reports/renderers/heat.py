@@ -358,7 +358,7 @@ def _legend(map: Map, cell_width: int, glyphs: Glyphs) -> str:
     failed = any(_failed(cell.failures) for cell in map.cells)
     unasked = any(cell.score is None and not _failed(cell.failures) for cell in map.cells)
     signs = [f"0-9 tens of percent  {glyphs.full} 100"] if cell_width < NUMBER_WIDTH else []
-    signs += [f"{glyphs.unasked} not asked"] if unasked else []
+    signs += [f"{glyphs.unasked} not sent"] if unasked else []
     return "  ".join([*signs, *([f"{glyphs.failed} failed"] if failed else [])])
 
 

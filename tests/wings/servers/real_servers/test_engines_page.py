@@ -15,7 +15,7 @@ import pytest
 
 from needlemap.models.started import started
 
-PAGE = (Path(__file__).parents[2] / "docs" / "engines.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "engines.md").read_text("utf-8")
 CONVERT = Path(__file__).with_name("convert.py")
 SERVE = (
     "{} -m random.gguf --alias random -c 2048 -np 1 -t 1 -tb 1 --host 127.0.0.1 --port {{port}} {}"

@@ -12,7 +12,7 @@ import pytest
 from needlemap.interop import needlehaystack
 from needlemap.interop.opencompass import score
 
-PAGE = Path(__file__).parents[2] / "docs" / "coming-from.md"
+PAGE = Path(__file__).parents[3] / "docs" / "coming-from.md"
 (TABLE,) = re.findall(r"<!-- their commands.*?-->(.*?)<!-- end", PAGE.read_text("utf-8"), re.S)
 ROWS = [line.split(" | ") for line in TABLE.strip().splitlines()[2:]]
 HERE = [re.sub(r"^`|`$", "", row[1].strip()) for row in ROWS]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "pytest.md"
+PAGE = Path(__file__).parents[4] / "docs" / "pytest.md"
 PLUGIN = "needlemap.servers.pytest_plugin"
 
 

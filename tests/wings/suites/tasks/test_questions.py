@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from questions_reader import questions_choices, questions_oracle
 
 from needlemap.errors import SettingsError
 from needlemap.grid import Cell
@@ -192,8 +193,6 @@ def test_two_steps_cannot_be_answered_from_the_first_passage(length: str) -> Non
 def test_the_right_reader_is_always_right_and_a_guesser_as_often_as_chance(
     length: str, hops: int
 ) -> None:
-    from tests.tasks.test_families import questions_choices, questions_oracle
-
     experiment, random = made_experiment(length, hops), Random(2)
     expected = variance = got = 0.0
     for trial in experiment.trials:

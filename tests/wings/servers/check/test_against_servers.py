@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "benchmarks"))
 from needlemap.servers.check import Options
 from sides.engines import Engine, Machine, Reply, Seen, chance
 from sides.replayed import Outcome, check

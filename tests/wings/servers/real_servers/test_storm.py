@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "servers"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "servers"))
 
 from between import SPOILT, Spoiling, between
 

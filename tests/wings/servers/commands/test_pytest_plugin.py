@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 PLUGIN = "needlemap.servers.pytest_plugin"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 WIRE = ROOT / "tests" / "servers" / "wire.py"
 GRID = ("--lengths", "500,900", "--depths", "0,50,100", "--repeats", "16", "--quiet")
 LIGHT = {"needlemap", "needlemap.servers", PLUGIN}

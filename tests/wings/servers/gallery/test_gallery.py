@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "storm"))
 
 from boxed_engine import FAULTS
@@ -108,7 +108,7 @@ def test_a_fault_that_begins_at_the_shortest_size_of_8k_is_found_in_the_gauge(tm
 
 
 def test_the_page_says_of_thirty_threads_whether_a_fault_of_their_kind_is_found():
-    page = (Path(__file__).parents[2] / "docs" / "gallery.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "gallery.md").read_text("utf-8")
     assert len(THREADS) == 30
     assert {thread.fault for thread in THREADS} - {""} <= {mutant.name for mutant in MUTANTS}
     assert {thread.probe for thread in THREADS} - {""} <= set(probes())

@@ -3,7 +3,7 @@
 A check must find each with that probe, at whichever of its three sizes the fault begins: that is
 the instrument's own sensitivity. From a checkout:
 
-    python tests/gallery/mutants.py NAME [SIZE [LONGEST]]
+    python tests/wings/servers/gallery/mutants.py NAME [SIZE [LONGEST]]
 
 checks the model with that fault from prompts of SIZE on (the middle size unless given), and prints
 what every probe found. With LONGEST, up to 8192 tokens: the gauge with that fault, asked by its

@@ -25,7 +25,7 @@ from needlemap.servers.ab.campaign import Ab, AbOptions, first_open
 from needlemap.servers.ab.file import Arm
 from needlemap.settings.suites import choose_each
 
-WIRE = Path(__file__).parents[1] / "servers" / "wire.py"
+WIRE = Path(__file__).parents[3] / "servers" / "wire.py"
 FLAGS = (
     "--tokenizer",
     "cl100k_base",

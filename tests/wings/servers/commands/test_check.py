@@ -21,7 +21,7 @@ from needlemap.servers.check import asking, probes
 pytestmark = pytest.mark.timeout(900)  # the whole check of the page, on a busy machine
 BOX = ("--model", "demo/retriever", "--max-length", "256", "--max-answer-tokens", "24", "--quiet")
 AWAY = ("--tokenizer", "cl100k_base", "--max-length", "400", "--max-answer-tokens", "24")
-PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "check.md").read_text("utf-8")
 TYPED, PLANNED = (line.split()[1:] for line in re.findall(r"^```sh\n(.*)$", PAGE, re.MULTILINE))
 (PRINTED,) = re.findall(r"^```text\n(found by length.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PROBES = ("length", "comb", "edges", "cache", "nats", "onset", "mates", "replies", "same", "cut")

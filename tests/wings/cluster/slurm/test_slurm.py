@@ -3,7 +3,6 @@ repeated."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shlex
@@ -51,25 +50,21 @@ def ended(process: Any, seconds: float = 90) -> str:
 
 
 def tiny_transformer(folder: Path) -> Path:
-    """A real Llama with random weights, as tests/contract makes it."""
+    """A real Llama with random weights, as the tests of the contract make it."""
     pytest.importorskip("torch", reason="needs torch: python3 -m pip install '.[hf]'")
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    spec = importlib.util.spec_from_file_location(
-        "contract", Path(__file__).parents[1] / "contract/conftest.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    contract = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(contract)
+    import tiny_models
     import torch
 
     torch.manual_seed(0)
-    transformers.AutoModelForCausalLM.from_config(contract.config("llama")).save_pretrained(folder)
-    (folder / "tokenizer.json").write_text(contract.vocabulary())
+    transformers.AutoModelForCausalLM.from_config(tiny_models.config("llama")).save_pretrained(
+        folder
+    )
+    (folder / "tokenizer.json").write_text(tiny_models.vocabulary())
     tokens = {"bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<pad>"}
     about = {"tokenizer_class": "PreTrainedTokenizerFast", **tokens}
     (folder / "tokenizer_config.json").write_text(json.dumps(about))
-    (folder / "chat_template.jinja").write_text(contract.TEMPLATE)
+    (folder / "chat_template.jinja").write_text(tiny_models.TEMPLATE)
     return folder
 
 
