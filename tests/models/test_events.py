@@ -253,6 +253,12 @@ def test_an_error_in_mid_stream_takes_the_place_of_the_answer(sent, error):
     assert of(sent) == {"error": error}
 
 
+@pytest.mark.parametrize("code", [0, "0", 200, None, "success"])
+def test_a_code_that_says_that_all_is_well_is_no_error(code):
+    body = of(START, *said("7"), STOP, {"code": code, "message": "success"})
+    assert read(body).text == "7"
+
+
 def test_errors_that_have_a_name_instead_of_a_status():
     sent = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     body = streamed(MESSAGES.partition("event: content_block_stop")[0] + event(sent, "error"))

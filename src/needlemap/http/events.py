@@ -43,6 +43,7 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+_NO_ERROR = ("0", "200", "none", "", "ok", "success")  # codes of events that report no error
 _RESPONSE_ENDS = ("response.completed", "response.incomplete", "response.failed")
 # Texts that chunks repeat, or that come in one piece. All others grow.
 _REPEATED = ("role", "id", "type", "name", "signature")
@@ -332,7 +333,8 @@ def _error_in(name: str, value: dict[str, Any]) -> Any:
         return None  # it says so itself, and is read as a reply is that was not streamed
     error = value.get("error")
     words = value.get("message")
-    bare = value.get("object") == "error" or ("code" in value and isinstance(words, str))
+    coded = isinstance(words, str) and str(value.get("code", "0")).lower() not in _NO_ERROR
+    bare = value.get("object") == "error" or coded
     if not error and name != "error" and value.get("type") != "error" and not bare:
         return None
     error = error or value
