@@ -273,6 +273,13 @@ def test_a_connection_that_stays_open_behind_the_last_event_is_not_waited_for(se
     assert answer.latency_s < 100
 
 
+def test_nor_is_what_drips_behind_it(server):
+    server.reply(*SEVEN, *[0.1, b": still here\n\n"] * 600)
+    start = time.perf_counter()
+    assert openai(server, STREAM)[0].text == "It is 7."
+    assert time.perf_counter() - start < 30
+
+
 def test_keep_alives_do_not_hold_an_attempt_beyond_its_time(server):
     server.reply(*[b": ping\n\n", 0.05] * 400)
     late = failure(server, Decoding(timeout_s=1.0, stream=True))

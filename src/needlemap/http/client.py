@@ -402,9 +402,10 @@ class JsonClient(_JsonClient):
                     read = _Body(response, LARGEST_BYTES)
                     if not response.is_redirect:  # what it holds is not read
                         async for piece in response.aiter_bytes():
+                            was_whole = read.is_whole
                             if not read.add(piece):
                                 break
-                            if read.is_whole:
+                            if read.is_whole and not was_whole:
                                 attempt.reschedule(clock() + _LINGER_S)
             except (TimeoutError, httpx.HTTPError):
                 if read is None or not read.is_whole:

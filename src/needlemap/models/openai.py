@@ -79,7 +79,7 @@ class OpenAIModel(ServedModel):
 
     host, base_url_variable, key_variable = HOST, "OPENAI_BASE_URL", KEY
     headers_variable, renders = "OPENAI_CUSTOM_HEADERS", True
-    usage_field = {"stream_options": {"include_usage": True}}  # noqa: RUF012
+    usage_field = MappingProxyType({"stream_options": {"include_usage": True}})
 
     def __init__(
         self,
