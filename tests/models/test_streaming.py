@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -373,7 +374,10 @@ RUN = ("--lengths", "200,400", "--depths", "0,100")
 def test_a_streamed_run_has_the_records_of_any_other_and_the_time(needlemap, wire):
     needlemap.run(wire, *RUN)
     plain = needlemap.records()
-    needlemap.run(wire, *RUN, "--stream", "-o", "s")
+    ended = needlemap.run(wire, *RUN, "--stream", "-o", "s")
+    assert re.search(
+        r"^first token: 0\.\d\d s at 200, 0\.\d\d s at 400 \(median\)$", ended.stderr, re.M
+    )
     streamed = needlemap.records("s")
     assert [set(row["fields"]) & {"stream"} for row in wire.log()] == [set()] * 4 + [{"stream"}] * 4
     assert all("first_token_s" not in row for row in plain)
