@@ -169,7 +169,7 @@ def summary_rows(text: str, file: Path) -> list[ResultRow]:
 def is_summary(text: str) -> bool:
     """Whether a table is a summary of RULER."""
     lines = text[:100_000].splitlines()[:3]
-    return any(line.startswith("Tasks,") for line in lines)
+    return any(line.replace('"', "").startswith("Tasks,") for line in lines)
 
 
 def read_nemo(file: Path) -> Log:

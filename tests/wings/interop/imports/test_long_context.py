@@ -227,6 +227,13 @@ def test_a_summary_is_a_mean_a_test_at_the_length_of_its_folder(tmp_path):
     assert means == {"niah_single_1": True, "niah_multikey_1": True, "vt": False}
 
 
+def test_a_summary_with_quotation_marks_and_of_one_test_is_read_too(tmp_path):
+    file = tmp_path / "4096" / "pred" / "summary-vt.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text('"Tasks","vt"\n"Score","50.0"\n"Nulls","0/500"\n')
+    assert cells(file) == [(4096, 0, 0, 0.5)]
+
+
 def test_summaries_are_read_where_the_predictions_are_gone(tmp_path):
     for length in (4096, 8192):
         summary(tmp_path / "llama" / "synthetic" / str(length) / "pred")
