@@ -371,6 +371,54 @@ def test_opencompass_config_keys_are_refused_with_where_to_look(name, tmp_path):
         configure(str(file))
 
 
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("spelt", ["--{}", "--{}=x"])
+def test_as_flags_they_are_refused_in_the_same_words(name, spelt, typed):
+    """They were unknown options, with guesses at what was meant."""
+    flag = spelt.format(name.replace("_", "-") if "=" in spelt else name)
+    told = typed("run", "demo", flag, code=2).stderr
+    assert told == (
+        f"needlemap: '{name}' on the command line is OpenCompass's. Here: {ELSEWHERE[name]}. See "
+        f"docs/coming-from.md.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("report", "--path", "a.csv", "b.csv"),
+            "Here: the files themselves, as in: needlemap report",
+        ),
+        (("report", "a.csv", "--abbr", "x"), "Here: a model's short name is 'label'"),
+        (
+            ("check", "--context_lengths", "4"),
+            "Here: lengths, of needlemap run and not of needlemap check",
+        ),
+        (
+            ("compare", "--evaluation-method", "gpt4"),
+            "'evaluation_method' on the command line is needle",
+        ),
+    ],
+)
+def test_so_is_one_that_another_command_takes(typed, words, said):
+    assert said in typed(*words, code=2).stderr
+
+
+def test_what_stands_behind_a_flag_is_its_value_whatever_it_looks_like(typed):
+    told = typed("plan", "demo", "--needle", "--abbr", code=2).stderr
+    assert "OpenCompass" not in told
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "prompts"])
+@pytest.mark.parametrize("name", ["configs/eval_needleinahaystack.py", "x.py"])
+def test_a_config_in_python_is_told_from_a_preset(typed, verb, name):
+    """It was an unknown preset, with a guess at needlehaystack."""
+    told = typed(verb, name, code=2).stderr
+    assert told.startswith(f"needlemap: '{name}' is a Python file, as OpenCompass's configs are: ")
+    assert "docs/coming-from.md" in told
+
+
 @pytest.mark.parametrize(
     ("words", "ours"),
     [

@@ -55,6 +55,15 @@ ROWS: dict[str, Row] = {
     "thinking_tokens": Row(
         100, {"model": "hf/x"}, [(BM25, "'baseline/bm25' takes no --thinking-tokens: leave it out")]
     ),
+    "stream": Row(
+        True,
+        SERVER,
+        [
+            (BM25, "'baseline/bm25' takes no --stream: leave it out"),
+            ({"model": "hf/x"}, "takes no --stream: leave it out"),
+            ({"model": "python/os:getcwd"}, "takes no --stream: leave it out"),
+        ],
+    ),
     "logprobs": Row(
         True,
         SERVER,

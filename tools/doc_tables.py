@@ -118,6 +118,8 @@ MEANINGS = {
     "usage": "the provider's usage report: but no number beyond 2^53 and no long text",
     "usd": "price of this answer in US dollars; null if no price is known",
     "latency_s": "seconds of the attempt that was answered",
+    "first_token_s": "seconds until the first piece of a [streamed](../models.md#streaming) answer "
+    "came; missing in any other record",
     "attempts": "how often it was sent; 0 if it was not (a shorter prompt was already too long)",
     "unread.attempts": "how many of these were sent and not refused, and brought no answer that could be "  # noqa: E501
     "read: a provider may bill them, so limits count them",

@@ -63,6 +63,12 @@ class Shelf:
                 len(self.texts) <= _FEW
             )
             raise SettingsError(f"No {self.own} file at '{name}'.{names}")
+        if name.endswith(".py"):
+            raise SettingsError(
+                f"'{name}' is a Python file, as OpenCompass's configs are: no code is run for "
+                f"settings. Write its fields as flags, or into a .yaml file: see "
+                f"docs/coming-from.md."
+            )
         raise SettingsError(f"Unknown {self.noun} '{name}'. {self._hint(name)}")
 
     def _hint(self, name: str) -> str:

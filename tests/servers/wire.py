@@ -5,7 +5,8 @@ benchmarks.
 
 It reads the prompt and answers with the sentence that best fits the last question. What can go
 wrong, and how to ask for it, is in `wire_faults.py`. GET /log tells what was asked, POST /reset
-forgets it, POST /schedule takes {"faults": [...], "cycle": false}. Streaming is not spoken.
+forgets it, POST /schedule takes {"faults": [...], "cycle": false}. `--streams` says when it
+streams: where it is asked to, always, or nothing else.
 `--instant` answers POSTs without reading. `--limit` keeps rate limits (see `wire_limits.py`); POST
 /limit takes such limits, {} for none.
 """
@@ -43,6 +44,7 @@ from wire_dialects import (
 from wire_faults import Schedule, refusal
 from wire_http import Request, Response, as_json, head
 from wire_limits import Limits
+from wire_streams import ONLY, TYPE, events
 
 from needlemap.tokenizers import load
 
@@ -130,6 +132,17 @@ async def model(state: State, request: Request) -> Response:
         return Response(200, b"", reset=True, down_s=float(fault[5:]) if fault != "reset" else 0.0)
     whole = answer(state, request.path, asked, prompt, fault)
     whole.headers |= headers
+    return streamed(state, request, asked, whole)
+
+
+def streamed(state: State, request: Request, asked: dict[str, Any], whole: Response) -> Response:
+    """A reply as events, where that is asked for or all that the server does."""
+    when = state.options.streams
+    if not asked.get("stream") and when == "only":
+        return as_json({"error": {"message": ONLY, "type": "invalid_request_error"}}, 400)
+    if asked.get("stream") or when == "always":
+        whole.data = events(request.path, json.loads(whole.data), asked)
+        whole.headers |= TYPE
     return whole
 
 
@@ -402,6 +415,7 @@ def main() -> None:
     parser.add_argument("--owner", default="", help="whose its models are, as it says")
     parser.add_argument("--slot-tokens", type=int, default=0, help="of a slot, in its /props")
     parser.add_argument("--slots", type=int, default=0, help="what its /props says; 0: no /props")
+    parser.add_argument("--streams", default="asked", choices=["asked", "always", "only"])
     parser.add_argument("--limit", default="{}", help="JSON: rate limits")
     parser.add_argument("--instant", action="store_true", help="answer without reading")
     asyncio.run(serve(parser.parse_args()))

@@ -187,6 +187,7 @@ class RecordMaker:
                 ]
             ),
             "latency_s": round(answer.latency_s, 4),
+            "first_token_s": answer.first_token_s and round(answer.first_token_s, 4),
             "answered_by": answer.model,
         }
 
@@ -261,6 +262,7 @@ def answer_of(record: Record) -> Answer:
         thinking=record.thinking,
         thinking_tokens=record.thinking_tokens,
         logprobs=record.logprobs,
+        first_token_s=record.first_token_s,
     )
 
 

@@ -494,6 +494,7 @@ def decoding_of(settings: Settings) -> Decoding:
         settings.request,
         thinking_tokens=settings.thinking_tokens,
         logprobs=settings.logprobs,
+        stream=settings.stream,
     )
 
 

@@ -44,7 +44,7 @@ from needlemap.records.origin import is_ours, signed
 from needlemap.records.record import Record
 from needlemap.records.run_file import RunFile, RunHaystack, RunTokenizer
 from needlemap.scorers import Scorer
-from needlemap.settings import Settings
+from needlemap.settings import Settings, written
 from needlemap.settings.prices import Prices
 from needlemap.text import counted
 from needlemap.trials import requests, run_hash
@@ -355,8 +355,7 @@ def about(experiment: Experiment, folder: RunFolder, model: Model | None = None)
         python=platform.python_version(),
         packages=versions(),
         identity=run_hash(experiment.settings),
-        settings=experiment.settings.model_dump(mode="json")
-        | _kept_names(experiment.settings, before),
+        settings=written(experiment.settings) | _kept_names(experiment.settings, before),
         tokenizer=RunTokenizer(
             name=experiment.tokenizer.name, fingerprint=experiment.tokenizer.fingerprint
         ),

@@ -23,9 +23,10 @@ from urllib.parse import urlsplit
 
 from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
-from needlemap.errors import SettingsError, Unmeasured
+from needlemap.errors import SettingsError, Spent, Unmeasured
 from needlemap.http import faults
 from needlemap.http.compatible import HEADERS, KEY
+from needlemap.http.events import MOST_PARTS, StreamedReply, is_stream, words_of
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -43,8 +44,11 @@ NO_KEY = "none"  # said of a server that wants none: nothing is sent
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
 LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
+# A stream's last event is often not the end of its body, which some servers never send. What comes
+# so soon lets the connection serve the next request.
+_LINGER_S = 0.25
 _REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
-_MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
+_START_BYTES = 64  # of a body: enough to tell a stream of events from JSON
 _PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
 _PLAIN = (
     "user-agent",
@@ -180,12 +184,13 @@ _THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no prox
 @dataclass(frozen=True, slots=True)
 class HttpReply:
     """What a server said, as it is. text: of a refusal, no more than its beginning. listened_s:
-    how long its connection was listened to behind it."""
+    how long its connection was listened to behind it. streamed: its events; text is empty then."""
 
     status: int
     headers: Mapping[str, str]
     text: str
     listened_s: float = 0.0
+    streamed: StreamedReply | None = None
 
 
 @cache
@@ -260,11 +265,11 @@ class _JsonClient:
     def object_in(self, reply: HttpReply, server: str) -> dict[str, Any]:
         """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
         self.check(reply, server)
-        text = reply.text
-        if text.count("[") + text.count("{") + text.count(",") > _MOST_PARTS:
-            raise faults.unreadable("The reply has too many parts", f"more than {_MOST_PARTS:,}")
+        text, streamed = reply.text, reply.streamed
+        if text.count("[") + text.count("{") + text.count(",") > MOST_PARTS:
+            raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
         try:
-            body = self._secrets.hide_in(json.loads(text))
+            body = self._secrets.hide_in(streamed.whole() if streamed else json.loads(text))
         except ValueError:
             said = self._secrets.hide(faults.message_of(text))
             raise faults.unreadable("The reply is no JSON", said, transient=True) from None
@@ -308,6 +313,7 @@ class JsonClient(_JsonClient):
 
         super().__init__(base_url, headers, key_env, plain)
         self._version, self._reached, self._limit_headers = version, False, limits
+        self.has_streamed = False  # whether any answer came as a stream, asked for or not
         pool = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._client = self._opened(httpx.AsyncClient, limits=pool)
 
@@ -346,17 +352,24 @@ class JsonClient(_JsonClient):
             perf_counter(),
             time(),
         )  # what a server says of its limits, it saw when asked
+        first_token_s = None
         try:
             reply = await self._send(base_url + path, body, timeout_s, base_url)
             took_s = perf_counter() - start - reply.listened_s
+            if streamed := reply.streamed:
+                self.has_streamed = True
+                took_s = (streamed.ended_at or start + took_s) - start
+                first_token_s = streamed.first_token_at and streamed.first_token_at - start
             answer = read(self.object_in(reply, base_url), took_s)
         except Unmeasured as failure:
             self.hide(failure)
+            if first_token_s is not None and failure.spent is None:
+                failure.spent = Spent()  # what broke off in mid-stream may be billed
             if failure.status is not None:
                 failure.allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
             raise
         allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
-        return replace(answer, allowance=allowance)
+        return replace(answer, allowance=allowance, first_token_s=first_token_s)
 
     async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> HttpReply:
         """A reply. Raises Unmeasured, which says whether any connection was ever made."""
@@ -376,18 +389,28 @@ class JsonClient(_JsonClient):
         whether the request may be billed."""
         import asyncio  # 0.04 s: not for those who only build prompts
 
-        method = "GET" if body is None else "POST"
+        import httpx
+
+        method, clock = "GET" if body is None else "POST", asyncio.get_running_loop().time
+        read: _Body | None = None
         with _limits(server, timeout_s) as limits:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._client.stream(method, url, content=body, timeout=limits) as response,
-            ):
-                read = _Body(response, LARGEST_BYTES)
-                if not response.is_redirect:  # what it holds is not read
-                    async for piece in response.aiter_bytes():
-                        if not read.add(piece):
-                            break
-                return read.reply()
+            try:
+                async with (
+                    asyncio.timeout(timeout_s) as attempt,
+                    self._client.stream(method, url, content=body, timeout=limits) as response,
+                ):
+                    read = _Body(response, LARGEST_BYTES)
+                    if not response.is_redirect:  # what it holds is not read
+                        async for piece in response.aiter_bytes():
+                            was_whole = read.is_whole
+                            if not read.add(piece):
+                                break
+                            if read.is_whole and not was_whole:
+                                attempt.reschedule(clock() + _LINGER_S)
+            except (TimeoutError, httpx.HTTPError):
+                if read is None or not read.is_whole:
+                    raise
+            return read.reply()
 
     async def close(self) -> None:
         """Release connections."""
@@ -417,7 +440,7 @@ class SyncJsonClient(_JsonClient):
                 read = _Body(response, most)
                 if not response.is_redirect:
                     for piece in response.iter_bytes():
-                        if not read.add(piece):
+                        if not read.add(piece) or read.is_whole:
                             break
                 return read.reply()
 
@@ -441,19 +464,44 @@ class _Body:
 
     def __init__(self, response: Response, most: int) -> None:
         self._response, self._data = response, bytearray()
-        self._most = most
+        self._most, self._size = most, 0
+        self._media_type = response.headers.get("content-type", "")
+        self._is_stream: bool | None = None if response.is_success else False
+        self._streamed: StreamedReply | None = None
         packed = response.headers.get("content-encoding", "").strip().lower()
         if packed not in _PACKED:
             raise faults.unreadable("The reply is packed in a way that was not asked for", packed)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the server said that nothing follows."""
+        return self._streamed is not None and self._streamed.is_ended
+
     def add(self, piece: bytes) -> bool:
         """Whether more is to be read."""
-        self._data += piece
-        if not self._response.is_success and len(self._data) > _REFUSAL_BYTES:
+        self._size += len(piece)
+        if not self._response.is_success and self._size > _REFUSAL_BYTES:
             return False
-        if len(self._data) > self._most:
+        if self._size > self._most:
             raise faults.unreadable("The reply is too large", f"more than {self._most // 2**20} MB")
+        if self._streamed is None:
+            self._data += piece
+            piece = self._start_stream()
+        if self._streamed is not None:
+            self._streamed.feed(piece, perf_counter())
         return True
+
+    def _start_stream(self) -> bytes:
+        """All that came so far, once it turns out to be a stream. Blanks come before many an
+        answer, to keep its connection alive."""
+        if self._is_stream is None:
+            self._data = self._data.lstrip()
+            self._is_stream = is_stream(bytes(self._data[:_START_BYTES]), self._media_type)
+        if not self._is_stream:
+            return b""
+        data, self._data = bytes(self._data), bytearray()
+        self._streamed = StreamedReply()
+        return data
 
     def reply(self) -> HttpReply:
         """All of it as text: JSON is UTF-8, whatever a header says. Raises Unmeasured where it
@@ -461,11 +509,12 @@ class _Body:
         from needlemap.http.framing import framing_of
 
         framing, response = framing_of(self._response), self._response
-        text = self._data.decode("utf-8-sig", "replace")
+        text = words_of(self._data.decode("utf-8-sig", "replace"))
         if framing.doubt:
             doubt = f"The connection is closed: of its reply, {framing.doubt}"
             raise faults.unreadable(doubt, faults.message_of(text), transient=True)
-        return HttpReply(response.status_code, response.headers, text, framing.listened_s)
+        status, headers = response.status_code, response.headers
+        return HttpReply(status, headers, text, framing.listened_s, self._streamed)
 
 
 @contextmanager

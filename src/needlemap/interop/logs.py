@@ -4,7 +4,8 @@
 They may be of any benchmark. A sample's number is its id, or a hash of an id that is a text,
 so two logs pair by it; an epoch is the same prompt asked again. A prompt is identified by a
 hash of id, input and target (of lm-evaluation-harness: of the document, since chat templates
-word one document in several ways). Of several scores one is read: the first, or the one that
+word one document in several ways). The harness names RULER's metrics after lengths: such a sample
+has one score, at its own length. Of several scores one is read: the first, or the one that
 `--metric` names. Samples of needlemap's own tasks know their length, depth and repeat; others
 have length 0. An `.eval` file is a zip; what it holds is read sample by sample, and no more
 than so much.
@@ -16,7 +17,7 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -25,7 +26,7 @@ from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, Unmeasured, did_you_mean
 from needlemap.extras import install_line
-from needlemap.files import MOST_BYTES, read_regular
+from needlemap.files import MOST_BYTES, lines_of, open_regular, read_regular
 from needlemap.finishes import check_finish, finish_of
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, ResultRow, parse_json
@@ -42,6 +43,8 @@ _MOST_KEPT, _TIMES_KEPT = 64 << 20, 4
 _PIECE = 4096
 _SHOWN = 500  # characters of an input that are kept
 _WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+BY_LENGTH = "string_match"  # RULER's rule, whose metrics the harness names after lengths
+_LENGTH = re.compile(r"[1-9]\d{2,8}")
 _NO_METRIC = (
     "doc_id",
     "doc",
@@ -69,7 +72,11 @@ class Log:
     def rows(self, metric: str = "") -> tuple[list[ResultRow], list[str]]:
         """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for
         a metric that the log has not, or of which less is better."""
-        names = list(dict.fromkeys(name for sample in self.samples for name in sample.scores))
+        samples = self.samples
+        names = list(dict.fromkeys(name for sample in samples for name in sample.scores))
+        if names == [BY_LENGTH] and _LENGTH.fullmatch(metric):  # the harness's name of it
+            samples = [sample for sample in samples if sample.length == int(metric)] or samples
+            metric = BY_LENGTH if len(samples) < len(self.samples) else metric
         if not names and any(not sample.error for sample in self.samples):
             raise NeedlemapError(f"{self.task}: no sample has a score that is a number.")
         if metric and metric not in names:
@@ -85,14 +92,19 @@ class Log:
         several = (
             [f"{self.task}: scored by {chosen}; --metric takes {others} too"] if others else []
         )
-        rows = [self._row(sample, chosen) for sample in self.samples]
+        rows = [self._row(sample, chosen) for sample in samples]
         return rows, [*self.notes, *(several if not metric else ())]
 
     def _row(self, sample: ResultRow, metric: str) -> ResultRow:
         native = sample.scores.get(metric)
-        error = "" if native is not None else sample.error or f"no {metric} in the file"
+        error = "" if native is not None else sample.error or f"no {shown(metric)} in the file"
         return replace(
-            sample, native=native, model=self.model, task=self.task, scorer=metric, error=error
+            sample,
+            native=native,
+            model=self.model,
+            task=self.task,
+            scorer=shown(metric),
+            error=error,
         )
 
 
@@ -131,9 +143,14 @@ def _number(id: int | str) -> int:
     return MOST // 2 + int(sha256(str(id).encode("utf-8", "replace")).hexdigest()[:12], 16)
 
 
-def is_harness(line: bytes) -> bool:
-    """Whether the first line of a file is a sample of lm-evaluation-harness."""
-    return b'"doc_id"' in line and b'"doc"' in line
+def number_of(id: Any, place: str) -> int:
+    """The same, of what a file says. Raises NeedlemapError for what is no id."""
+    return _number(_id(id, place))
+
+
+def is_harness(said: Mapping[str, Any]) -> bool:
+    """Whether a line is a sample of lm-evaluation-harness."""
+    return {"doc_id", "doc"} <= said.keys()
 
 
 def is_inspect(data: bytes) -> bool:
@@ -142,20 +159,44 @@ def is_inspect(data: bytes) -> bool:
     return b'"eval"' in start and b'"status"' in start and b'"version"' in start
 
 
-def read_harness(data: bytes, file: Path) -> Log:
+def samples_in(
+    file: Path, read: Callable[[dict[str, Any], str], Iterable[ResultRow]]
+) -> tuple[list[ResultRow], list[str]]:
+    """The samples of a file of JSON lines, and what else is to be said. read: makes them of a line
+    and its place. A last line that was not written to its end is left out. Raises
+    NeedlemapError."""
+    rows, notes, kept, name = list[ResultRow](), list[str](), 0, text_of(file.name)
+    with open_regular(file) as opened:
+        for number, line in enumerate(lines_of(opened), 1):
+            place = f"{name}, line {number}"
+            if not line.strip():
+                continue
+            try:
+                said = _object(line, place)
+            except NeedlemapError:
+                if line.endswith(b"\n"):
+                    raise
+                notes.append(f"{place}: not written to its end, left out")
+                break
+            found = list(read(said, place))
+            rows += found
+            kept += sum(len(row.answer or "") for row in found)
+            if kept > MOST_BYTES * 4 or len(rows) > MOST_TRIALS:
+                raise NeedlemapError(f"{place}: more samples than are read of one file.")
+    return rows, notes
+
+
+def read_harness(file: Path) -> Log:
     """The samples of a file that `--log_samples` wrote. Raises NeedlemapError."""
-    places = {number: f"{file.name}, line {number}" for number in range(1, data.count(b"\n") + 2)}
-    rows = zip(places.values(), data.split(b"\n"), strict=True)
-    samples = _joined(
-        _harness_sample(_object(row, place), place) for place, row in rows if row.strip()
-    )
+    read, notes = samples_in(file, _harness_samples)
+    samples = _joined(read)
     task, _, date = file.stem.removeprefix("samples_").rpartition("_")
     beside = _beside(file.with_name(f"results_{date}.json"))
     better = beside.get("higher_is_better")
     mine = better.get(task) if isinstance(better, dict) else None
     lower = [name for name, more in mine.items() if more is False] if isinstance(mine, dict) else []
-    model = _shown(beside.get("model_name")) or file.absolute().parent.name
-    return Log(HARNESS, model, task or file.stem, samples, lower=tuple(lower))
+    model = shown(beside.get("model_name")) or file.absolute().parent.name
+    return Log(HARNESS, model, task or file.stem, samples, tuple(notes), tuple(lower))
 
 
 def _beside(file: Path) -> dict[str, Any]:
@@ -179,24 +220,50 @@ def _joined(samples: Iterable[ResultRow]) -> list[ResultRow]:
     return list(found.values())
 
 
-def _harness_sample(said: Mapping[str, Any], place: str) -> ResultRow:
+def _harness_samples(said: Mapping[str, Any], place: str) -> Iterator[ResultRow]:
+    """A sample; of one that is scored by length one for each length that it has a score at."""
     doc, filter, named = said.get("doc"), str(said.get("filter") or "none"), said.get("metrics")
     names = named if isinstance(named, list) else [name for name in said if name not in _NO_METRIC]
     known = [str(name) for name in names if isinstance(said.get(str(name)), int | float)]
     tail = "" if filter == "none" else f",{filter}"
     target = said.get("target")
-    return _sample(
+    sample = _sample(
         place,
         _id(said.get("doc_id"), place),
         doc.get(OURS) if isinstance(doc, dict) else None,
-        asked=_hash(
+        asked=hash_of(
             [said.get("doc_id"), said.get("doc_hash") or doc, said.get("target_hash") or target]
         ),
-        question=_shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
-        reference=_shown(target),
+        question=shown(doc.get("question") or doc if isinstance(doc, dict) else doc),
+        reference=shown(target),
         answer=_first(said.get("filtered_resps")),
-        scores={f"{name}{tail}": _score(said[name]) for name in known},
+        scores={f"{name}{tail}": score_of(said[name]) for name in known},
     )
+    longest = doc.get("max_length") if isinstance(doc, dict) else None
+    if known and all(map(_LENGTH.fullmatch, known)):
+        yield from _at_lengths(sample, {int(name): score_of(said[name]) for name in known}, longest)
+    else:
+        yield sample
+
+
+def _at_lengths(
+    sample: ResultRow, scores: Mapping[int, float | None], longest: Any
+) -> Iterator[ResultRow]:
+    """The same sample at the lengths that its metrics are named after, as the harness scores
+    RULER: at lengths that are not the sample's own it writes -1. longest: the document's
+    `max_length`, which is its own."""
+    if isinstance(longest, int) and longest in scores:
+        scores = {longest: scores[longest]}
+    real = {length: score for length, score in scores.items() if score not in (None, -1)}
+    known = (
+        isinstance(longest, int) and not isinstance(longest, bool) and 0 < longest <= MOST_TOKENS
+    )
+    if not real:
+        error = "-1 in the file: it has no score"
+        yield replace(sample, length=longest if known else 0, scores={}, error=error)
+    for length, score in real.items():
+        asked = sample.asked if len(real) == 1 else hash_of([sample.asked, length])
+        yield replace(sample, length=length, asked=asked, scores={BY_LENGTH: score})
 
 
 def read_inspect_json(data: bytes, file: Path) -> Log:
@@ -274,8 +341,8 @@ def _inspect(
     )
     return Log(
         INSPECT,
-        _shown(evaluation.get("model")),
-        _shown(evaluation.get("task")) or file.stem,
+        shown(evaluation.get("model")),
+        shown(evaluation.get("task")) or file.stem,
         read,
         notes,
     )
@@ -288,21 +355,21 @@ def _inspect_sample(said: Any, place: str) -> ResultRow:
     epoch, error = said.get("epoch"), said.get("error")
     ours = metadata.get(OURS) if isinstance(metadata, dict) else None
     built = ours.get("prompt_sha256") if isinstance(ours, dict) else None
-    answer = _text(output.get("completion")) if isinstance(output, dict) else None
+    answer = text_of(output.get("completion")) if isinstance(output, dict) else None
     finish, broken = _inspect_finish(output, answer or "")
     return _sample(
         place,
         id,
         ours,
         version=epoch if isinstance(epoch, int) and 0 < epoch <= MOST_TRIALS else 1,
-        asked=_hash([id, built or _without_ids(said.get("input")), said.get("target")]),
-        question=_shown(_without_ids(said.get("input"))),
-        reference=_shown(said.get("target")),
+        asked=hash_of([id, built or _without_ids(said.get("input")), said.get("target")]),
+        question=shown(_without_ids(said.get("input"))),
+        reference=shown(said.get("target")),
         answer=answer,
         finish=finish,
         scores={} if broken else dict(_inspect_scores(said.get("scores"))),
-        error=broken or _shown(error.get("message") if isinstance(error, dict) else error),
-        finished_at=_shown(said.get("completed_at")),
+        error=broken or shown(error.get("message") if isinstance(error, dict) else error),
+        finished_at=shown(said.get("completed_at")),
     )
 
 
@@ -312,7 +379,7 @@ def _inspect_finish(output: Any, answer: str) -> tuple[str | None, str]:
     told = choice.get("stop_reason") if choice else None
     finish = None if told is None else finish_of(told)
     try:
-        check_finish(finish, answer, _shown(output.get("error")) if choice else "")
+        check_finish(finish, answer, shown(output.get("error")) if choice else "")
     except Unmeasured as failure:
         return finish, str(failure)
     return finish, ""
@@ -333,15 +400,15 @@ def _inspect_scores(scores: Any) -> Iterator[tuple[str, float | None]]:
     for name, score in scores.items() if isinstance(scores, dict) else ():
         value = score.get("value") if isinstance(score, dict) else score
         if isinstance(value, dict):
-            yield from ((f"{name}/{part}", _score(each)) for part, each in value.items())
+            yield from ((f"{name}/{part}", score_of(each)) for part, each in value.items())
         elif not isinstance(value, list):
-            yield str(name), _score(value)
+            yield str(name), score_of(value)
 
 
-def _score(value: Any) -> float | None:
+def score_of(value: Any) -> float | None:
     """A score as a number, as Inspect counts its words; None for any other value.
 
-    >>> _score("C"), _score("P"), _score(True), _score("0.25"), _score(float("nan"))
+    >>> score_of("C"), score_of("P"), score_of(True), score_of("0.25"), score_of(float("nan"))
     (1.0, 0.5, 1.0, 0.25, None)
     """
     if isinstance(value, str) and value.lower() in _WORDS:
@@ -362,10 +429,10 @@ def _object(data: bytes | bytearray, place: str) -> dict[str, Any]:
 def _id(value: Any, place: str) -> int | str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise NeedlemapError(f"{place}: a sample without an id.")
-    return _text(value) or "" if isinstance(value, str) else value
+    return text_of(value) or "" if isinstance(value, str) else value
 
 
-def _hash(value: Any) -> str:
+def hash_of(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -373,17 +440,17 @@ def _first(value: Any) -> str | None:
     """The first answer in lists of lists."""
     while isinstance(value, list) and value:
         value = value[0]
-    return _text(value) if isinstance(value, str) else None
+    return text_of(value) if isinstance(value, str) else None
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any) -> str | None:
     """A text whose half characters, which no file can hold, are '?'."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """The beginning of a value as a text; empty of nothing."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
-    return (_text(text[:_SHOWN]) or "").strip()
+    return (text_of(text[:_SHOWN]) or "").strip()

@@ -7,14 +7,32 @@ results; what merely lies in a folder beside them is left out with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from needlemap.errors import NeedlemapError
-from needlemap.files import MOST_BYTES, is_run_folder, open_regular, read_regular
-from needlemap.interop import ResultRow, needlehaystack_results
+from needlemap.files import (
+    MOST_BYTES,
+    is_run_folder,
+    lines_of,
+    open_regular,
+    read_regular,
+)
+from needlemap.interop import ResultRow, needlehaystack_results, parse_json
+from needlemap.interop.evalscope_results import (
+    EVALSCOPE,
+    is_report,
+    is_review,
+    read_reviews,
+    report_rows,
+)
 from needlemap.interop.logs import (
     HARNESS,
     INSPECT,
@@ -26,18 +44,49 @@ from needlemap.interop.logs import (
     read_inspect_json,
 )
 from needlemap.interop.opencompass import summary
+from needlemap.interop.ruler_results import (
+    RULER,
+    is_nemo,
+    is_predictions,
+    is_summary,
+    read_nemo,
+    read_predictions,
+    summary_rows,
+)
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
-_SAMPLES = "samples_*.jsonl"  # of lm-evaluation-harness, in a folder a model
+_OUTPUT = r"(.*/)?output(-rs\d+)?\.jsonl"  # a name that other tools give their files too
+# Where tools keep what they found, below the folder that people name: lm-evaluation-harness a
+# folder a model, EvalScope reviews of each sample and reports of their means, RULER
+# MODEL/synthetic/LENGTH/pred, NeMo Skills eval-results/BENCHMARK. The first that is there is read.
+_PLACES = (
+    r"samples_[^/]*\.jsonl",
+    r"[^/]+/samples_[^/]*\.jsonl",
+    r"((.*/)?reviews/)?([^/]+/)?needle_haystack_[^/]*\.jsonl",
+    r"((.*/)?reports/)?([^/]+/)?needle_haystack\.json",
+    r"(.*/)?pred/[^/]+\.jsonl",
+    r"(.*/)?pred/summary(-[^/]+)?\.csv",
+    _OUTPUT,
+)
+_DEEPEST = 5  # folders below the one that was named
+_MOST_ENTRIES = 50_000  # that are looked at
+# Lines of JSON by what their first one holds.
+_LINES: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path], Log]], ...] = (
+    (is_harness, read_harness),
+    (is_predictions, read_predictions),
+    (is_nemo, read_nemo),
+    (is_review, read_reviews),
+)
 _LOGS = (INSPECT, HARNESS)
 _MOST = MOST_BYTES * 4  # of a file that is read whole
 _START = 1 << 16  # bytes that tell what a file is
 _ZIP = b"PK\x03\x04"
 _EXPECTED = (
     "Import reads needlehaystack results (.json, .jsonl), tables of these (.csv), OpenCompass's "
-    "summary "
-    "(.csv, .txt), logs of Inspect (.eval, .json) and samples of lm-evaluation-harness (.jsonl)"
+    "summary (.csv, .txt), logs of Inspect (.eval, .json), samples of lm-evaluation-harness "
+    "(.jsonl), RULER's predictions (.jsonl) and summary (.csv), output.jsonl of NeMo Skills, and "
+    "reviews (.jsonl) and reports (.json) of EvalScope"
 )
 
 
@@ -121,10 +170,30 @@ def _folder(path: Path, metric: str) -> FoundResults:
 
 
 def _within(path: Path) -> list[Path]:
-    """The files of a folder that may be results, by name: lm-evaluation-harness keeps some
-    beside these."""
-    samples = sorted(path.glob(_SAMPLES)) or sorted(path.glob(f"*/{_SAMPLES}"))
-    return samples or _listed(path) or _listed(path / "results")
+    """The files of a folder that may be results, by name, of one tool."""
+    below = {file.relative_to(path).as_posix(): file for file in _files_below(path)}
+    for place in _PLACES:
+        found = sorted(name for name in below if re.fullmatch(place, name, re.DOTALL))
+        if found and (place != _OUTPUT or is_nemo(_first_line(below[found[0]]))):
+            return [below[name] for name in found]
+    return _listed(path) or _listed(path / "results")
+
+
+def _files_below(path: Path) -> Iterator[Path]:
+    """The regular files of a folder and of those below it, links not followed: no more than so
+    many."""
+    entries, folders = 0, [(path, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        with suppress(OSError), os.scandir(folder) as found:
+            for entry in found:
+                entries += 1
+                if entries > _MOST_ENTRIES:
+                    return
+                if entry.is_file():
+                    yield Path(entry.path)
+                elif depth < _DEEPEST and entry.is_dir(follow_symlinks=False):
+                    folders.append((Path(entry.path), depth + 1))
 
 
 def _listed(path: Path) -> list[Path]:
@@ -142,7 +211,7 @@ def _source(file: Path, metric: str) -> ResultsFile:
         tool, (rows, notes) = log.tool, log.rows(metric)
     else:
         data = read_regular(file, _MOST)
-        tool, rows = _rows(data, name, file.suffix.lower())
+        tool, rows = _rows(data, file, name)
         total = file.suffix.lower() == ".csv" and any(row.suite for row in rows)
         notes = summary.summary_notes(_text(data, name), name) if total else []
     if not rows:
@@ -151,20 +220,45 @@ def _source(file: Path, metric: str) -> ResultsFile:
 
 
 def _log(file: Path) -> Log | None:
-    """A log of Inspect or of lm-evaluation-harness; None for any other file. Raises
+    """A file with a sample for each thing that was asked; None for any other. Raises
     NeedlemapError."""
     with open_regular(file) as opened:
-        start = opened.read(_START)
-        if start.startswith(_ZIP):
+        start = opened.read(len(_ZIP))
+        opened.seek(0)
+        if start == _ZIP:
             return read_inspect(opened, file)
-    if is_harness(start):
-        return read_harness(read_regular(file, _MOST), file)
+        first = _first(opened, file.name) if file.suffix.lower() == ".jsonl" else {}
+        opened.seek(0)
+        start = opened.read(_START)
+    read = next((read for holds, read in _LINES if holds(first)), None)
+    if read is not None:
+        return read(file)
     return read_inspect_json(read_regular(file, _MOST), file) if is_inspect(start) else None
 
 
-def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[ResultRow]]:
+def _first_line(file: Path) -> Mapping[str, Any]:
+    """The same of a file that may hold anything; nothing where it cannot be read."""
+    with suppress(NeedlemapError, OSError), open_regular(file) as opened:
+        return _first(opened, file.name)
+    return {}
+
+
+def _first(opened: BufferedReader, name: str) -> Mapping[str, Any]:
+    """The first line of a file of JSON lines that is not blank; nothing where it is no object.
+    Raises NeedlemapError."""
+    for number, line in enumerate(lines_of(opened), 1):
+        if line.strip():
+            value = parse_json(line, f"{name}, line {number}")
+            return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _rows(data: bytes, file: Path, name: str) -> tuple[str, list[ResultRow]]:
+    suffix = file.suffix.lower()
     if suffix == ".jsonl":
         return needlehaystack_results.TOOL_2, needlehaystack_results.from_jsonl(data, name)
+    if suffix == ".json" and is_report(data):
+        return EVALSCOPE, report_rows(data, name)
     if suffix == ".json":
         return needlehaystack_results.TOOL_1, needlehaystack_results.from_json(data, name)
     if suffix not in SUFFIXES or suffix == ".eval":
@@ -172,6 +266,8 @@ def _rows(data: bytes, name: str, suffix: str) -> tuple[str, list[ResultRow]]:
     text = _text(data, name)
     if suffix == ".txt":
         return summary.OPENCOMPASS, summary.from_txt(text, name)
+    if is_summary(text):
+        return RULER, summary_rows(text, file)
     columns = [column.strip('" ') for column in text.partition("\n")[0].strip().split(",")]
     if "depth_percent" in columns:
         return needlehaystack_results.TOOL_1, needlehaystack_results.from_csv(text, name)

@@ -66,10 +66,14 @@ class AnthropicModel(ServedModel):
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once. Raises Unmeasured."""
         check_request(decoding.request)
-        body = to_json(self._fields(prompt, decoding))
-        return await self.answer_in(
-            "/v1/messages", body, decoding.timeout_s, partial(understood, read, spent=spent)
-        )
+        fields = self._fields(prompt, decoding)
+        reader = partial(understood, read, spent=spent)
+
+        async def ask(stream: Mapping[str, Any]) -> Answer:
+            body = to_json({**fields, **stream})
+            return await self.answer_in("/v1/messages", body, decoding.timeout_s, reader)
+
+        return await self.stream_as_wanted(decoding, ask)
 
     def headers(self, key: str) -> dict[str, str]:
         """A key or a token, and the API's version. Raises SettingsError."""

@@ -46,7 +46,7 @@ class Decoding:
     request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes
     the draws of back ends that draw here; another one for each trial. thinking_tokens: a reasoning
     model's budget before its answer, None where none was set. logprobs: keep what it thought of
-    each token of its answer.
+    each token of its answer. stream: have a server send the answer as it is written.
     """
 
     max_answer_tokens: int = 300
@@ -56,6 +56,7 @@ class Decoding:
     seed: int = 0
     thinking_tokens: int | None = None
     logprobs: bool = False
+    stream: bool = False
 
     @property
     def most_tokens(self) -> int:
@@ -164,7 +165,8 @@ class Answer:
     was given the answer instead of asked for one; text is then empty. allowance: what the
     server still takes. note: what the user should know of the asking. logprobs: what was
     thought of each token, of an asked answer where that was wanted. beside: the same given
-    answer behind an item's other prompts, by the names of a scorer's passes.
+    answer behind an item's other prompts, by the names of a scorer's passes. first_token_s: of a
+    streamed answer, the seconds until the first piece of it or of its thinking came.
     """
 
     text: str
@@ -182,6 +184,7 @@ class Answer:
     note: str = ""
     logprobs: Logprobs | None = None
     beside: Mapping[str, Answer] = field(default_factory=dict)
+    first_token_s: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -196,6 +199,7 @@ class Answer:
             "usage": usage_kept(self.usage),
             "logprobs": logprobs_kept(self.logprobs),
             "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
+            "first_token_s": self.first_token_s if seconds(self.first_token_s) else None,
         }
         counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
         for name, value in {
@@ -333,7 +337,8 @@ class Model(metaclass=Checked):
     `logprobs` and `concurrency`; given for it, they are refused. free: whether asking costs
     nothing. vendor: its name in the price list (genai-prices), '' for the back end's own.
 
-    Of one behind an address, whose constructor takes `base_url`: host: the provider's own, which
+    Of one behind an address, whose constructor takes `base_url`: streams: whether it reads setting
+    `stream`. host: the provider's own, which
     stands in no key. base_url_variable, key_variable: the environment's, which hold the address and
     the key where none is typed; headers_variable: the one that holds more headers. renders: whether
     its server makes tokens of chat messages by the model's own template, so that the model's files,
@@ -351,7 +356,7 @@ class Model(metaclass=Checked):
     """
 
     unread: tuple[str, ...] = ()
-    free = renders = False
+    free = renders = streams = False
     vendor = host = base_url_variable = key_variable = ""
     headers_variable = vocabulary = longer = ""
     notes: Sequence[str] = ()

@@ -1,10 +1,9 @@
 """Any server that speaks the OpenAI wire format: OpenAI, vLLM, SGLang, LMDeploy, llama.cpp, Ollama,
 TGI, ...
 
-Replies are not streamed and never retried here. A trailing assistant message (an answer's first
-words) is passed on as it is; vLLM and SGLang continue it when `request` holds
-`{"add_generation_prompt":
-false, "continue_final_message": true}`.
+A request is repeated here only with other fields, where a server wants them. A trailing assistant
+message (an answer's first words) is passed on as it is; vLLM and SGLang continue it when `request`
+holds `{"add_generation_prompt": false, "continue_final_message": true}`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from json import dumps
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -79,6 +79,7 @@ class OpenAIModel(ServedModel):
 
     host, base_url_variable, key_variable = HOST, "OPENAI_BASE_URL", KEY
     headers_variable, renders = "OPENAI_CUSTOM_HEADERS", True
+    usage_field = MappingProxyType({"stream_options": {"include_usage": True}})
 
     def __init__(
         self,
@@ -160,8 +161,11 @@ class OpenAIModel(ServedModel):
         return await self._weighing.weigh(asked, blank + answer, decoding.timeout_s)
 
     async def _asked_once(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        body = self.body(prompt, decoding)
-        answer = await self.answer_in(PATHS[self.api], body, decoding.timeout_s, self._read)
+        async def ask(stream: Mapping[str, Any]) -> Answer:
+            body = self.body(prompt, decoding, stream)
+            return await self.answer_in(PATHS[self.api], body, decoding.timeout_s, self._read)
+
+        answer = await self.stream_as_wanted(decoding, ask)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
             answer = replace(
@@ -193,10 +197,12 @@ class OpenAIModel(ServedModel):
         self.max_tokens_field = MAX_TOKENS_FIELDS[sent == MAX_TOKENS_FIELDS[0]]
         return True
 
-    def body(self, prompt: Prompt, decoding: Decoding) -> bytes:
+    def body(
+        self, prompt: Prompt, decoding: Decoding, stream: Mapping[str, Any] = MappingProxyType({})
+    ) -> bytes:
         """The request, as JSON. The prompt's text is put in by hand, for speed (see
-        `Escaper`)."""
-        fields = to_json(self._fields(decoding, prompt.stops))
+        `Escaper`). stream: the fields that have the reply streamed."""
+        fields = to_json({**stream, **self._fields(decoding, prompt.stops)})
         return b'{"model":%b,%b,%b' % (to_json(self.name), self._prompt_field(prompt), fields[1:])
 
     def headers(self, key: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.finishes import CONTENT_FILTER
 from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get, models_at
-from needlemap.models import Answer, Model, tokens
+from needlemap.models import Answer, Decoding, Model, tokens
+from needlemap.models.streaming import Streaming
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -27,13 +29,15 @@ RESERVED = (
 
 
 class ServedModel(Model):
-    """A model behind a provider's API, or behind a server that speaks as it does. Replies are not
-    streamed.
+    """A model behind a provider's API, or behind a server that speaks as it does.
 
     plain_headers: those that hold no
     secret. limit_headers: those that say what the server still takes (`LIMIT_HEADERS`).
+    usage_field: the field of a request that has a stream end with a report of tokens.
     """
 
+    streams = True
+    usage_field: Mapping[str, Any] = {}
     plain_headers: tuple[str, ...] = ()
     limit_headers: tuple[str, ...] = LIMIT_HEADERS
 
@@ -44,6 +48,7 @@ class ServedModel(Model):
         sent |= custom_headers(self.headers_variable)
         known = self.plain_headers, self.limit_headers
         self._server = JsonClient(base_url, sent, version, key_env, *known)
+        self._streaming = Streaming(self.usage_field)
 
     @property
     def base_url(self) -> str:
@@ -67,6 +72,26 @@ class ServedModel(Model):
                 raise
             allowance, took_s = refused.allowance, perf_counter() - start
             return Answer("", CONTENT_FILTER, latency_s=took_s, allowance=allowance)
+
+    async def stream_as_wanted(
+        self, decoding: Decoding, ask: Callable[[Mapping[str, Any]], Awaitable[Answer]]
+    ) -> Answer:
+        """Ask, and again as the server says that it streams. ask: sends a request with these
+        fields besides its own. Raises Unmeasured."""
+        streaming = self._streaming
+        while True:
+            fields = streaming.fields(decoding)
+            try:
+                answer = await ask(fields)
+            except Unmeasured as refused:
+                if not streaming.learn(fields, refused):
+                    raise
+                continue
+            if fields or not self._server.has_streamed or streaming.is_wanted:
+                return answer
+            streaming.is_wanted = True
+            note = f"{self.base_url} streams its answers: asked as with --stream from now on"
+            return replace(answer, note="; ".join(filter(None, (answer.note, note))))
 
     async def close(self) -> None:
         """Release connections."""
@@ -141,6 +166,8 @@ def texts_of(parts: Any, field: str = "text") -> list[str]:
 def check_request(request: Mapping[str, Any]) -> None:
     """Raises SettingsError for request fields that would change the prompt without a record of
     it."""
+    if "stream" in request:
+        raise SettingsError("Request field 'stream' cannot be set. Type --stream instead.")
     for field in RESERVED:
         if field in request:
             raise SettingsError(

@@ -195,9 +195,10 @@ class Record(BaseModel):
     each token of its answer, on request, or of the reference answer where that is what was
     scored. beside: the same behind the item's other prompts. thinking: what a reasoning model
     wrote before its answer, at most 20,000 characters of it. rescored: whether the answer is
-    an earlier record's, scored anew: nothing was asked. run: hash of the settings that make
-    its run what it is, as run.json has it; '' before there was one. A missing or non-numeric
-    value of an optional number is read as missing.
+    an earlier record's, scored anew: nothing was asked. first_token_s: seconds until the first
+    piece of a streamed answer came; the line of any other has no such field. run: hash of the
+    settings that make its run what it is, as run.json has it; '' before there was one. A missing
+    or non-numeric value of an optional number is read as missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -233,6 +234,7 @@ class Record(BaseModel):
     usage: PlainJson = Field(default_factory=dict)
     usd: Amount = None
     latency_s: Amount = None
+    first_token_s: Amount = None
     attempts: Whole = 0
     unread: UnreadRecord = Field(default_factory=UnreadRecord)
     rescored: bool = False
@@ -290,7 +292,8 @@ class Record(BaseModel):
 
     def line(self) -> bytes:
         """Its JSON line."""
-        return self.model_dump_json(by_alias=True).encode() + b"\n"
+        unknown = {"first_token_s"} if self.first_token_s is None else None
+        return self.model_dump_json(by_alias=True, exclude=unknown).encode() + b"\n"
 
 
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}

@@ -358,14 +358,32 @@ def usage_lines(
         record for record in records if record.latency_s is not None and not record.rescored
     ]
     counted = [record for record in answered if record.prompt_tokens is not None]
+    started = first_token_lines(answered)
     if answered and remote and not counted:
         promise = costs_of(answered)["planned_tokens"]
         cached = f", and whether the planned {promise:,} came from its cache" if promise else ""
-        return [f"the server reports no usage: it is unknown how many tokens it counted{cached}"]
+        unknown = f"the server reports no usage: it is unknown how many tokens it counted{cached}"
+        return [*started, unknown]
     return [
+        *started,
         *cache_lines(answered, remote=remote),
         *(_length_lines(counted, framing_tokens, own) if remote else []),
     ]
+
+
+def first_token_lines(records: Iterable[Record]) -> list[str]:
+    """How long streamed answers took to start, at the shortest and at the longest length; nothing
+    where none was streamed."""
+    waits: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        if record.first_token_s is not None:
+            waits[record.length_tokens].append(record.first_token_s)
+    if not waits:
+        return []
+    labels = length_labels(sorted(waits))
+    ends = dict.fromkeys([min(waits), max(waits)])
+    shown = ", ".join(f"{median(waits[size]):.2f} s at {labels[size]}" for size in ends)
+    return [f"first token: {shown} (median)"]
 
 
 def judge_lines(records: Iterable[Record]) -> list[str]:

@@ -186,6 +186,9 @@ class Settings(BaseModel):
     logprobs: Annotated[bool, _MODEL("free", "shared", "rare", read="model")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other
     answer."""
+    stream: Annotated[bool, _MODEL("free", "shared", read="streamed")] = False
+    """Have the server send each answer as it is written: for servers that only stream, and proxies
+    that cut long silences; records then hold the time to the first token."""
     # task
     task: Annotated[str, _TASK("asked", "executes_or_opens", "family")] = "single"
     """What is hidden and asked; see needlemap list tasks."""
@@ -458,6 +461,18 @@ def read_by(*rules: str) -> tuple[str, ...]:
 
 
 ITEM = read_by("task", "drawn")  # what is hidden, asked and wanted, in the user's own words
+LATER = ("stream",)  # than the format of run.json
+
+
+def written(settings: Settings) -> dict[str, Any]:
+    """The settings as run.json has them. Later ones that are as by default are left out, so that
+    the file of a run without them stays as it was."""
+    usual = {
+        name for name in LATER if getattr(settings, name) == Settings.model_fields[name].default
+    }
+    return settings.model_dump(mode="json", exclude=usual)
+
+
 OPTIONS = tuple(
     name
     for name, field in Settings.model_fields.items()

@@ -23,7 +23,7 @@ from typer.core import TyperCommand
 from needlemap.errors import SettingsError, validator_words
 from needlemap.files import is_yaml, read_yaml
 from needlemap.settings import KNOWN, Settings
-from needlemap.settings.older_names import REFUSED, TABLE
+from needlemap.settings.older_names import REFUSED, TABLE, explained
 from needlemap.shelves import PRESETS
 
 HELP_ALL = "--help-all"
@@ -47,6 +47,7 @@ class GroupedCommand(TyperCommand):
             ctx.meta[HELP_ALL] = True
             args = ["--help"]
         try:
+            _refuse_theirs(words, self.params, str(ctx.info_name))
             return super().parse_args(ctx, respelt(args, self.params))
         except typer.BadParameter as error:  # in pydantic's words
             if isinstance(error.__cause__, ValidationError):
@@ -105,6 +106,22 @@ def flags_of(
         for row in TABLE
         if names and row.setting in {*names, REFUSED} and row.name not in Settings.model_fields
     ]
+
+
+def _refuse_theirs(words: Sequence[str], parameters: Sequence[Any], command: str) -> None:
+    """Raises SettingsError for a flag of an older tool that the command does not take, as YAML's
+    reader does."""
+    owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
+    is_value = False
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        owner = owners.get(flag) or owners.get(flag.replace("_", "-"))
+        if flag.startswith("--") and owner is None and not is_value:
+            name = flag[2:].replace("-", "_")
+            if told := explained(name, "on the command line", command):
+                raise SettingsError(told)
+        takes_word = owner is not None and not equals and not getattr(owner, "is_flag", False)
+        is_value = takes_word and not is_value
 
 
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:

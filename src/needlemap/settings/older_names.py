@@ -173,11 +173,24 @@ ELSEWHERE = {
     "eval_cfg": "'scorer' and 'scorer_options' (docs/scorers.md)",
     "meta_template": "the model's chat template, or 'template' (docs/templates.md)",
     "max_seq_len": "'model_options: {session_len: N}' for lmdeploy (docs/models.md)",
+    "model_kwargs": "'model_options', as device_map=auto (docs/models.md)",
+    "engine_config": "'model_options' (docs/models.md)",
+    "generation_kwargs": "'temperature', and 'request' for other fields (docs/models.md)",
+    "gen_config": "'temperature', and 'request' for other fields (docs/models.md)",
+    "tokenizer_path": "'tokenizer' (docs/tokenizers.md)",
+    "tokenizer_kwargs": "leave it out: a vocabulary is read from its file (docs/tokenizers.md)",
+    "batch_padding": "leave it out: no prompt is padded",
     "batch_size": "'concurrency' (docs/models.md)",
     "end_str": "'request: {stop: [WORD]}' (docs/models.md)",
     "run_cfg": "the flag --gpus-per-worker (docs/cluster.md)",
     "datasets": "one file of settings, with 'lengths' and 'depths'",
     "models": "one file of settings for each model, with 'model'",
+    "summarizer": "leave it out: 'needlemap report' shows any run (docs/report.md)",
+    "work_dir": "the flag -o FOLDER",
+}
+# Flags of its scripts that are other things there, by the command that does the same here.
+_SCRIPTS = {
+    "report": {"path": "the files themselves, as in: needlemap report a.csv b.csv -o both.png"},
 }
 
 TABLE: tuple[SeedName, ...] = (
@@ -229,6 +242,26 @@ TABLE: tuple[SeedName, ...] = (
     SeedName("max_out_len", _O, "max_answer_tokens"),
 )
 BY_NAME = {row.name: row for row in TABLE}
+
+
+def explained(name: str, where: str, command: str = "") -> str:
+    """What to say of a name that no setting and no flag has: '' where no older tool has it either.
+    where: it stands there. command: whose flag it would be.
+
+    >>> explained("abbr", "in x.yaml")[:48], explained("lenght", "in x.yaml")
+    ("'abbr' in x.yaml is OpenCompass's. Here: a model", '')
+    """
+    ours = _SCRIPTS.get(command, {}).get(name) or ELSEWHERE.get(name)
+    if ours:
+        return f"'{name}' {where} is OpenCompass's. Here: {ours}. See docs/coming-from.md."
+    row = BY_NAME.get(name)
+    if row is None or not command:
+        return ""
+    tools = row.tool.replace(", ", " and ")
+    return (
+        f"'{name}' {where} is {tools}'s. Here: {row.ours}, of needlemap run and not of needlemap "
+        f"{command}. See docs/coming-from.md."
+    )
 
 
 def translate(raw: Mapping[str, Any], settled: Mapping[str, Any]) -> Raw:

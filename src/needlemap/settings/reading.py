@@ -19,7 +19,7 @@ from needlemap.http.compatible import KEY, served
 from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, parts_of, refuse_keys
 from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
-from needlemap.settings.older_names import BY_NAME, ELSEWHERE, Implied, implied, translate, value_of
+from needlemap.settings.older_names import BY_NAME, Implied, explained, implied, translate, value_of
 from needlemap.settings.sentences import FROM_FILES, with_sentences
 from needlemap.settings.series import is_several
 from needlemap.shelves import PRESETS
@@ -332,12 +332,9 @@ def _named(name: str, inside: tuple[str, ...] = ()) -> list[SettingsLayer]:
 def _refuse_unknown(raw: Mapping[str, Any], where: str) -> None:
     """Raises SettingsError for names that are no settings, and for keys in a file."""
     known = {*Settings.model_fields, *BY_NAME}
-    theirs = next((name for name in raw if name in ELSEWHERE), None)
-    if theirs is not None:
-        raise SettingsError(
-            f"'{theirs}' in {where} is OpenCompass's. Here: {ELSEWHERE[theirs]}. See "
-            f"docs/coming-from.md."
-        )
+    theirs = next(filter(None, (explained(name, f"in {where}") for name in raw)), "")
+    if theirs:
+        raise SettingsError(theirs)
     unknown = {name: _hint(name, known) for name in raw if name not in known}
     if unknown:
         wrong = _wrong(

@@ -249,6 +249,11 @@ RULES: dict[str, UnreadRule] = {
     "model": UnreadRule(
         lambda c: not c.p.heeds(c.name), "'{s.model}' takes no {flag}", by=("model",)
     ),
+    "streamed": UnreadRule(
+        lambda c: c.p.backend is not None and not c.p.backend.streams,
+        "'{s.model}' takes no {flag}",
+        by=("model",),
+    ),
     "sampled": UnreadRule(
         lambda c: getattr(c.s, c.name) is not None and bool(getattr(c.p.scorer, "passes", ())),
         "Scorer '{s.scorer}' weighs a given answer and asks for none",

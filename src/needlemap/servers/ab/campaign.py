@@ -28,6 +28,7 @@ from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.grid import Grid
+from needlemap.models import backend_or_default
 from needlemap.records.families import Families, begin_families, begun_meanwhile, fresh_folder
 from needlemap.records.folder import Kept, RunFolder
 from needlemap.records.record import Record
@@ -279,6 +280,8 @@ def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Res
     """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
     flags |= keeping_logprobs(arm.model)
+    if not backend_or_default(arm.model.partition("/")[0]).streams:
+        flags.pop("stream", None)  # the other arm's: an answer is the same however it is sent
     if arm.base_url:
         flags["base_url"] = arm.base_url
     if salt := _salt(asked):

@@ -44,7 +44,7 @@ model = sys.argv[2] if len(sys.argv) > 2 else told["model"]
 key = os.environ.get(told["key_env"], "")
 headers = {{"content-type": "application/json"}} | ({{"authorization": f"Bearer {{key}}"}} if key else {{}})
 urllib.request.HTTPRedirectHandler.redirect_request = lambda *_: None  # the key stays here
-
+{joined}
 
 def ask(request, answers, salts, pace, share):
     rows = []
@@ -60,7 +60,7 @@ def ask(request, answers, salts, pace, share):
     try:
         sent = urllib.request.Request(url, json.dumps(fields).encode(), headers)
         with urllib.request.urlopen(sent, timeout=wait_s if request["cancel_s"] else 600) as reply:
-            rows = json.load(reply)["choices"]
+            rows = {rows}
         choice = next(row for at in (0, None) for row in rows if row.get("index") == at)
         said = choice["text"] if told["text"] else choice["message"]["content"]
         finish = re.sub(r"[\\W_]", "", str(choice.get("finish_reason", "stop") or told["null"])).lower()
@@ -95,6 +95,27 @@ sys.exit(print(f"{{loops}} loops, {{missing}} without an answer, others right") 
 """  # noqa: E501
 
 
+_STREAMED = 'joined(reply, time.monotonic() + wait_s if request["cancel_s"] else 1e18)'
+_AT_ONCE = {"joined": "", "rows": 'json.load(reply)["choices"]'}
+_JOINED = """
+
+def joined(reply, end):  # a streamed answer in one piece
+    text, finish, error = "", None, None
+    for line in reply:
+        if time.monotonic() > end:
+            raise TimeoutError("the client went away")
+        data = line.decode().partition("data:")[2].strip() if line.startswith(b"data:") else ""
+        event = json.loads(data) if data and data != "[DONE]" else {}
+        error = error or event.get("error")
+        for row in event.get("choices") or []:
+            text += row.get("text") or (row.get("delta") or {}).get("content") or ""
+            finish, error = row.get("finish_reason") or finish, error or row.get("error")
+    message = {"content": text}
+    return [{"index": 0, "text": text, "message": message, "finish_reason": finish, "error": error}]
+
+"""
+
+
 def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     """Write the script, its texts, and a text for an issue; where they lie. A script has no
     reference beside which margins move: of these the text alone."""
@@ -103,7 +124,9 @@ def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
     key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
     packed = gzip.compress(json.dumps(held).encode(), mtime=0)
-    script = _SCRIPT.format(title=title, minutes=minutes, key=key)
+    streams = storm.resolved.settings.stream
+    reading = {"joined": _JOINED, "rows": _STREAMED} if streams else _AT_ONCE
+    script = _SCRIPT.format(title=title, minutes=minutes, key=key, **reading)
     issue = issue_text(storm, shrunk, held["loops"], minutes)
     written = [(SCRIPT, script.encode()), (TEXTS, packed)] if shrunk.limit is None else []
     made = []
@@ -180,6 +203,8 @@ def _fields(settings: Settings, stops: Sequence[str]) -> dict[str, Any]:
         fields["temperature"] = settings.temperature
     if stops:
         fields["stop"] = list(stops)
+    if settings.stream:
+        fields["stream"] = True
     return {**fields, **settings.request}
 
 

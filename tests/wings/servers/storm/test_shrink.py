@@ -8,7 +8,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -227,7 +227,7 @@ def played(storm, shrunk, folder: Path, choose: Callable[[int], tuple[int, Any]]
             status, body = choose(len(asked))
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -280,6 +280,27 @@ def test_the_script_takes_null_as_the_storm_did(tmp_path):
     (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
     reply = {"choices": [{"index": 0, "text": secret, "finish_reason": None}]}
     assert played(storm, shrunk, tmp_path, lambda _: (200, reply)).returncode == 0
+
+
+@pytest.mark.parametrize("broken", ["", "cut", "error"])
+def test_the_script_of_a_streamed_storm_streams(broken, tmp_path):
+    storm, shrunk = one_request(tmp_path / "storm", flags={**COMPLETIONS, "stream": True})
+    (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
+
+    def events(pieces: Sequence[str], *last: object) -> bytes:
+        rows = [{"choices": [{"index": 0, "text": piece}]} for piece in pieces]
+        return b": hi\n\n" + b"".join(
+            b"data: %b\n\n" % json.dumps(row).encode() for row in [*rows, *last]
+        )
+
+    whole = events(secret, {"choices": [{"text": "", **WHOLE}]}) + b"data: [DONE]\n\n"
+    cut = events(secret[:3], *([{"error": {"message": "died"}}] if broken == "error" else []))
+    ended = played(
+        storm, shrunk, tmp_path, lambda at: (200, cut if broken and at > ALONE else whole)
+    )
+    assert ended.returncode == (2 if broken else 0), ended.stdout
+    held = json.loads(gzip.decompress((tmp_path / "repro.json.gz").read_bytes()))
+    assert held["fields"]["stream"] is True
 
 
 HOSTILE = (
