@@ -1,5 +1,5 @@
 """The tables in docs/ that are made from the code: settings, record fields, columns, the older
-tools' names.
+tools' names, marks of thinking.
 
 python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py
 compares
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from needlemap.models import Logprobs
+from needlemap.models.thinking import MARKS
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
@@ -234,6 +235,15 @@ def columns_table(columns: Sequence[DataColumn]) -> str:
     )
 
 
+def marks_table() -> str:
+    """What models write before and behind their thoughts."""
+    rows = [
+        (marks.used_by, *(", ".join(f"`{text.strip()}`" for text in texts) for texts in marks[1:3]))
+        for marks in MARKS
+    ]
+    return table(("written by", "start", "end"), rows)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
@@ -248,6 +258,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "older ways": ("coming-from.md", older_table),
     "older names": ("coming-from.md", names_table),
     "cell columns": ("internals/tables.md", lambda: columns_table(CELLS)),
+    "thinking marks": ("models.md", marks_table),
     "trial columns": ("internals/tables.md", lambda: columns_table(TRIALS)),
 }
 

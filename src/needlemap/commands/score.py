@@ -26,7 +26,7 @@ from needlemap.deadline import TimeUp, cut_off, waits_s
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
-from needlemap.models.decoding import parted
+from needlemap.models.thinking import parted
 from needlemap.records import RunFile, how_to_score
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run

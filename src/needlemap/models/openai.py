@@ -26,7 +26,6 @@ from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_o
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
-from needlemap.models.decoding import split_thinking
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.servers import (
     ServedModel,
@@ -158,7 +157,7 @@ class OpenAIModel(ServedModel):
             answer = replace(
                 answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
             )
-        return split_thinking(answer, decoding)
+        return answer
 
     async def _name_served(self, refused: Unmeasured) -> None:
         """Add to a refusal which names the server lists, where it seems to know no such
@@ -324,14 +323,14 @@ def _begun(message: Mapping[str, Any]) -> str:
     """What a message says, which may be broken off."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join(texts_of(content))
+        return "".join(_said_in(content))
     return content if isinstance(content, str) else ""
 
 
 def _text(message: Mapping[str, Any], ending: Ending | None, body: Mapping[str, Any]) -> str:
     content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
-        texts = texts_of(content)
+        texts = _said_in(content)
         content = "".join(texts) if texts or not content or _thinking(message) else 0
     for said in (content, _refusal(message)):
         if isinstance(said, str) and said:
@@ -347,28 +346,52 @@ def _refusal(message: Mapping[str, Any]) -> str:
     return said if isinstance(said, str) and not message.get("content") else ""
 
 
+# DeepSeek, SGLang and older vLLM; newer vLLM and OpenRouter; Ollama; gateways.
+_THINKING_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "thoughts",
+    "thinking_content",
+    "reasoning_text",
+    "reasoning_details",
+)
+_THOUGHT_PART = re.compile("think|thought|reason|summary", re.IGNORECASE)
+
+
 def _thinking(message: Mapping[str, Any]) -> str | None:
     """Thinking that the server keeps apart, in each server's dialect; None where it sends
     none."""
-    for name in (
-        "reasoning_content",
-        "reasoning",
-    ):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
-        said = message.get(name)
-        if isinstance(said, str) and said:
+    for name in _THINKING_FIELDS:
+        said = _flat(message.get(name))
+        if said:
             return said
     parts = message.get("content")
-    thoughts = (
-        [part.get("thinking") for part in parts if isinstance(part, dict)]
-        if isinstance(parts, list)
-        else []
-    )
+    thoughts = [part for part in parts if _is_thought(part)] if isinstance(parts, list) else []
     return "".join(map(_flat, thoughts)) or None
 
 
+def _is_thought(part: Any) -> bool:
+    """Whether a part of an answer is thinking: by its type, or as Gemini marks it."""
+    if not isinstance(part, dict):
+        return False
+    named = isinstance(part.get("type"), str) and _THOUGHT_PART.search(part["type"])
+    return bool(named or part.get("thought") or ("thinking" in part and "text" not in part))
+
+
+def _said_in(parts: list[Any]) -> list[str]:
+    """The texts of an answer's parts, without its thinking."""
+    return texts_of([part for part in parts if not _is_thought(part)])
+
+
 def _flat(thought: Any) -> str:
-    """Mistral's thoughts: a text, or parts with texts."""
-    return "".join(texts_of(thought if isinstance(thought, list) else [{"text": thought}]))
+    """The text of a thought: a text, a list of parts, or a part that holds either."""
+    if isinstance(thought, list):
+        return "".join(map(_flat, thought))
+    if isinstance(thought, dict):
+        names = ("thinking", "text", "content", "summary", "reasoning")
+        return next(filter(None, (_flat(thought.get(name)) for name in names)), "")
+    return thought if isinstance(thought, str) else ""
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:
