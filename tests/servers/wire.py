@@ -100,7 +100,7 @@ async def model(state: State, request: Request) -> Response:
     except (ValueError, KeyError, TypeError) as error:
         return as_json({"error": {"message": f"unreadable request: {error!r}"}}, 400)
     taken, headers = state.limits.take(words(prompt) + budget(asked))
-    fault = state.schedule.next(asked["model"]) if taken else "429"
+    fault = state.schedule.next(asked["model"], words(prompt)) if taken else "429"
     note(state, request, asked, prompt, fault, taken)
     if not taken:
         status, said, _ = refusal("429", asked["model"], request.key) or (429, {}, {})

@@ -363,16 +363,19 @@ def verdict(outcome: Outcome, session: Session, path: Path) -> int:
         )
         return 3
     if outcome.failures:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
-        again = (
-            f"To ask them again: the same command with -o {path}"
-            if experiment.settings.save
-            else ""
-        )
-        if {*outcome.failures} == {Failure.ORACLE}:
-            again = "With this model that stays so."
-        for each in outcome.aside:
-            tell(f"needlemap: set aside: {each}")
-        tell(f"needlemap: not measured: {kinds}. {again}".rstrip())
+        _tell_failures(outcome, experiment.settings, path)
         return 1
     return 0
+
+
+def _tell_failures(outcome: Outcome, settings: Settings, path: Path) -> None:
+    """What was not measured, and how to ask it again; where nothing was said before, why."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.failures.items()))
+    again = f"To ask them again: the same command with -o {path}" if settings.save else ""
+    if {*outcome.failures} == {Failure.ORACLE}:
+        again = "With this model that stays so."
+    for each in outcome.aside:
+        tell(f"needlemap: set aside: {each}")
+    for kind, words in outcome.words.items() if settings.quiet else ():
+        tell(f"needlemap: {kind}: {words}")
+    tell(f"needlemap: not measured: {kinds}. {again}".rstrip())

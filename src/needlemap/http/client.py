@@ -51,7 +51,6 @@ _PLAIN = (
     "accept",
     "content-type",
 )  # no secrets
-_STATUS = re.compile(r"[45]\d\d")
 VERSIONED = re.compile(r"/v\d")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 _REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
@@ -266,23 +265,19 @@ class _JsonClient:
         try:
             body = self._secrets.hide_in(json.loads(text))
         except ValueError:
+            if page := faults.page_instead(self._secrets.hide(text), server):
+                raise page from None
             said = self._secrets.hide(faults.message_of(text))
             raise faults.unreadable("The reply is no JSON", said, transient=True) from None
         except RecursionError as deep:
             raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
+        if isinstance(body, list) and len(body) == 1 and isinstance(body[0], dict):
+            failed = faults.from_reply(body[0], server)  # Gemini lists its errors
+            if failed is not None:
+                raise failed
         if not isinstance(body, dict):
             raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
-        error = body.get("error")
-        if error:  # gateways report an error of the server behind them with status 200
-            status = error.get("code") if isinstance(error, dict) else None
-            said = json.dumps(body, ensure_ascii=False)
-            if isinstance(status, str) and _STATUS.fullmatch(status):
-                status = int(status)
-            if isinstance(status, int) and status >= 400:
-                raise faults.from_status(status, said, {}, server=server)
-            words = faults.message_of(said)
-            failed = faults.unreadable("The reply is an error", words, transient=True)
-            failed.filtered = bool(faults.FILTERED.search(said[: faults.READ]))
+        if failed := faults.from_reply(body, server):
             raise failed
         return body
 
@@ -318,7 +313,7 @@ class JsonClient(_JsonClient):
         try:
             return await self._once(base_url, path, body, timeout_s, read)
         except Unmeasured as refused:
-            if refused.status != 404 or not self._version or VERSIONED.search(base_url):
+            if not refused.misplaced or not self._version or VERSIONED.search(base_url):
                 raise
         other = base_url + self._version
         answer = await self._once(other, path, body, timeout_s, read)

@@ -55,6 +55,8 @@ UNKNOWN_NAME = re.compile(
     r"|(unknown|invalid|no such|unsupported) model|pinned to|not a (valid model|local folder)",
     re.IGNORECASE | re.DOTALL,
 )
+# What they say of a name that they serve at another endpoint.
+OTHER_API = re.compile(r"v1/responses|v1/completions|not a chat model", re.IGNORECASE)
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _TOLD_S = 10.0  # for what a server says of itself
 _GAP = TokenText.opaque(b"\n\n").span()
@@ -163,7 +165,7 @@ class OpenAIModel(ServedModel):
         """Add to a refusal which names the server lists, where it seems to know no such
         model."""
         unknown = refused.status == 404 or UNKNOWN_NAME.search(str(refused))
-        if refused.failure is not Failure.REJECTED or not unknown:
+        if refused.failure is not Failure.REJECTED or not unknown or OTHER_API.search(str(refused)):
             return
         if self._listed is None:
             with suppress(NeedlemapError):
