@@ -10,8 +10,8 @@ first word), unwritten
 (LMDeploy's refusal), echo:STATUS (all headers said back), spell:STATUS (in many spellings),
 error-200:STATUS
 (an error in a reply of status 200, as gateways send them), and the ways to think of
-`wire_dialects.STYLES`. `wants:max_completion_tokens` refuses a request whose budget stands in the
-other field.
+`wire_dialects.STYLES`. `without-logprobs:FAULT` is for requests that ask for them.
+`wants:max_completion_tokens` refuses a request whose budget stands in the other field.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ NO_STOP = re.compile(
     r"(?=.*\bstop\b)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported|not permitted))",
     re.IGNORECASE | re.DOTALL,
 )
+NO_LOGPROBS = re.compile(r"log[ _-]?prob", re.IGNORECASE)
 # What servers say of a name that they do not serve: OpenAI and vLLM, Ollama, `transformers serve`.
 UNKNOWN_NAME = re.compile(
     r"model.{0,250}(does not exist|not found|unknown|no such|invalid|not supported|not available)"
@@ -104,6 +105,7 @@ class OpenAIModel(ServedModel):
         self._key_env = key_env
         self._slotted = False  # whether lane N asks llama.cpp's slot N
         self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
+        self._likely = True  # whether log-probabilities are asked for, where they are wanted
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         reader = partial(read, null_is_whole=null_finish == "whole")
         self._read = partial(understood, reader)
@@ -126,16 +128,17 @@ class OpenAIModel(ServedModel):
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once; again if the server wants the other field for the budget, or takes no stop
-        strings. Raises Unmeasured."""
+        strings or log-probabilities. Raises Unmeasured."""
         check_request(decoding.request)
-        for _ in range(2):
-            field, stopping = self.max_tokens_field, self._stopping
+        for _ in range(3):
+            field, sent = self.max_tokens_field, (self._stopping, self._likely)
             try:
                 return await self._asked_once(prompt, decoding)
             except Unmeasured as refused:
                 self._stopping &= not _wants_no_stop(refused, prompt, decoding)
+                self._likely &= not _wants_no_logprobs(refused, decoding)
                 other = self._wants_other_field(refused, field, decoding)
-                if not other and self._stopping == stopping:
+                if not other and (self._stopping, self._likely) == sent:
                     await self._name_served(refused)
                     raise
         return await self._asked_once(prompt, decoding)
@@ -156,9 +159,9 @@ class OpenAIModel(ServedModel):
         answer = await self.answer_in(PATHS[self.api], body, decoding.timeout_s, self._read)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
-            answer = replace(
-                answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
-            )
+            verb = "sends" if self._likely else "gives"
+            words = f"{self.base_url} {verb} no log-probabilities: records lack them"
+            answer = replace(answer, note=words)
         return answer
 
     async def _name_served(self, refused: Unmeasured) -> None:
@@ -216,7 +219,7 @@ class OpenAIModel(ServedModel):
             fields["temperature"] = decoding.temperature
         if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
-        if decoding.logprobs:
+        if decoding.logprobs and self._likely:
             fields |= WANTED[self.api]
         if stops and self._stopping:
             fields["stop"] = list(stops)
@@ -230,6 +233,14 @@ def _wants_no_stop(refused: Unmeasured, prompt: Prompt, decoding: Decoding) -> b
     are cut here alone."""
     sent = prompt.stops and "stop" not in decoding.request
     return bool(sent and refused.failure is Failure.REJECTED and NO_STOP.search(str(refused)))
+
+
+def _wants_no_logprobs(refused: Unmeasured, decoding: Decoding) -> bool:
+    """Whether a refusal says that log-probabilities are not given, or not as many; from then on
+    none are asked for."""
+    refusals = (Failure.REJECTED, Failure.UNAUTHORISED)
+    sent = decoding.logprobs and "logprobs" not in decoding.request
+    return bool(sent and refused.failure in refusals and NO_LOGPROBS.search(str(refused)))
 
 
 async def _llama_cpp_slots(door: JsonClient) -> int:

@@ -110,7 +110,8 @@ def flags_of(
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
-    `--save_contexts True` and `--save_contexts=True` are `--save-contexts`;
+    `--save_contexts True` and `--save_contexts=True` are `--save-contexts`, `--logprobs off` is
+    `--no-logprobs`;
     `--substr_validation_words a b` is that flag twice. A word that may be the preset ends such
     a list. `--until no-worse-than RUN:2` takes both words.
     """
@@ -141,7 +142,8 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
 
 
 def _truth(words: Sequence[str]) -> bool | None:
-    return {"true": True, "false": False}.get(words[0].lower()) if words else None
+    spelt = {"true": True, "false": False, "on": True, "off": False}
+    return spelt.get(words[0].lower()) if words else None
 
 
 def _names_preset(word: str) -> bool:

@@ -239,7 +239,7 @@ def _salt(asked: AbOptions) -> str:
 def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
     """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
-    flags |= keeping_logprobs(arm.model)
+    flags = keeping_logprobs(arm.model) | flags
     if arm.base_url:
         flags["base_url"] = arm.base_url
     if salt := _salt(asked):
