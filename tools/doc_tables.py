@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.http.compatible import PROVIDERS
 from needlemap.models import Logprobs
 from needlemap.models.thinking import MARKS
 from needlemap.records.record import Record
@@ -244,6 +245,20 @@ def marks_table() -> str:
     return table(("written by", "start", "end"), rows)
 
 
+def providers_table() -> str:
+    """Who speaks OpenAI's API where."""
+    rows = [
+        (
+            ", ".join(f"`{prefix}`" for prefix in each.prefixes),
+            f"`{each.address}`",
+            f"`{each.key}`" if each.key else "",
+            "tried" if each.tried else "from its documentation",
+        )
+        for each in PROVIDERS
+    ]
+    return table(("also called", "`--base-url`", "`key_env`", ""), rows)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
@@ -258,6 +273,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "older ways": ("coming-from.md", older_table),
     "older names": ("coming-from.md", names_table),
     "cell columns": ("internals/tables.md", lambda: columns_table(CELLS)),
+    "providers": ("models.md", providers_table),
     "thinking marks": ("models.md", marks_table),
     "trial columns": ("internals/tables.md", lambda: columns_table(TRIALS)),
 }

@@ -30,7 +30,7 @@ def ask(row: dict[str, Any], wire: Any) -> Answer | Unmeasured:
         if row.get("api") == "anthropic":
             model = AnthropicModel("m", base_url=wire.root)
         else:
-            model = OpenAIModel("m", base_url=wire.base_url)
+            model = OpenAIModel("m", base_url=wire.base_url, api=row.get("api", "chat"))
         try:
             return await call_model(model, prompt, Decoding(timeout_s=20))
         finally:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
+from shlex import quote
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
-from needlemap.http.compatible import HEADERS, KEY
+from needlemap.http.compatible import HEADERS, KEY, is_deployment, joined
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -53,7 +54,7 @@ _PLAIN = (
 )  # no secrets
 VERSIONED = re.compile(r"/v\d")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
-_REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
+_REQUEST = re.compile(r"/(chat/completions|completions|messages|models|responses)/*(?=\?|$)")
 _Client = TypeVar("_Client")
 
 
@@ -87,7 +88,8 @@ def check_address(url: str, variable: str = KEY) -> None:
         raise SettingsError(f"'{shown}' is no base URL. Type one such as {near}.")
     if request := _REQUEST.search(shown):
         raise SettingsError(
-            f"'{shown}' is the address of one request. Type: --base-url {shown[: request.start()]}"
+            f"'{shown}' is the address of one request. Type: --base-url "
+            f"{quote(shown[: request.start()] + shown[request.end() :])}"
         )
     if shown != url:
         raise SettingsError(
@@ -313,9 +315,10 @@ class JsonClient(_JsonClient):
         try:
             return await self._once(base_url, path, body, timeout_s, read)
         except Unmeasured as refused:
-            if not refused.misplaced or not self._version or VERSIONED.search(base_url):
+            whole = VERSIONED.search(base_url) or is_deployment(base_url)
+            if not refused.misplaced or not self._version or whole:
                 raise
-        other = base_url + self._version
+        other = joined(base_url, self._version)
         answer = await self._once(other, path, body, timeout_s, read)
         if self.base_url == other:  # another lane found it too
             return answer
@@ -329,7 +332,8 @@ class JsonClient(_JsonClient):
         Raises Unmeasured."""
         root = self.base_url.removesuffix("/v1")
         try:
-            return self.object_in(await self._send(root + path, body, timeout_s, root), root)
+            url = joined(root, path)
+            return self.object_in(await self._send(url, body, timeout_s, root), root)
         except Unmeasured as failure:
             self.hide(failure)
             raise
@@ -342,7 +346,7 @@ class JsonClient(_JsonClient):
             time(),
         )  # what a server says of its limits, it saw when asked
         try:
-            reply = await self._send(base_url + path, body, timeout_s, base_url)
+            reply = await self._send(joined(base_url, path), body, timeout_s, base_url)
             took_s = perf_counter() - start - reply.listened_s
             answer = read(self.object_in(reply, base_url), took_s)
         except Unmeasured as failure:
@@ -403,7 +407,7 @@ class SyncJsonClient(_JsonClient):
         import httpx  # 0.1 s: only for those who ask
 
         self._client = client = self._client or self._opened(httpx.Client)
-        url = self.base_url + path
+        url = joined(self.base_url, path)
 
         def stream_reply() -> HttpReply:
             """In a thread of its own: a client that waits does not look at a clock while a

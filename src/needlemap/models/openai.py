@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from json import dumps
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic_core import to_json
@@ -24,9 +24,11 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
+from needlemap.http.compatible import is_deployment
 from needlemap.http.served import ServedModels, list_models
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
+from needlemap.models.responses import as_chat
 from needlemap.models.servers import (
     ServedModel,
     check_request,
@@ -38,6 +40,9 @@ from needlemap.models.servers import (
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
+
+if TYPE_CHECKING:
+    from needlemap.http.client import Reader
 
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"
@@ -58,7 +63,12 @@ UNKNOWN_NAME = re.compile(
 )
 # What they say of a name that they serve at another endpoint.
 OTHER_API = re.compile(r"v1/responses|v1/completions|not a chat model", re.IGNORECASE)
-PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+PATHS = {
+    "chat": "/chat/completions",
+    "completions": "/completions",
+    "responses": "/responses",
+}
+_BUDGET_OF_RESPONSES = "max_output_tokens"
 _TOLD_S = 10.0  # for what a server says of itself
 _GAP = TokenText.opaque(b"\n\n").span()
 _LONG_BYTES = 65_536  # shorter texts are not worth remembering
@@ -68,7 +78,8 @@ _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
 class OpenAIModel(ServedModel):
-    """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
+    """`openai/NAME`. api: 'chat', 'responses' for models that are served there alone, or
+    'completions' for base models, which get the prompt's text.
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the
     key. system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
@@ -86,7 +97,7 @@ class OpenAIModel(ServedModel):
         name: str,
         *,
         base_url: str | None = None,
-        api: Literal["chat", "completions"] = "chat",
+        api: Literal["chat", "completions", "responses"] = "chat",
         system_role: Literal["system", "developer", "user"] = "system",
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
@@ -98,6 +109,7 @@ class OpenAIModel(ServedModel):
         )  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
+        self._deployed = is_deployment(url)
         super().__init__(name, url, key_env, "/v1")
         self.api, self.system_role = api, system_role
         self._json = Escaper()
@@ -108,7 +120,8 @@ class OpenAIModel(ServedModel):
         self._likely = True  # whether log-probabilities are asked for, where they are wanted
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         reader = partial(read, null_is_whole=null_finish == "whole")
-        self._read = partial(understood, reader)
+        reads = partial(_read_response, reader) if api == "responses" else reader
+        self._read = partial(understood, reads)
         self._weighing = Weighing(name, self._server, reader)
 
     @classmethod
@@ -116,7 +129,10 @@ class OpenAIModel(ServedModel):
         """Chat or completions; the vocabulary of OpenAI's own and of well-known open
         models."""
         return Traits(
-            options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
+            options.get("api", "chat") != "completions",
+            bundled_for(name),
+            teacher=True,
+            remote=True,
         )
 
     async def prepare(self, lanes: int) -> bool:
@@ -197,7 +213,8 @@ class OpenAIModel(ServedModel):
     def headers(self, key: str) -> dict[str, str]:
         """A key, and whose account it is. Raises SettingsError."""
         return {
-            "authorization": f"Bearer {key}" if key else "",
+            "authorization": f"Bearer {key}" if key and not self._deployed else "",
+            "api-key": key if self._deployed else "",
             "openai-organization": from_environment("OPENAI_ORG_ID"),
             "openai-project": from_environment("OPENAI_PROJECT_ID"),
         }
@@ -210,18 +227,21 @@ class OpenAIModel(ServedModel):
             b'{"role":%b,"content":%b}' % (to_json(message.role), self._json.string(message.spans))
             for message in spoken(prompt, self.system_role)
         ]
-        return b'"messages":[%b]' % b",".join(said)
+        field = b"input" if self.api == "responses" else b"messages"
+        return b'"%b":[%b]' % (field, b",".join(said))
 
     def _fields(self, decoding: Decoding, stops: Sequence[str]) -> dict[str, Any]:
         """The other fields; never none."""
         fields: dict[str, Any] = {}
         if decoding.temperature is not None:
             fields["temperature"] = decoding.temperature
-        if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
+        if self.api == "responses":
+            fields |= {_BUDGET_OF_RESPONSES: decoding.most_tokens, "store": False}
+        elif not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
         if decoding.logprobs and self._likely:
             fields |= WANTED[self.api]
-        if stops and self._stopping:
+        if stops and self._stopping and self.api != "responses":
             fields["stop"] = list(stops)
         if self._slotted:
             fields["id_slot"] = LANE.get()
@@ -327,6 +347,11 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool
         thinking_tokens=thought,
         logprobs=Logprobs.of(rows_of(body), "generated", prompt_tokens),
     )
+
+
+def _read_response(read: Reader, body: dict[str, Any], latency_s: float = 0.0) -> Answer:
+    """The answer in a reply of the Responses API, by the reader of chat completions."""
+    return read(as_chat(body), latency_s)
 
 
 _NO_TEXT = (Ending.CUT, Ending.FILTERED, Ending.REFUSED)  # ends that need none

@@ -20,6 +20,8 @@ RESERVED = (
     "model",
     "messages",
     "prompt",
+    "input",
+    "instructions",
     "system",
     "stream",
     "n",
