@@ -150,8 +150,9 @@ class Attempts:
         limit = failure.limit_tokens
         if limit is None and failure.allowance is not None and failure.allowance.tokens is not None:
             limit = failure.allowance.tokens.limit
-        limited = failure.failure is Failure.RATE_LIMITED and limit is not None
-        return limited and self._prompt_tokens > limit
+        if limit is None or failure.failure is not Failure.RATE_LIMITED:
+            return False
+        return self._prompt_tokens > limit
 
 
 def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:

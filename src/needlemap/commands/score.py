@@ -34,6 +34,7 @@ from needlemap.records.origin import CheckedRun, check_origin, signed
 from needlemap.records.record import Record
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
+from needlemap.secrets import raised_by
 from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
 from needlemap.sync import together
@@ -99,6 +100,8 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
     unread = sum(bool(row.get("unreadable")) for row in scored)
     also = f", {unread} unreadable" if unread else ""
+    for kind, words in _first_failures(scored).items():
+        tell(f"not scored: {kind}: {words}")
     tell(
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
         f"{scorer}"
@@ -106,6 +109,15 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     if any(row.get("failure") == Failure.SKIPPED for row in scored):
         return 3
     return 0 if len(shares) == len(scored) else 1
+
+
+def _first_failures(scored: list[dict[str, Any]]) -> dict[str, str]:
+    """Why lines have no score: of each kind the words of the first."""
+    found = dict[str, str]()
+    for row in scored:
+        if row["score"] is None and row.get("failure"):
+            found.setdefault(str(row["failure"]), str(row.get("error", "")))
+    return found
 
 
 async def _score_all(
@@ -144,6 +156,10 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         return _late(scorer, row)
     except Unmeasured as failure:
         return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
+    except NeedlemapError:
+        raise
+    except Exception as error:  # of a scorer of somebody's own
+        return {**row, "score": None, **by, "failure": Failure.SCORER, "error": raised_by(error)}
     said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
     return {**row, "score": score.share * 100, **said}
 

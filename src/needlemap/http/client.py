@@ -27,6 +27,7 @@ from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.http.compatible import HEADERS, KEY, is_deployment, joined
+from needlemap.http.wording import message_of
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -269,7 +270,7 @@ class _JsonClient:
         except ValueError:
             if page := faults.page_instead(self._secrets.hide(text), server):
                 raise page from None
-            said = self._secrets.hide(faults.message_of(text))
+            said = self._secrets.hide(message_of(text))
             raise faults.unreadable("The reply is no JSON", said, transient=True) from None
         except RecursionError as deep:
             raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
@@ -463,7 +464,7 @@ class _Body:
         text = self._data.decode("utf-8-sig", "replace")
         if framing.doubt:
             doubt = f"The connection is closed: of its reply, {framing.doubt}"
-            raise faults.unreadable(doubt, faults.message_of(text), transient=True)
+            raise faults.unreadable(doubt, message_of(text), transient=True)
         return HttpReply(response.status_code, response.headers, text, framing.listened_s)
 
 

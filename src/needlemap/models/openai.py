@@ -26,6 +26,7 @@ from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_o
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
 from needlemap.http.compatible import is_deployment
 from needlemap.http.served import ServedModels, list_models
+from needlemap.http.wording import message_of
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.responses import as_chat
@@ -318,7 +319,7 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool
         finish = None
     ending, refusal = ending_of(finish), _refusal(message)
     error = choice.get("error") or message.get("error")
-    why = faults.message_of(dumps({"error": error})) if error else ""
+    why = message_of(dumps({"error": error})) if error else ""
     begun = _begun(message) or refusal
     check_finish(finish, begun, why, _NULL if finish == UNTOLD and begun.strip() else "")
     text = _text(message, ending, body)
