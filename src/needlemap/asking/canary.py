@@ -89,6 +89,25 @@ _REMEDIES = (
         "Is --model right, and --base-url?",
     ),
 )
+# What somebody's own function is given and must return.
+_OWN = {
+    Failure.MODEL: (
+        "A model of your own is called with messages, a list of {'role', 'content'}, and returns "
+        "the answer's text."
+    ),
+    Failure.SCORER: (
+        "A scorer of your own is called with the answer and the reference, and returns a number in "
+        "[0, 1], True or False, or a Score."
+    ),
+}
+
+
+def given_to_own(failure: str, settings: Settings) -> str:
+    """What the user's own function is given and must return, where it was what failed; else ''."""
+    own = settings.backend == "python" or failure == Failure.SCORER
+    return _OWN.get(Failure(failure), "") if own else ""
+
+
 # That the answer's budget is above the model's, which the last group holds.
 _TOO_MUCH = re.compile(
     r"max_\w*tokens.{0,40}too (?:large|big|high)(?:.{0,80}?at most (\d{1,9}))?"
@@ -163,7 +182,7 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         if record.failure not in _FOREVER:
             return None
         error = (record.error or "").rstrip(".")
-        advice = remedy(error)
+        advice = given_to_own(record.failure, settings) or remedy(error)
         return " ".join(filter(None, [f"{where} could not be measured: {error}.", advice, _SKIP]))
     if not (record.answer or "").strip() and record.answer is not None:
         written = f"finish {record.finish!r}, {record.completion_tokens} tokens written"

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import begins_twice
+from needlemap.asking.canary import begins_twice, given_to_own
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
@@ -378,4 +378,6 @@ def _tell_failures(outcome: Outcome, settings: Settings, path: Path) -> None:
         tell(f"needlemap: set aside: {each}")
     for kind, words in outcome.words.items() if settings.quiet else ():
         tell(f"needlemap: {kind}: {words}")
+    for advice in filter(None, (given_to_own(kind, settings) for kind in outcome.failures)):
+        tell(f"needlemap: {advice}")
     tell(f"needlemap: not measured: {kinds}. {again}".rstrip())
