@@ -68,3 +68,13 @@ def test_a_wrong_value_is_told_what_is_allowed_in_plain_words():
         SettingsError, match=r"Option 'window' of Sample must be a whole number, got 'three'"
     ):
         Sample("x", window="three")  # type: ignore[arg-type]
+
+
+def test_several_needles_are_typed_one_by_one(needlemap):
+    needles = ["The locker code for Turin is 51328.", "The locker code for Rome is 71328."]
+    typed = [word for needle in needles for word in ("--needle", needle)]
+    grid = ("--lengths", "400", "--depths", "50", "--question", "What are the codes?")
+    model = ("--model", "baseline/bm25", "--max-answer-tokens", "24")
+    needlemap("run", *model, "--task", "multi", *typed, *grid, "-o", "r")
+    (record,) = needlemap.records()
+    assert [needle["text"].strip() for needle in record["needles"]] == needles

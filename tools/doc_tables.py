@@ -1,5 +1,5 @@
 """The tables in docs/ that are made from the code: settings, record fields, columns, the older
-tools' names.
+tools' names, marks of thinking.
 
 python tools/doc_tables.py        rewrites them in place, between their marks; tests/test_docs.py
 compares
@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from needlemap.http.compatible import PROVIDERS
 from needlemap.models import Logprobs
+from needlemap.models.thinking import MARKS
 from needlemap.records.record import Record
 from needlemap.settings import KNOWN, Settings, marked
 from needlemap.settings.older_names import ELSEWHERE, TABLE
@@ -236,6 +238,29 @@ def columns_table(columns: Sequence[DataColumn]) -> str:
     )
 
 
+def marks_table() -> str:
+    """What models write before and behind their thoughts."""
+    rows = [
+        (marks.used_by, *(", ".join(f"`{text.strip()}`" for text in texts) for texts in marks[1:3]))
+        for marks in MARKS
+    ]
+    return table(("written by", "start", "end"), rows)
+
+
+def providers_table() -> str:
+    """Who speaks OpenAI's API where."""
+    rows = [
+        (
+            ", ".join(f"`{prefix}`" for prefix in each.prefixes),
+            f"`{each.address}`",
+            f"`{each.key}`" if each.key else "",
+            "tried" if each.tried else "from its documentation",
+        )
+        for each in PROVIDERS
+    ]
+    return table(("also called", "`--base-url`", "`key_env`", ""), rows)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     cells = [head, ["---"] * len(head), *rows]
@@ -250,6 +275,8 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "older ways": ("coming-from.md", older_table),
     "older names": ("coming-from.md", names_table),
     "cell columns": ("internals/tables.md", lambda: columns_table(CELLS)),
+    "providers": ("models.md", providers_table),
+    "thinking marks": ("models.md", marks_table),
     "trial columns": ("internals/tables.md", lambda: columns_table(TRIALS)),
 }
 

@@ -86,6 +86,77 @@ def retry_after_s(headers: Mapping[str, str], now_s: float | None = None) -> flo
     return seconds(headers.get("retry-after"), time() if now_s is None else now_s) or None
 
 
+_UNIT = r"(?:ms|milliseconds?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])"
+_SPOKEN = re.compile(
+    r"(?:try(?:ing)? again|retry(?:ing)?|wait(?:ing)?|resets?|available)\b[^.\d]{0,40}?"
+    rf"(?P<time>(?:\d{{1,9}}(?:\.\d{{1,9}})?\s?{_UNIT}[\s,]{{0,2}}(?:and )?){{1,4}})",
+    re.IGNORECASE,
+)
+_SPOKEN_PART = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,9}})?)\s?({_UNIT})", re.IGNORECASE)
+# Fields of a refusal's body: Gemini's `RetryInfo`, and what gateways call it.
+_FIELD = re.compile(
+    r'"retry[_-]?(?:delay|after)(?P<unit>[_-]?(?:ms|milliseconds?|s|secs?|seconds?|in))?"\s?:\s?'
+    r'(?:\{\s?"seconds"\s?:\s?)?"?(?P<number>\d{1,12}(?:\.\d{1,9})?)(?P<suffix>ms|s)?',
+    re.IGNORECASE,
+)
+_RESETS = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset", "x-ratelimit-reset-after")
+_RESET_FIELD = re.compile(
+    r'"(?:x-)?rate-?limit-reset"\s?:\s?"?(\d{1,15}(?:\.\d{1,9})?)', re.IGNORECASE
+)
+_STANDARD_RESET = re.compile(r"\b(?:t|reset)=(\d{1,9})")
+_EPOCH_S, _EPOCH_MS = 1e8, 1e11  # larger numbers are a time, in seconds or in milliseconds
+
+
+def asked_wait_s(headers: Mapping[str, str], body: str, now_s: float | None = None) -> float | None:
+    """How long a server that limits a rate asks us to wait, in seconds: by its headers, its words,
+    or the time at which its limit is full again. None where it says nothing.
+
+    >>> (
+    ...     asked_wait_s({}, "Please try again in 1m5.2s."),
+    ...     asked_wait_s({}, '{"retryDelay": "8s"}'),
+    ...     asked_wait_s({"x-ratelimit-reset": "1700000005000"}, "", 1_700_000_000),
+    ... )
+    (65.2, 8.0, 5.0)
+    """
+    now = time() if now_s is None else now_s
+    found = retry_after_s(headers, now) or _spoken_s(body)
+    if found:
+        return found
+    said = {name.lower(): value for name, value in headers.items() if "limit" in name.lower()}
+    resets = [said.get(name) for name in _RESETS]
+    if standard := _STANDARD_RESET.search(said.get("ratelimit", "")[:_HEADER]):
+        resets.append(standard[1])
+    if field := _RESET_FIELD.search(body):
+        resets.append(field[1])
+    return next(filter(None, (_until_s(reset, now) for reset in resets)), None)
+
+
+def _spoken_s(body: str) -> float | None:
+    """The wait that a refusal's body names."""
+    if field := _FIELD.search(body):
+        unit = (field["suffix"] or (field["unit"] or "s").strip("_-")).lower()
+        return float(field["number"]) * (0.001 if unit.startswith("m") else 1.0)
+    if spoken := _SPOKEN.search(body):
+        parts = _SPOKEN_PART.findall(spoken["time"])
+        return sum(float(number) * _unit_s(unit.lower()) for number, unit in parts)
+    return None
+
+
+def _unit_s(unit: str) -> float:
+    """Seconds of a unit's name."""
+    if unit.startswith(("ms", "milli")):
+        return 0.001
+    return _UNITS_S[unit[0]]
+
+
+def _until_s(reset: str | None, now_s: float) -> float | None:
+    """Seconds until a limit is full again: given so, or as a time, in milliseconds too."""
+    number = _number(reset)
+    if number is None or number < _EPOCH_S:
+        return seconds(reset, now_s)
+    return max(0.0, (number / 1000 if number > _EPOCH_MS else number) - now_s)
+
+
 def seconds(text: str | None, now_s: float) -> float | None:
     """A duration as '1h2m3.5s', '547ms' or plain seconds, or the time until a date; None for
     anything else.

@@ -97,7 +97,8 @@ class Unmeasured(NeedlemapError):
     spent: of a request that was sent and not refused, None else. outage: the server is not
     there, or says that it cannot answer now. unreached: no connection could be made, and none
     was ever made to that address. filtered: a content filter withheld prompt or answer, which is
-    no fault of the request.
+    no fault of the request. limit_tokens: what a server's words call the limit a minute.
+    misplaced: no API stands at the address.
     """
 
     def __init__(
@@ -121,6 +122,8 @@ class Unmeasured(NeedlemapError):
         self.outage = False
         self.unreached = False
         self.filtered = False
+        self.limit_tokens: float | None = None
+        self.misplaced = False
 
     def __reduce__(self) -> Any:
         return type(self), (self.failure, str(self)), vars(self)  # as another process raised it

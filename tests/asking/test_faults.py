@@ -380,3 +380,18 @@ def test_of_an_error_page_only_its_title_is_shown(typed, wire):
     assert "answered 502: an HTML page, '502 Bad Gateway'" in ended.stderr
     assert "nginx" not in ended.stderr
     assert "<" not in ended.stderr
+
+
+def test_a_model_and_a_scorer_of_ones_own_that_raise_are_told_what_they_are_given(typed):
+    (typed.folder / "mine.py").write_text(
+        "def model(messages):\n    return messages['content']\n"
+        "def scorer(answer, reference):\n    return answer.score\n"
+    )
+    grid = ("--lengths", "400", "--depths", "50", "--max-answer-tokens", "24")
+    said = typed("run", "--model", "python/mine:model", *grid, "-o", "a", code=1).stderr
+    assert "TypeError: list indices must be integers or slices, not str (mine.py, line 2)" in said
+    assert "is called with messages, a list of {'role', 'content'}, and returns" in said
+    flags = ("--model", "baseline/bm25", "--scorer", "python/mine:scorer")
+    said = typed("run", *flags, *grid, "-o", "b", code=1).stderr
+    assert "AttributeError: 'str' object has no attribute 'score' (mine.py, line 4)" in said
+    assert "is called with the answer and the reference, and returns a number" in said

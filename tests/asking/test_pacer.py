@@ -94,7 +94,8 @@ def test_a_server_that_only_refuses_is_asked_for_five_minutes_or_an_hour_if_it_e
 ):
     asked_again, said = refused_for(seconds, answered=answered)
     assert asked_again is again
-    assert said == [f"rate limited: no answer for {duration_label(seconds)}; asking again in 20 s"]
+    lasted = f"no answer for {duration_label(seconds)}"
+    assert said == [f"rate limited: {lasted}; asking again in 20 s (429)"]
 
 
 @pytest.mark.parametrize("fault", ["429-after:0", "429-ms:1"])

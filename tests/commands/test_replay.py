@@ -57,3 +57,9 @@ def test_a_cell_of_an_earlier_start_can_be_replayed_after_the_grid_changed(needl
     needlemap(*flags, "--lengths", "1k", "--depths", "0,25,50")
     needlemap(*flags, "--lengths", "2k", "--depths", "0")
     assert "the same bytes" in needlemap("replay", "r", "--length", "1k", "--depth", "25").stderr
+
+
+def test_a_length_is_taken_as_maps_label_it(needlemap):
+    needlemap("run", "demo", "--lengths", "2388", "--depths", "50", "--no-canary", "-o", "far")
+    shown = needlemap("replay", "far", "--length", "2.4k", "--depth", "50")
+    assert "the same bytes as recorded" in shown.stderr

@@ -88,7 +88,9 @@ def test_a_judge_scores_and_is_asked_again_when_its_server_stumbles(scored, wire
     rows, said = scored("--scorer", "judge", *flags, code=3)
     assert [row["score"] for row in rows] == [100, 0, None]
     assert rows[2]["failure"] == "judge unreadable"
-    assert said == "mean 50.00 (n=2, 1 not scored), scorer judge\n"
+    why, mean = said.splitlines()
+    assert why.startswith("not scored: judge unreadable: Asked 3 times. Judge 'openai/judge'")
+    assert mean == "mean 50.00 (n=2, 1 not scored), scorer judge"
 
 
 @pytest.mark.parametrize(
@@ -178,3 +180,10 @@ def test_it_is_a_command(needlemap):
     ended = needlemap("score", "answers.jsonl", "--scorer", "exact", "-o", "scored.jsonl")
     assert ended.stdout == ""
     assert json.loads((needlemap.folder / "scored.jsonl").read_text())["score"] == 100
+
+
+def test_why_answers_are_missing_is_said(typed):
+    (typed.folder / "mine.py").write_text("def f(answer, reference):\n    return 1 / 0\n")
+    (typed.folder / "answers.jsonl").write_text('{"answer": "a", "reference": "a"}\n')
+    said = typed("score", "answers.jsonl", "--scorer", "python/mine:f", code=None).stderr
+    assert "ZeroDivisionError: division by zero (mine.py, line 2)" in said

@@ -24,10 +24,26 @@ from needlemap.secrets import scrub
         "Range of input length should be [1, 30720]",
         "Please reduce the length of the messages or completion.",
         "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        # By the rule: a word of length, a word of excess, two numbers.
+        "Your prompt has 9000 tokens; the limit is 8192.",
+        "the number of input tokens 9000 cannot exceed the total tokens limit 8192 for this model",
+        "Sequence length 9,000 > max 8,192",
+        "context: 131k tokens, this model supports only 128k",
+        "n_ctx 4096 is not enough for 5000 tokens",
+        "Only 8192 tokens fit into the window of this model, you sent 9000.",
+        "input text token count 9000 is out of range [1, 8192]",
+        # By a phrase, without two numbers.
+        "Context length exceeded.",
+        "Your input is too long for this model.",
+        "Token limit exceeded.",
+        "The conversation exceeds the maximum length.",
+        "请求的输入超过模型的最大长度",
     ],
 )
-def test_too_long_in_many_words(words):
-    assert from_status(400, words, {}).failure is Failure.TOO_LONG
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_too_long_in_many_words(words, status):
+    refused = from_status(status, words, {})
+    assert (refused.failure, refused.transient) == (Failure.TOO_LONG, False)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +52,13 @@ def test_too_long_in_many_words(words):
         "Unsupported value: 'temperature'",
         "The model `x` does not exist.",
         "max_tokens must be positive",
+        "'n' must be at most 8, got 20",
+        "max_tokens must be at most 4096 tokens, got 8000",
+        "budget_tokens: Input should be greater than or equal to 1024, got 100",
+        "top_logprobs must be at most 20, got 30",
+        "Invalid 'user': string too long. Expected a maximum length of 64, got a length of 80.",
+        "The image exceeds the maximum of 5 MB: 6000000 bytes > 5242880 bytes",
+        "Model gpt-4-32k needs version 2024-10-21 of the API",
     ],
 )
 def test_other_refusals_are_not_taken_for_too_long(words):

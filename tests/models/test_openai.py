@@ -256,7 +256,6 @@ def test_each_fault_is_named_and_marked_worth_asking_again_or_not(wire, fault, k
         "tgi",
         "anthropic",
         "anthropic-answer",
-        "proxy",
     ],
 )
 def test_every_servers_way_to_say_too_long_is_understood(wire, server):

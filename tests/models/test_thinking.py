@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from needlemap.models import Answer, Decoding
-from needlemap.models.decoding import opened_in, parted, split_thinking
+from needlemap.models.thinking import opened_in, parted, split_thinking
 from needlemap.prompts import Prompt
 
 THOUGHT = "Let me see. The question asks for a code; the text holds one."

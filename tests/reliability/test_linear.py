@@ -22,8 +22,8 @@ from needlemap.errors import NeedlemapError
 from needlemap.http import HttpReply, JsonClient, check_address
 from needlemap.http.faults import from_status, message_of
 from needlemap.models import openai
-from needlemap.models.decoding import parted
 from needlemap.models.judge import verdict
+from needlemap.models.thinking import parted
 from needlemap.registry import find
 from needlemap.reports.table import plain_markdown
 from needlemap.secrets import Secrets, hidden, scrub

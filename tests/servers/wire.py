@@ -103,7 +103,7 @@ async def model(state: State, request: Request) -> Response:
     except (ValueError, KeyError, TypeError) as error:
         return as_json({"error": {"message": f"unreadable request: {error!r}"}}, 400)
     taken, headers = state.limits.take(words(prompt) + budget(asked))
-    fault = state.schedule.next(asked["model"]) if taken else "429"
+    fault = state.schedule.next(asked["model"], words(prompt)) if taken else "429"
     note(state, request, asked, prompt, fault, taken)
     if not taken:
         status, said, _ = refusal("429", asked["model"], request.key) or (429, {}, {})
@@ -115,6 +115,7 @@ async def model(state: State, request: Request) -> Response:
             await asyncio.sleep(float(fault[5:]))
     finally:
         open_now.remove(request)
+    fault = _unless_unwanted(fault, asked)
     if fault.startswith("echo:"):
         return echo(request, int(fault[5:]))
     if fault.startswith("spell:"):
@@ -203,6 +204,14 @@ def spell(request: Request, status: int) -> Response:
     )
     whole = f'{{"choices": [{{"message": {parts}, "finish_reason": "{text}"}}], "content": [{parts}], {beside}}}'  # noqa: E501
     return as_json(whole if status == 200 else f'{{"error": {parts}}}', status)
+
+
+def _unless_unwanted(fault: str, asked: dict[str, Any]) -> str:
+    """`without-logprobs:FAULT` as the fault of requests that ask for log-probabilities, else ok."""
+    name, _, refused = fault.partition(":")
+    if name != "without-logprobs":
+        return fault
+    return refused if "logprobs" in asked else "ok"
 
 
 def _overflow(state: State, request: Request, prompt: str) -> str:

@@ -32,8 +32,14 @@ def prompt_of(path: str, request: dict[str, Any]) -> str:
         return prompt if isinstance(prompt, str) else "".join(prompt)
     system = [{"content": request.get("system", "")}]
     return "\n\n".join(
-        filter(None, (flat(message["content"]) for message in system + request["messages"]))
+        filter(None, (flat(message["content"]) for message in system + _messages(request)))
     )
+
+
+def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of a chat, or of the Responses API."""
+    found: list[dict[str, Any]] = request.get("input") or request["messages"]
+    return found
 
 
 def flat(content: Any) -> str:

@@ -1,7 +1,8 @@
 """What can go wrong, by name. A fault is `name` or `name:argument`.
 
 STATUS below and `too_long.json` (`too-long:vllm`, as each server words it) name the refusals.
-Others: ok, slow:SECONDS, say:TEXT, raw:BODY (sent as it is), reply:JSON (see `wire.made`),
+Others: ok, above:WORDS:FAULT (for longer prompts alone), slow:SECONDS, say:TEXT, raw:BODY (sent as
+it is), reply:JSON (see `wire.made`),
 half-character (in the answer), large:BYTES (of answer), reset, down:SECONDS (reset, and nobody can
 connect), cut, invalid-json, wrong-length:BYTES (more or fewer than are sent), wrong-shape, array,
 empty-choices, null-content, no-usage, empty-answer, refusal, filtered, thinking (cut off before the
@@ -9,8 +10,8 @@ first word), unwritten
 (LMDeploy's refusal), echo:STATUS (all headers said back), spell:STATUS (in many spellings),
 error-200:STATUS
 (an error in a reply of status 200, as gateways send them), and the ways to think of
-`wire_dialects.STYLES`. `wants:max_completion_tokens` refuses a request whose budget stands in the
-other field.
+`wire_dialects.STYLES`. `without-logprobs:FAULT` is for requests that ask for them.
+`wants:max_completion_tokens` refuses a request whose budget stands in the other field.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Schedule:
         self.faults, self.cycle = deque(faults or []), cycle
         self.met: Counter[str] = Counter()
 
-    def next(self, model: str) -> str:
+    def next(self, model: str, prompt_words: int = 0) -> str:
         """The next fault; 'ok' when none is left."""
         named = NAMED.fullmatch(model)
         if named:
@@ -76,6 +77,9 @@ class Schedule:
         fault = self.faults.popleft()
         if self.cycle:
             self.faults.append(fault)
+        if fault.startswith("above:"):
+            _, most, longer = fault.split(":", 2)
+            return longer if prompt_words > int(most) else "ok"
         return fault
 
 

@@ -49,20 +49,74 @@ FIRST_TOKENS = (
 _FOREVER = (Failure.REJECTED, Failure.CONNECTION, Failure.MODEL, Failure.SCORER, Failure.UNREADABLE)
 _SKIP = "To go on all the same: --no-canary."
 
-# What a server says, and what helps.
+# What a server says, and what helps: the first that fits.
 _REMEDIES = (
+    (
+        r"only supported in .{0,12}v1/responses|use the responses api",
+        "Add --model-options api=responses.",
+    ),
+    (
+        r"not a chat model|did you mean to use v1/completions|(provide|have|has no|without) a chat "
+        r"template|not support (the )?chat",
+        "Add --model-options api=completions.",
+    ),
     (r"The server lists .*Type: --model", ""),
+    (
+        r"answered 402\b|credit balance|more credits|insufficient.?(balance|credit|funds)|payment"
+        r"|余额不足|欠费",
+        "Pay into the account that the key belongs to, or name another provider or model.",
+    ),
+    (
+        r"thinking\.type\.adaptive|adaptive thinking",
+        "Use --request 'thinking={type: adaptive}' in place of --thinking-tokens.",
+    ),
+    (r"enable_thinking", "Add --request enable_thinking=false."),
     (r"temperature", "Add --temperature none."),
     (
-        r"max_(completion_)?tokens",
+        r"max_(completion_)?tokens.{0,200}(unsupported|unrecogni[sz]ed|unknown|not supported"
+        r"|not permitted|extra)|(unsupported|unrecogni[sz]ed|unknown).{0,80}max_(completion_)?"
+        r"tokens",
         "Give --model-options max_tokens_field=max_tokens or max_completion_tokens.",
     ),
-    (r"system (role|message)|roles must alternate|role", "Try --model-options system_role=user."),
     (
-        r"model.*(not exist|not found|unknown|invalid)|no such model|404",
+        r"system (role|message|prompt)|roles? must|(unsupported|unknown|invalid|unexpected).{0,20}"
+        r"\brole|\brole\b.{0,30}(not|invalid|unsupported)",
+        "Try --model-options system_role=user.",
+    ),
+    (r"an HTML page", "The address of an API mostly ends in /v1."),
+    (
+        r"model.*(not exist|not found|unknown|invalid)|no such model|answered 404\b",
         "Is --model right, and --base-url?",
     ),
 )
+# What somebody's own function is given and must return.
+_OWN = {
+    Failure.MODEL: (
+        "A model of your own is called with messages, a list of {'role', 'content'}, and returns "
+        "the answer's text."
+    ),
+    Failure.SCORER: (
+        "A scorer of your own is called with the answer and the reference, and returns a number in "
+        "[0, 1], True or False, or a Score."
+    ),
+}
+
+
+def given_to_own(failure: str, settings: Settings) -> str:
+    """What the user's own function is given and must return, where it was what failed; else ''."""
+    own = settings.backend == "python" or failure == Failure.SCORER
+    return _OWN.get(Failure(failure), "") if own else ""
+
+
+# That the answer's budget is above the model's, which the last group holds.
+_TOO_MUCH = re.compile(
+    r"max_\w*tokens.{0,40}too (?:large|big|high)(?:.{0,80}?at most (\d{1,9}))?"
+    r"|max_\w*tokens: \d{1,12} > (\d{1,9})|max_\w*tokens.{0,60}(?:less than or equal to|<=|at most|"
+    r"cannot exceed|must not exceed) (\d{1,9})",
+    re.IGNORECASE,
+)
+# The roles of a reply that is quoted say nothing of those of the request.
+_QUOTED_ROLE = re.compile(r"""["']role["'] ?: ?["'][a-z]*["']""")
 
 
 async def send(runner: Runner, walk: Sequence[Trial], before: Iterable[Record]) -> set[str]:
@@ -128,7 +182,7 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
         if record.failure not in _FOREVER:
             return None
         error = (record.error or "").rstrip(".")
-        advice = remedy(error)
+        advice = given_to_own(record.failure, settings) or remedy(error)
         return " ".join(filter(None, [f"{where} could not be measured: {error}.", advice, _SKIP]))
     if not (record.answer or "").strip() and record.answer is not None:
         written = f"finish {record.finish!r}, {record.completion_tokens} tokens written"
@@ -149,15 +203,23 @@ def look(record: Record, prompt: Prompt, settings: Settings, warnings: list[str]
 
 def remedy(error: str) -> str:
     """What to type after a server's refusal."""
+    error = _QUOTED_ROLE.sub("", error)
+    if too_much := _TOO_MUCH.search(error):
+        most = next(filter(None, too_much.groups()), None)
+        return f"Use --max-answer-tokens {most}." if most else "Use a smaller --max-answer-tokens."
     for pattern, advice in _REMEDIES:
-        if re.search(pattern, error, re.IGNORECASE):
+        if re.search(pattern, error, re.IGNORECASE | re.DOTALL):
             return advice
     return "Check --model, --base-url, --model-options and --request."
 
 
 def shown(record: Record) -> str:
     """An answer as an error message may show it: one line, no control characters."""
-    text = scrub(record.answer or "")
+    return _brief(record.answer or "")
+
+
+def _brief(text: str) -> str:
+    text = scrub(text)
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
@@ -167,6 +229,12 @@ def _emptied(record: Record, settings: Settings) -> str:
         return f"It thought until its budget was spent: give --thinking-tokens {more} or more."
     if record.outcome == ANSWER_SPENT:
         return "If it thinks first, give it --thinking-tokens 4000; else raise --max-answer-tokens."
+    if record.thinking:
+        return (
+            f"All that it said is in its thinking: {_brief(record.thinking)}. Start the server "
+            f"without its reasoning parser or with the model's, or let it not think, as with "
+            f"--request 'chat_template_kwargs={{enable_thinking: false}}'."
+        )
     return (
         "Look at what is sent (needlemap prompts); a base model wants --model-options "
         "api=completions."

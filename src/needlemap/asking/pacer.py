@@ -248,11 +248,10 @@ class Pacer:
         self._not_before_s = max(self._not_before_s, now + self._wait_after(failure, fresh))
         self._refused_since_s = min(self._refused_since_s, now)
         self.ended()
-        lasted = _lasted(now - self._refused_since_s)
-        self._tell(
-            f"rate limited: {lasted}", now - self._refused_since_s, self._not_before_s - now, now
-        )
-        return now - self._refused_since_s < self._patience_s
+        since_s = now - self._refused_since_s
+        wait_s, lasted = self._not_before_s - now, _lasted(since_s)
+        self._tell(f"rate limited: {lasted}", since_s, wait_s, now, f" ({failure})")
+        return since_s < self._patience_s
 
     def waits_out(self, failure: Unmeasured, failed_s: float) -> bool:
         """Whether to keep asking an absent server although retries are used up: for a limited
@@ -282,13 +281,13 @@ class Pacer:
         since_s = now - self._answered_s
         self._tell(f"{str(failure).rstrip('.')}; {_lasted(since_s)}", since_s, wait_s, now)
 
-    def _tell(self, what: str, since_s: float, wait_s: float, now: float) -> bool:
+    def _tell(self, what: str, since_s: float, wait_s: float, now: float, why: str = "") -> bool:
         """Say that nothing comes, where that takes long, and not all the time; whether it was
         said."""
         if since_s + wait_s < _QUIET_S or now - self._said_s < _SAID_EVERY_S:
             return False
         self._said_s = now
-        self._say(f"{what}asking again in {duration_label(wait_s)}")
+        self._say(f"{what}asking again in {duration_label(wait_s)}{why}")
         return True
 
     def ended(self) -> None:

@@ -43,15 +43,21 @@ class Attempts:
     A server that is not there (`Unmeasured.outage`) may get more retries: see
     `Pacer.waits_out`. One that was never there gets none, unless it is waited for: see
     `Pacer.awaits`. pacer: says when to send, default at once. tokens: what the request may
-    take of a limit. verdicts: how many are asked for until one can be read. number: of the
-    attempt, from 1 on.
+    take of a limit. prompt_tokens: what it takes at least. verdicts: how many are asked for until
+    one can be read. number: of the attempt, from 1 on.
     """
 
     def __init__(
-        self, retries: int, pacer: Pacer | None = None, tokens: float = 0.0, verdicts: int = 1
+        self,
+        retries: int,
+        pacer: Pacer | None = None,
+        tokens: float = 0.0,
+        prompt_tokens: float = 0.0,
+        *,
+        verdicts: int = 1,
     ) -> None:
         self._retries, self._pacer, self._tokens = retries, pacer or Pacer(), tokens
-        self._verdicts = verdicts
+        self._prompt_tokens, self._verdicts = prompt_tokens, verdicts
         self.number, self._failed, self._failed_s = 0, 0, inf
         self._ticket: Ticket | None = None
         self._answer: Answer | None = None
@@ -125,6 +131,10 @@ class Attempts:
         failures of this request, so that without it all are hopeless."""
         if not _passing(failure):
             return False
+        if self._is_above_limit(failure):
+            failure.transient = False
+            self._pacer.ended()
+            return False
         assert self._ticket is not None  # it was sent
         rests = (
             await self._pacer.awaits(failure)
@@ -133,6 +143,16 @@ class Attempts:
         )
         failure.hopeless = not rests
         return rests
+
+    def _is_above_limit(self, failure: Unmeasured) -> bool:
+        """Whether a prompt is larger than all that the server takes in a minute, by its words or
+        its headers, so that it never passes."""
+        limit = failure.limit_tokens
+        if limit is None and failure.allowance is not None and failure.allowance.tokens is not None:
+            limit = failure.allowance.tokens.limit
+        if limit is None or failure.failure is not Failure.RATE_LIMITED:
+            return False
+        return self._prompt_tokens > limit
 
 
 def _used(answer: Answer | None) -> tuple[Allowance | None, int | None]:

@@ -85,7 +85,8 @@ _FIRST = 3
 @dataclass(slots=True)
 class Outcome:
     """How a run ended. stopped: why not all trials were asked, None if they were.
-    refused_from: the least length in tokens that the model refused as too long. canary: why
+    refused_from: the least length in tokens that the model refused as too long. words: of each
+    kind of failure the first one's. canary: why
     the run ended after its first trial. warnings: what the user should know of it. aside:
     prompts that lost too many replicas, by name. decided: whether it ended because its verdict
     is known."""
@@ -96,6 +97,7 @@ class Outcome:
     hopeless: str | None = None
     refused_from: int | None = None
     refusal: str = ""
+    words: dict[str, str] = field(default_factory=dict)
     canary: str | None = None
     warnings: list[str] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
@@ -109,6 +111,7 @@ class Outcome:
             failures=dict(Counter(self.failures) + Counter(other.failures)),
             warnings=[*self.warnings, *other.warnings],
             aside=[*self.aside, *other.aside],
+            words={**other.words, **self.words},
             **{name: getattr(self, name) or getattr(other, name) for name in first},
         )
 
@@ -116,15 +119,18 @@ class Outcome:
         """Count what was not measured, and see whether every further request would fail so.
         already: how many were scored before."""
         self.failures[failure.failure] = self.failures.get(failure.failure, 0) + 1
+        self.words.setdefault(failure.failure, str(failure))
         if self._is_hopeless(failure, already):
             self.hopeless = self.hopeless or str(failure)
 
     def _is_hopeless(self, failure: Unmeasured, already: int) -> bool:
-        if (
-            failure.failure is Failure.RATE_LIMITED and failure.transient
-        ):  # a day's allowance is used up
-            return failure.hopeless or (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
-        at_first = failure.failure in _HOPELESS_AT_FIRST and not (self.scored or already)
+        if failure.hopeless:
+            return True
+        if failure.failure is Failure.RATE_LIMITED and failure.transient:
+            # A day's allowance is used up.
+            return (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
+        of_all = failure.failure in _HOPELESS_AT_FIRST or failure.misplaced
+        at_first = of_all and not (self.scored or already)
         return (
             failure.unreached
             or failure.failure in _HOPELESS
@@ -293,7 +299,8 @@ class Runner:
             self.watcher.trial_begins(trial)
         decoding = replace(self._decoding, seed=crc32(trial.asked.encode()))
         given = trial.item.reference.answer if self.scorer.passes else None
-        attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens)
+        prompt_tokens = trial.prompt.asked_tokens
+        attempts = Attempts(self.settings.retries, self._pacer, reserved.tokens, prompt_tokens)
         assert self.model is not None  # without one, each trial has an answer already
         try:
             async with asyncio.timeout(self.budget.waits_s()):

@@ -18,11 +18,12 @@ from typing import Any, Literal
 from needlemap.errors import Failure, SettingsError, Unmeasured, did_you_mean
 from needlemap.extras import install_line
 from needlemap.http import faults
-from needlemap.http.faults import OUT_OF_MEMORY
+from needlemap.http.wording import OUT_OF_MEMORY
 from needlemap.models import Answer, Decoding, Model, Traits
 from needlemap.models.chat import Chat
-from needlemap.models.decoding import STOP_FIELDS, Stops, opened_in, split_thinking, stop_strings
+from needlemap.models.decoding import STOP_FIELDS, Stops, stop_strings
 from needlemap.models.model_files import ModelFiles
+from needlemap.models.thinking import opened_in, split_thinking
 from needlemap.models.walk import Ids
 from needlemap.prompts import Prompt
 from needlemap.registry import checked

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from needlemap.asking import Outcome
 from needlemap.asking.budget import Budget, Reserved
-from needlemap.asking.canary import begins_twice
+from needlemap.asking.canary import begins_twice, given_to_own
 from needlemap.asking.resume import is_replaced, is_unanswered
 from needlemap.asking.run import FamiliesToAsk
 from needlemap.asking.session import Session
@@ -374,10 +374,20 @@ def ending_code(outcome: Outcome, session: Session, path: Path) -> int:
     missing = _missing(outcome, session, path)
     if missing is None:
         return exit_code(PASS)
-    for each in () if outcome.stopped else outcome.aside:
-        tell(f"needlemap: set aside: {each}")
+    if not outcome.stopped:
+        _tell_failures(outcome, session.experiment.settings)
     tell(missing.line("run"))
     return exit_code(missing.word)
+
+
+def _tell_failures(outcome: Outcome, settings: Settings) -> None:
+    """Print which prompts were set aside, and if nothing was printed before, why others failed."""
+    for each in outcome.aside:
+        tell(f"needlemap: set aside: {each}")
+    for kind, words in outcome.words.items() if settings.quiet else ():
+        tell(f"needlemap: {kind}: {words}")
+    for advice in filter(None, (given_to_own(kind, settings) for kind in outcome.failures)):
+        tell(f"needlemap: {advice}")
 
 
 def _missing(outcome: Outcome, session: Session, path: Path) -> Verdict | None:

@@ -21,7 +21,7 @@ from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import load_run
 from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
-from needlemap.reports.labels import score_label
+from needlemap.reports.labels import length_labels, score_label
 from needlemap.secrets import check_key_names
 from needlemap.settings import Settings
 from needlemap.settings.trust import refuse_untyped_model
@@ -56,7 +56,7 @@ def replay_command(folder: Path, typed: ReplayFlags, added: Sequence[PlaceFlags]
     settings = run.settings()
     if typed.ask:
         settings = _askable(run, settings, typed)
-    trial = _trial(settings, run.about.cells, int(tokens(length)), depth, repeat)
+    trial = _trial(settings, run.about.cells, _length_of(length, run.about.cells), depth, repeat)
     record = _recorded(run.folder, trial)
     verdict = _verdict(trial, record)
     for message in trial.prompt.messages:
@@ -99,6 +99,16 @@ def _askable(run: CheckedRun, settings: Settings, typed: ReplayFlags) -> Setting
             settings.model_options, "To send it, type the same with --key-env and its name."
         )
     return settings
+
+
+def _length_of(typed: str, cells: list[Any]) -> int:
+    """The length that is meant: in tokens, or as maps and tables label it."""
+    length = int(tokens(typed))
+    lengths = sorted({cell[0] for cell in cells})
+    if length in lengths:
+        return length
+    labels = length_labels(lengths)
+    return next((each for each in lengths if labels[each].lower() == typed.lower()), length)
 
 
 def _trial(settings: Settings, cells: list[Any], length: int, depth: float, repeat: int) -> Trial:

@@ -26,7 +26,7 @@ from needlemap.deadline import TimeUp, cut_off, waits_s
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
 from needlemap.files import read_json, read_regular, write_report
 from needlemap.grid import percent
-from needlemap.models.decoding import parted
+from needlemap.models.thinking import parted
 from needlemap.records import RunFile, how_to_score
 from needlemap.records.folder import RunFolder, Writer
 from needlemap.records.loaded import load_run
@@ -34,6 +34,7 @@ from needlemap.records.origin import CheckedRun, check_origin, signed
 from needlemap.records.record import Record
 from needlemap.reports.run_notes import judge_lines
 from needlemap.scorers import Score, Scorer, find_scorer, rule_of
+from needlemap.secrets import raised_by
 from needlemap.settings.flags import mapping_of
 from needlemap.settings.prices import Prices
 from needlemap.stats.verdicts import NO_RESULT, PASS, exit_code
@@ -100,11 +101,22 @@ def _file(file: Path, scorer: str, options: dict[str, Any], out: Path | None) ->
     mean = f"{sum(shares) / len(shares):.2f}" if shares else "-"
     unread = sum(bool(row.get("unreadable")) for row in scored)
     also = f", {unread} unreadable" if unread else ""
+    for kind, words in _first_failures(scored).items():
+        tell(f"not scored: {kind}: {words}")
     tell(
         f"mean {mean} (n={len(shares)}, {len(scored) - len(shares)} not scored{also}), scorer "
         f"{scorer}"
     )
     return exit_code(PASS if len(shares) == len(scored) else NO_RESULT)
+
+
+def _first_failures(scored: list[dict[str, Any]]) -> dict[str, str]:
+    """Why lines have no score: of each kind the words of the first."""
+    found = dict[str, str]()
+    for row in scored:
+        if row["score"] is None and row.get("failure"):
+            found.setdefault(str(row["failure"]), str(row.get("error", "")))
+    return found
 
 
 async def _score_all(
@@ -143,6 +155,10 @@ async def _scored(scorer: Scorer, row: dict[str, Any]) -> dict[str, Any]:
         return _late(scorer, row)
     except Unmeasured as failure:
         return {**row, "score": None, **by, "failure": failure.failure, "error": str(failure)}
+    except NeedlemapError:
+        raise
+    except Exception as error:  # of a scorer of somebody's own
+        return {**row, "score": None, **by, "failure": Failure.SCORER, "error": raised_by(error)}
     said = {"native": score.native, **by, "why": dict(score.why), "unreadable": score.unreadable}
     return {**row, "score": score.share * 100, **said}
 

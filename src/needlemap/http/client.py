@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
+from shlex import quote
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -25,8 +26,9 @@ from needlemap.allowance import LIMIT_HEADERS, read_allowance
 from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Spent, Unmeasured
 from needlemap.http import faults
-from needlemap.http.compatible import HEADERS, KEY
+from needlemap.http.compatible import HEADERS, KEY, is_deployment, joined
 from needlemap.http.events import MOST_PARTS, StreamedReply, is_stream, words_of
+from needlemap.http.wording import message_of
 from needlemap.secrets import Secrets, hidden, scrub
 from needlemap.version import __version__
 
@@ -55,10 +57,9 @@ _PLAIN = (
     "accept",
     "content-type",
 )  # no secrets
-_STATUS = re.compile(r"[45]\d\d")
 VERSIONED = re.compile(r"/v\d")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
-_REQUEST = re.compile(r"/(chat/completions|completions|messages|models)/*$")
+_REQUEST = re.compile(r"/(chat/completions|completions|messages|models|responses)/*(?=\?|$)")
 _Client = TypeVar("_Client")
 
 
@@ -92,7 +93,8 @@ def check_address(url: str, variable: str = KEY) -> None:
         raise SettingsError(f"'{shown}' is no base URL. Type one such as {near}.")
     if request := _REQUEST.search(shown):
         raise SettingsError(
-            f"'{shown}' is the address of one request. Type: --base-url {shown[: request.start()]}"
+            f"'{shown}' is the address of one request. Type: --base-url "
+            f"{quote(shown[: request.start()] + shown[request.end() :])}"
         )
     if shown != url:
         raise SettingsError(
@@ -271,23 +273,19 @@ class _JsonClient:
         try:
             body = self._secrets.hide_in(streamed.whole() if streamed else json.loads(text))
         except ValueError:
-            said = self._secrets.hide(faults.message_of(text))
+            if page := faults.page_instead(self._secrets.hide(text), server):
+                raise page from None
+            said = self._secrets.hide(message_of(text))
             raise faults.unreadable("The reply is no JSON", said, transient=True) from None
         except RecursionError as deep:
             raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
+        if isinstance(body, list) and len(body) == 1 and isinstance(body[0], dict):
+            failed = faults.from_reply(body[0], server)  # Gemini lists its errors
+            if failed is not None:
+                raise failed
         if not isinstance(body, dict):
             raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
-        error = body.get("error")
-        if error:  # gateways report an error of the server behind them with status 200
-            status = error.get("code") if isinstance(error, dict) else None
-            said = json.dumps(body, ensure_ascii=False)
-            if isinstance(status, str) and _STATUS.fullmatch(status):
-                status = int(status)
-            if isinstance(status, int) and status >= 400:
-                raise faults.from_status(status, said, {}, server=server)
-            words = faults.message_of(said)
-            failed = faults.unreadable("The reply is an error", words, transient=True)
-            failed.filtered = bool(faults.FILTERED.search(said[: faults.READ]))
+        if failed := faults.from_reply(body, server):
             raise failed
         return body
 
@@ -324,9 +322,10 @@ class JsonClient(_JsonClient):
         try:
             return await self._once(base_url, path, body, timeout_s, read)
         except Unmeasured as refused:
-            if refused.status != 404 or not self._version or VERSIONED.search(base_url):
+            whole = VERSIONED.search(base_url) or is_deployment(base_url)
+            if not refused.misplaced or not self._version or whole:
                 raise
-        other = base_url + self._version
+        other = joined(base_url, self._version)
         answer = await self._once(other, path, body, timeout_s, read)
         if self.base_url == other:  # another lane found it too
             return answer
@@ -340,7 +339,8 @@ class JsonClient(_JsonClient):
         Raises Unmeasured."""
         root = self.base_url.removesuffix("/v1")
         try:
-            return self.object_in(await self._send(root + path, body, timeout_s, root), root)
+            url = joined(root, path)
+            return self.object_in(await self._send(url, body, timeout_s, root), root)
         except Unmeasured as failure:
             self.hide(failure)
             raise
@@ -354,7 +354,7 @@ class JsonClient(_JsonClient):
         )  # what a server says of its limits, it saw when asked
         first_token_s = None
         try:
-            reply = await self._send(base_url + path, body, timeout_s, base_url)
+            reply = await self._send(joined(base_url, path), body, timeout_s, base_url)
             took_s = perf_counter() - start - reply.listened_s
             if streamed := reply.streamed:
                 self.has_streamed = True
@@ -431,7 +431,7 @@ class SyncJsonClient(_JsonClient):
         import httpx  # 0.1 s: only for those who ask
 
         self._client = client = self._client or self._opened(httpx.Client)
-        url = self.base_url + path
+        url = joined(self.base_url, path)
 
         def stream_reply() -> HttpReply:
             """In a thread of its own: a client that waits does not look at a clock while a
@@ -512,7 +512,7 @@ class _Body:
         text = words_of(self._data.decode("utf-8-sig", "replace"))
         if framing.doubt:
             doubt = f"The connection is closed: of its reply, {framing.doubt}"
-            raise faults.unreadable(doubt, faults.message_of(text), transient=True)
+            raise faults.unreadable(doubt, message_of(text), transient=True)
         status, headers = response.status_code, response.headers
         return HttpReply(status, headers, text, framing.listened_s, self._streamed)
 

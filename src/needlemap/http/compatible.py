@@ -1,41 +1,103 @@
-"""The API that most servers speak, OpenAI's: the names by which it is typed and configured.
+"""The API that most servers speak, OpenAI's: the names by which it is typed and configured, and who
+speaks it where.
 
 What its requests and answers look like stands in `models/openai.py`.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 BACKEND = "openai"
 ADDRESS, KEY, HEADERS = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"
 
 LOCAL = "http://127.0.0.1"
-# Servers and providers of that API by the names that other tools give them: address, variable of
-# the key.
-ADDRESSES: dict[str, tuple[str, str | None]] = {
-    "azure": ("https://RESOURCE.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
-    "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "google": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "litellm": (f"{LOCAL}:4000/v1", None),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "ollama": (f"{LOCAL}:11434/v1", None),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "sglang": (f"{LOCAL}:30000/v1", None),
-    "vllm": (f"{LOCAL}:8000/v1", None),
-}
 
 
-def flags_of(provider: str, name: str) -> str | None:
-    """The flags that ask another tool's PROVIDER/NAME here; None for an unknown provider.
+class Provider(NamedTuple):
+    """A server or provider of that API.
+
+    prefixes: names that other tools give it. address: with words in capitals that a user fills in.
+    key: the variable that holds its key, None where it wants none. tried: whether needlemap was run
+    against it, else its documentation is all that is known.
+    """
+
+    prefixes: tuple[str, ...]
+    address: str
+    key: str | None = None
+    tried: bool = False
+
+
+PROVIDERS = (
+    Provider(("vllm", "hosted_vllm"), f"{LOCAL}:8000/v1", tried=True),
+    Provider(("sglang",), f"{LOCAL}:30000/v1"),
+    Provider(("llamacpp", "llama.cpp", "llama_cpp"), f"{LOCAL}:8080/v1", tried=True),
+    Provider(("ollama", "ollama_chat"), f"{LOCAL}:11434/v1"),
+    Provider(("lmstudio", "lm_studio"), f"{LOCAL}:1234/v1"),
+    Provider(("litellm", "litellm_proxy"), f"{LOCAL}:4000/v1"),
+    Provider(("tgi", "huggingface_tgi"), f"{LOCAL}:8080/v1"),
+    Provider(("mlx", "mlx_lm"), f"{LOCAL}:8080/v1"),
+    Provider(("xinference",), f"{LOCAL}:9997/v1"),
+    Provider(("azure",), "https://RESOURCE.openai.azure.com/openai/v1", "AZURE_OPENAI_API_KEY"),
+    Provider(
+        ("azure_ai", "azure_deployment"),
+        "'https://RESOURCE.openai.azure.com/openai/deployments/NAME?api-version=VERSION'",
+        "AZURE_OPENAI_API_KEY",
+    ),
+    Provider(
+        ("bedrock",),
+        "https://bedrock-runtime.REGION.amazonaws.com/openai/v1",
+        "AWS_BEARER_TOKEN_BEDROCK",
+    ),
+    Provider(
+        ("gemini", "google"),
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+    ),
+    Provider(
+        ("vertex_ai", "vertex"),
+        "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION/endpoints/openapi",
+        "VERTEX_ACCESS_TOKEN",
+    ),
+    Provider(("cohere",), "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+    Provider(("deepseek",), "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    Provider(
+        ("dashscope", "qwen"),
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+    ),
+    Provider(
+        ("fireworks", "fireworks_ai"), "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"
+    ),
+    Provider(("groq",), "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    Provider(("huggingface",), "https://router.huggingface.co/v1", "HF_TOKEN"),
+    Provider(("minimax",), "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    Provider(("mistral", "mistralai"), "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    Provider(("moonshot", "kimi"), "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    Provider(("nvidia", "nvidia_nim"), "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    Provider(("openrouter",), "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    Provider(("cerebras",), "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    Provider(("sambanova",), "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    Provider(("siliconflow",), "https://api.siliconflow.com/v1", "SILICONFLOW_API_KEY"),
+    Provider(("deepinfra",), "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+    Provider(("together", "together_ai"), "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    Provider(("xai", "grok"), "https://api.x.ai/v1", "XAI_API_KEY"),
+    Provider(("zai", "zhipu", "zhipuai"), "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+)
+
+
+def flags_of(prefix: str, name: str) -> str | None:
+    """The flags that ask another tool's PREFIX/NAME here; None for an unknown provider.
 
     >>> flags_of("ollama", "qwen3")
     '--model openai/qwen3 --base-url http://127.0.0.1:11434/v1'
     """
-    if provider not in ADDRESSES:
+    found = next((each for each in PROVIDERS if prefix.casefold() in each.prefixes), None)
+    if found is None:
         return None
-    address, variable = ADDRESSES[provider]
-    key = f" --model-options key_env={variable}" if variable else ""
-    return f"--model {served(name)} --base-url {address}{key}"
+    key = f" --model-options key_env={found.key}" if found.key else ""
+    return f"--model {served(name)} --base-url {found.address}{key}"
 
 
 def served(name: str = "NAME") -> str:
@@ -45,3 +107,20 @@ def served(name: str = "NAME") -> str:
     'openai/qwen3'
     """
     return f"{BACKEND}/{name}"
+
+
+def joined(base_url: str, path: str) -> str:
+    """The address of a request: a path behind a base URL, before its query.
+
+    >>> joined("https://host/deployments/d?api-version=1", "/chat/completions")
+    'https://host/deployments/d/chat/completions?api-version=1'
+    """
+    base, mark, query = base_url.partition("?")
+    return f"{base.rstrip('/') if mark else base}{path}{mark}{query}"
+
+
+def is_deployment(base_url: str) -> bool:
+    """Whether an address is one model's, whose version stands in its query: its key goes in a
+    header of its own, and no /v1 is missing."""
+    parts = urlsplit(base_url)
+    return "/deployments/" in parts.path or "api-version=" in parts.query

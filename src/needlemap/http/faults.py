@@ -15,40 +15,25 @@ from socket import gaierror
 from typing import Any
 from urllib.parse import urlsplit
 
-from needlemap.allowance import retry_after_s
+from needlemap.allowance import asked_wait_s, retry_after_s
 from needlemap.errors import Failure, Spent, Unmeasured
+from needlemap.http.wording import (
+    READ,
+    USED_UP,
+    error_in,
+    is_larger_than_limit,
+    kind_of,
+    limit_a_minute,
+    message_of,
+    page_title,
+    status_in,
+)
 from needlemap.secrets import scrub
 
-READ = 10_000  # characters of a body that are looked at for words
 _PLACE = 2_000  # characters of an address that a redirect leads to
 _OUTAGE = (502, 503, 504, 521, 522, 523, 529)  # nobody is there, or too busy: it may come back
 _FILTERABLE = (Failure.REJECTED, Failure.UNAUTHORISED)  # what a filter's refusal may look like
 _COMPUTED = (408, 504, 524)  # given up by a gateway while the server behind it went on computing
-
-# What servers say when a prompt does not fit. LMDeploy says nothing: see `openai.py`.
-TOO_LONG = re.compile(
-    # OpenAI
-    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the "
-    r"configured limit"
-    r"|max(imum)? (context|model) length|is longer than the maximum model"  # vLLM
-    r"|longer than the model's context|token count exceeds the model"  # SGLang
-    # llama.cpp
-    r"|exceeds? the available context size|exceed_context_size|context size has been exceeded"
-    r"|`inputs` (must have less than|tokens \+ `max_new_tokens` must be)"  # TGI
-    # LMDeploy
-    r"|input length exceed|input_length_error|exceeds? (the )?session_len|session max length"
-    r"|prompt is too long|`max_tokens` exceed context limit|request_too_large"  # Anthropic
-    # Gemini, Bedrock, xAI
-    r"|input token count .{0,200}exceeds|input is too long|maximum prompt length is"
-    # Qwen, Groq, Kimi
-    r"|range of input length should be|reduce the length of the|exceeded model token"
-    # MiniMax, LM Studio, Mistral
-    r"|context window exceeds limit|greater than the context length|too large for model with",
-    re.IGNORECASE,
-)
-OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError", re.IGNORECASE)
-# A quota that waiting does not refill, or a request larger than a whole minute's allowance.
-NEVER_ENOUGH = re.compile(r"insufficient_quota|request too large|credit balance", re.IGNORECASE)
 
 # A content filter's words in a refusal, in fields that hold a word each or in a message.
 FILTERED = re.compile(
@@ -58,8 +43,10 @@ FILTERED = re.compile(
     r'|"flagged_input"|ContentPolicyViolationError'  # OpenRouter, LiteLLM
 )
 
-_PAGE = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
+_OF_A_PROXY = (
+    "(It is a limit on the size of a request's body, not the model's: raise it where it is set, in "
+    "nginx as client_max_body_size.)"
+)
 
 
 def from_status(
@@ -67,18 +54,62 @@ def from_status(
 ) -> Unmeasured:
     """What a refused request means. body: the response's text, JSON or not."""
     words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
-    body = body[:READ]
-    failure = _failure(status, body)
-    if failure is Failure.RATE_LIMITED:
-        transient = not NEVER_ENOUGH.search(body)
+    return _refused(status, words, body[:READ], headers, f"{server} answered {status}")
+
+
+def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:
+    """What a reply of status 200 means that holds an error, as gateways report one of the server
+    behind them, and some providers their own; None for any other."""
+    error = error_in(reply)
+    if error is None:
+        return None
+    body = json.dumps(reply, ensure_ascii=False)
+    status, words = status_in(error, reply), message_of(body)
+    if not status and kind_of(200, body[:READ], words) is Failure.REJECTED:
+        failed = unreadable("The reply is an error", words, transient=True)
+        failed.filtered = bool(FILTERED.search(body[:READ]))
+        return failed
+    said = f"{server} answered {status or '200, with an error'}"
+    return _refused(status or 200, words, body[:READ], {}, said)
+
+
+def _refused(
+    status: int, words: str, body: str, headers: Mapping[str, str], said: str
+) -> Unmeasured:
+    """A refusal by its status, its message, and as much of its body as is read."""
+    failure = kind_of(status, body, words)
+    limited = failure is Failure.RATE_LIMITED
+    used_up = limited and bool(USED_UP.search(body))
+    larger = limited and is_larger_than_limit(body)
+    proxys = failure is Failure.REJECTED and status == 413
+    if limited:
+        transient = not (used_up or larger)
     else:
         transient = failure is not Failure.TOO_LONG and (status in (408, 409) or status >= 500)
-    said = scrub(f"{server} answered {status}: {words or 'nothing'}")
-    refused = Unmeasured(failure, said, transient=transient, retry_after_s=retry_after_s(headers))
+    refused = Unmeasured(
+        failure,
+        scrub(f"{said}: {words or 'nothing'}{f' {_OF_A_PROXY}' if proxys else ''}"),
+        transient=transient,
+        retry_after_s=asked_wait_s(headers, body) if limited else retry_after_s(headers),
+    )
     refused.status, refused.outage = status, failure is Failure.SERVER and status in _OUTAGE
     refused.spent = Spent() if status in _COMPUTED else None
     refused.filtered = failure in _FILTERABLE and bool(FILTERED.search(body))
+    refused.hopeless = used_up
+    refused.limit_tokens = limit_a_minute(body) if limited else None
+    refused.misplaced = status == 404
     return refused
+
+
+def page_instead(text: str, server: str) -> Unmeasured | None:
+    """What it means that a page came where JSON was asked for: no API stands at that address. None
+    for other text."""
+    page = page_title(text[:READ])
+    if not page:
+        return None
+    failed = unreadable(f"{server} answered with {page} in place of JSON", "Is --base-url right?")
+    failed.misplaced = True
+    return failed
 
 
 def _redirect_target(headers: Mapping[str, str]) -> str:
@@ -95,18 +126,6 @@ def _redirect_target(headers: Mapping[str, str]) -> str:
         f"it sends us on to {place or 'nowhere'}, and redirects are not followed. Is --base-url "
         f"right?"
     )
-
-
-def _failure(status: int, body: str) -> Failure:
-    if status in (401, 403):
-        return Failure.UNAUTHORISED
-    if status == 429:
-        return Failure.RATE_LIMITED
-    if status == 413 or TOO_LONG.search(body):
-        return Failure.TOO_LONG
-    if status >= 500:
-        return Failure.MEMORY if OUT_OF_MEMORY.search(body) else Failure.SERVER
-    return {408: Failure.TIMED_OUT, 409: Failure.SERVER}.get(status, Failure.REJECTED)
 
 
 def unreadable(problem: str, body: str, *, transient: bool = False) -> Unmeasured:
@@ -175,32 +194,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     if behind is not None:
         yield from _causes(behind)
     yield error
-
-
-def message_of(body: str) -> str:
-    """The words in an error's body, wherever a server puts them; of a page its title, of other
-    text all.
-
-    >>> (
-    ...     message_of('{"error": {"message": "no"}}'),
-    ...     message_of("no"),
-    ...     message_of("<html><title>No</title>"),
-    ... )
-    ('no', 'no', "an HTML page, 'No'")
-    """
-    try:
-        said: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return _page_title(body[:READ]) or body[:READ]
-    for name in ("error", "message", "detail"):
-        if isinstance(said, dict) and said.get(name):
-            said = said[name]
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-
-
-def _page_title(text: str) -> str:
-    """What an HTML page calls itself; '' for other text."""
-    if not _PAGE.match(text):
-        return ""
-    title = _TITLE.search(text)
-    return f"an HTML page, {' '.join(title[1].split())!r}" if title else "an HTML page"

@@ -22,7 +22,7 @@ from needlemap.http import (
     SyncJsonClient,
     check_address,
 )
-from needlemap.http.compatible import served
+from needlemap.http.compatible import joined, served
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
 
@@ -111,7 +111,7 @@ def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
     it."""
     found = get(base_url, "/models", sent)
     if found[0] == 404 and not VERSIONED.search(base_url):
-        other = f"{base_url}/v1"
+        other = joined(base_url, "/v1")
         versioned = get(other, "/models", sent)
         if versioned[0] == 200:
             return other, *versioned

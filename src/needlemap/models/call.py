@@ -14,6 +14,7 @@ from needlemap.errors import Failure, NeedlemapError, Spent, Unmeasured
 from needlemap.finishes import check_finish
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.decoding import up_to_stop
+from needlemap.models.thinking import split_thinking
 from needlemap.secrets import raised_by
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ async def call_model(
         raise Unmeasured(Failure.MODEL, f"{type(model).__name__} returned {kind}, not an Answer.")
     if given is None:
         check_ended(answer)
+        answer = split_thinking(answer, decoding)
     # A back end sends them, so that a model need not go on; not every server heeds them.
     text = up_to_stop(answer.text, prompt.stops)
     return answer if text == answer.text else replace(answer, text=text, finish="stop")

@@ -1,20 +1,14 @@
-"""Where an answer stops, how its tokens are spelt, and what of it is thinking.
-
-Reasoning models write their thoughts between marks, where a server leaves both in one text; some
-chat templates open them in the prompt, so that the text holds the closing mark alone. Thoughts that
-are not closed used the budget up: there is no answer then.
-"""
+"""Where an answer stops, and how its tokens are spelt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import SettingsError
-from needlemap.finishes import Ending, ending_of
-from needlemap.models import Answer, Decoding, Logprobs, LogprobSource
-from needlemap.prompts import Prompt
+from needlemap.models import Logprobs, LogprobSource
+from needlemap.models.thinking import without_specials
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
@@ -23,14 +17,6 @@ Seen = tuple[int, float, int, float]  # a token, the likeliest other one, and lo
 STOP_FIELDS = ("stop", "stop_strings")  # as OpenAI and as transformers call them
 _LEAD = (
     4  # tokens decoded before those that a stop string can have: the first one may lose its blank
-)
-_MARK_BYTES = 64  # of a prompt's end: enough to see whether its template opens the thinking
-# DeepSeek, Qwen, GLM, MiniMax, Nemotron; Mistral; Kimi; Seed
-MARKS = (
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<seed:think>", "</seed:think>"),
 )
 
 
@@ -54,10 +40,15 @@ class Stops:
         return any(string in text for string in self.strings)
 
     def text(self, answer: Sequence[int]) -> str:
-        """The answer up to the first stop string, without special tokens; all of it where
-        there is none."""
+        """The answer up to the first stop string, without special tokens save those that mark
+        its thoughts; all of it where there is none."""
         whole = self.vocabulary.decode(list(answer), skip_special_tokens=False)
         ends = [whole.find(string) for string in self.strings if string in whole]
+        added = self.vocabulary.get_added_tokens_decoder().values()
+        specials = [token.content for token in added if token.special]
+        marked = without_specials(whole[: min(ends, default=len(whole))], specials)
+        if marked is not None:
+            return marked
         if not ends:
             return str(self.vocabulary.decode(list(answer), skip_special_tokens=True))
         end = min(ends)
@@ -117,62 +108,3 @@ def stop_strings(request: Mapping[str, Any]) -> tuple[str, ...]:
                 )
             found += [string] if string else []
     return tuple(found)
-
-
-class Parted(NamedTuple):
-    """A text's thinking (None where it has none) and its answer; none behind thinking that never
-    ends."""
-
-    thinking: str | None
-    answer: str
-
-
-def parted(text: str) -> Parted:
-    """Thinking and answer of a text.
-
-    >>> (
-    ...     parted("<think>Hm.</think>\\n\\n42"),
-    ...     parted("Hm.</think>42").answer,
-    ...     parted("<think>Hm").answer,
-    ... )
-    (Parted(thinking='Hm.', answer='42'), '42', '')
-    >>> parted("42")
-    Parted(thinking=None, answer='42')
-    """
-    for opening, closing in MARKS:
-        opened = text.lstrip().startswith(opening)
-        thought, mark, answer = text.partition(closing)
-        if mark:
-            return Parted(thought.lstrip().removeprefix(opening).strip(), answer.lstrip())
-        if opened:
-            return Parted(text.lstrip().removeprefix(opening).strip(), "")
-    return Parted(None, text)
-
-
-def opened_in(prompt: Prompt) -> bool:
-    """Whether a prompt ends with an opened thought, so that the model begins inside it.
-
-    >>> [opened_in(Prompt.plain([("text", end)])) for end in ("<|user|>Hm<think>\\n", "<think></think>\\n")]
-    [True, False]
-    """  # noqa: E501
-    end = b"".join([bytes(span.data[-_MARK_BYTES:]) for span in prompt.spans[-1:]])
-    return end.decode("utf-8", "ignore").rstrip().endswith(tuple(opening for opening, _ in MARKS))
-
-
-def split_thinking(answer: Answer, decoding: Decoding, *, opened: bool = False) -> Answer:
-    """An answer without its thinking, which is kept beside it. opened: the prompt had begun
-    the thinking.
-
-    A text that was cut off beyond the answer's own budget, with a thinking budget set and no
-    mark in it, can only be thinking that the template had opened.
-    """
-    if answer.thinking is not None:
-        return answer
-    found = parted(answer.text)
-    if found.thinking is None and ending_of(answer.finish) is Ending.CUT and answer.text:
-        beyond = (answer.completion_tokens or 0) > decoding.max_answer_tokens
-        if opened or (decoding.thinking_tokens and beyond):
-            found = Parted(answer.text, "")
-    if found.thinking is None:
-        return answer
-    return replace(answer, text=found.answer, thinking=found.thinking)

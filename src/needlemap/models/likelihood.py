@@ -30,7 +30,11 @@ from needlemap.models.servers import choice_of, understood
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
 
-WANTED = {"chat": {"logprobs": True, "top_logprobs": 2}, "completions": {"logprobs": 2}}
+WANTED: dict[str, dict[str, Any]] = {
+    "chat": {"logprobs": True, "top_logprobs": 2},
+    "completions": {"logprobs": 2},
+    "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+}
 _PATH = "/completions"
 # the most that OpenAI's format allows; what is less likely than e^-100 scores as if it were that
 _BIAS = 100

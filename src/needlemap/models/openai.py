@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from json import dumps
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic_core import to_json
@@ -24,11 +24,13 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, NeedlemapError, Unmeasured
 from needlemap.finishes import UNTOLD, Ending, check_finish, ending_of, finish_of
 from needlemap.http import JsonClient, Sent, at_home, base_url_of, faults, from_environment
+from needlemap.http.compatible import is_deployment
 from needlemap.http.served import ServedModels, context_in, list_models, own_context
 from needlemap.http.served import rows_of as listed_rows
+from needlemap.http.wording import message_of
 from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
-from needlemap.models.decoding import split_thinking
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
+from needlemap.models.responses import as_chat
 from needlemap.models.servers import (
     ServedModel,
     check_request,
@@ -41,6 +43,9 @@ from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
 
+if TYPE_CHECKING:
+    from needlemap.http.client import Reader
+
 HOST = "api.openai.com"
 KEY = "OPENAI_API_KEY"
 MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -51,13 +56,21 @@ NO_STOP = re.compile(
     r"(?=.*\bstop\b)(?=.*(unsupported|unrecogni[sz]ed|unknown|not supported|not permitted))",
     re.IGNORECASE | re.DOTALL,
 )
+NO_LOGPROBS = re.compile(r"log[ _-]?prob", re.IGNORECASE)
 # What servers say of a name that they do not serve: OpenAI and vLLM, Ollama, `transformers serve`.
 UNKNOWN_NAME = re.compile(
     r"model.{0,250}(does not exist|not found|unknown|no such|invalid|not supported|not available)"
     r"|(unknown|invalid|no such|unsupported) model|pinned to|not a (valid model|local folder)",
     re.IGNORECASE | re.DOTALL,
 )
-PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+# What they say of a name that they serve at another endpoint.
+OTHER_API = re.compile(r"v1/responses|v1/completions|not a chat model", re.IGNORECASE)
+PATHS = {
+    "chat": "/chat/completions",
+    "completions": "/completions",
+    "responses": "/responses",
+}
+_BUDGET_OF_RESPONSES = "max_output_tokens"
 _TOLD_S = 10.0  # for what a server says of itself
 _GAP = TokenText.opaque(b"\n\n").span()
 _LONG_BYTES = 65_536  # shorter texts are not worth remembering
@@ -67,7 +80,8 @@ _GROWTH[list(b'\b\t\n\f\r"\\')] = 1
 
 
 class OpenAIModel(ServedModel):
-    """`openai/NAME`. api: 'chat', or 'completions' for base models, which get the prompt's text.
+    """`openai/NAME`. api: 'chat', 'responses' for models that are served there alone, or
+    'completions' for base models, which get the prompt's text.
 
     base_url: default $OPENAI_BASE_URL, else OpenAI itself. key_env: the variable that holds the
     key. system_role: 'system', 'developer', or 'user' for chat templates without one: the text then
@@ -86,7 +100,7 @@ class OpenAIModel(ServedModel):
         name: str,
         *,
         base_url: str | None = None,
-        api: Literal["chat", "completions"] = "chat",
+        api: Literal["chat", "completions", "responses"] = "chat",
         system_role: Literal["system", "developer", "user"] = "system",
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None,
         key_env: str = KEY,
@@ -98,6 +112,7 @@ class OpenAIModel(ServedModel):
         )  # OpenAI's own completions know only the older field
         self.max_tokens_field = max_tokens_field or MAX_TOKENS_FIELDS[newer]
         self._field_given = max_tokens_field is not None
+        self._deployed = is_deployment(url)
         super().__init__(name, url, key_env, "/v1")
         self.api, self.system_role = api, system_role
         self._json = Escaper()
@@ -106,9 +121,11 @@ class OpenAIModel(ServedModel):
         self._opened = False
         self._slotted = False  # whether lane N asks llama.cpp's slot N
         self._stopping = True  # whether stop strings are sent: some of OpenAI's models refuse them
+        self._likely = True  # whether log-probabilities are asked for, where they are wanted
         self._missed = False  # whether log-probabilities were asked for in vain, and that was told
         reader = partial(read, null_is_whole=null_finish == "whole")
-        self._read = partial(understood, reader)
+        reads = partial(_read_response, reader) if api == "responses" else reader
+        self._read = partial(understood, reads)
         self._weighing = Weighing(name, self._server, reader)
 
     @classmethod
@@ -116,7 +133,10 @@ class OpenAIModel(ServedModel):
         """Chat or completions; the vocabulary of OpenAI's own and of well-known open
         models."""
         return Traits(
-            options.get("api", "chat") == "chat", bundled_for(name), teacher=True, remote=True
+            options.get("api", "chat") != "completions",
+            bundled_for(name),
+            teacher=True,
+            remote=True,
         )
 
     async def open(
@@ -135,16 +155,17 @@ class OpenAIModel(ServedModel):
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
         """Ask once; again if the server wants the other field for the budget, or takes no stop
-        strings. Raises Unmeasured."""
+        strings or log-probabilities. Raises Unmeasured."""
         check_request(decoding.request)
-        for _ in range(2):
-            field, stopping = self.max_tokens_field, self._stopping
+        for _ in range(3):
+            field, sent = self.max_tokens_field, (self._stopping, self._likely)
             try:
                 return await self._asked_once(prompt, decoding)
             except Unmeasured as refused:
                 self._stopping &= not _wants_no_stop(refused, prompt, decoding)
+                self._likely &= not _wants_no_logprobs(refused, decoding)
                 other = self._wants_other_field(refused, field, decoding)
-                if not other and self._stopping == stopping:
+                if not other and (self._stopping, self._likely) == sent:
                     await self._name_served(refused)
                     raise
         return await self._asked_once(prompt, decoding)
@@ -168,16 +189,16 @@ class OpenAIModel(ServedModel):
         answer = await self.stream_as_wanted(decoding, ask)
         if decoding.logprobs and answer.logprobs is None and not self._missed:
             self._missed = True
-            answer = replace(
-                answer, note=f"{self.base_url} sends no log-probabilities: records lack them"
-            )
-        return split_thinking(answer, decoding)
+            verb = "sends" if self._likely else "gives"
+            words = f"{self.base_url} {verb} no log-probabilities: records lack them"
+            answer = replace(answer, note=words)
+        return answer
 
     async def _name_served(self, refused: Unmeasured) -> None:
         """Add to a refusal which names the server lists, where it seems to know no such
         model."""
         unknown = refused.status == 404 or UNKNOWN_NAME.search(str(refused))
-        if refused.failure is not Failure.REJECTED or not unknown:
+        if refused.failure is not Failure.REJECTED or not unknown or OTHER_API.search(str(refused)):
             return
         if self._listed is None:
             with suppress(NeedlemapError):
@@ -208,7 +229,8 @@ class OpenAIModel(ServedModel):
     def headers(self, key: str) -> dict[str, str]:
         """A key, and whose account it is. Raises SettingsError."""
         return {
-            "authorization": f"Bearer {key}" if key else "",
+            "authorization": f"Bearer {key}" if key and not self._deployed else "",
+            "api-key": key if self._deployed else "",
             "openai-organization": from_environment("OPENAI_ORG_ID"),
             "openai-project": from_environment("OPENAI_PROJECT_ID"),
         }
@@ -221,18 +243,21 @@ class OpenAIModel(ServedModel):
             b'{"role":%b,"content":%b}' % (to_json(message.role), self._json.string(message.spans))
             for message in spoken(prompt, self.system_role)
         ]
-        return b'"messages":[%b]' % b",".join(said)
+        field = b"input" if self.api == "responses" else b"messages"
+        return b'"%b":[%b]' % (field, b",".join(said))
 
     def _fields(self, decoding: Decoding, stops: Sequence[str]) -> dict[str, Any]:
         """The other fields; never none."""
         fields: dict[str, Any] = {}
         if decoding.temperature is not None:
             fields["temperature"] = decoding.temperature
-        if not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
+        if self.api == "responses":
+            fields |= {_BUDGET_OF_RESPONSES: decoding.most_tokens, "store": False}
+        elif not any(field in decoding.request for field in MAX_TOKENS_FIELDS):
             fields[self.max_tokens_field] = decoding.most_tokens
-        if decoding.logprobs:
+        if decoding.logprobs and self._likely:
             fields |= WANTED[self.api]
-        if stops and self._stopping:
+        if stops and self._stopping and self.api != "responses":
             fields["stop"] = list(stops)
         if self._slotted:
             fields["id_slot"] = LANE.get()
@@ -244,6 +269,14 @@ def _wants_no_stop(refused: Unmeasured, prompt: Prompt, decoding: Decoding) -> b
     are cut here alone."""
     sent = prompt.stops and "stop" not in decoding.request
     return bool(sent and refused.failure is Failure.REJECTED and NO_STOP.search(str(refused)))
+
+
+def _wants_no_logprobs(refused: Unmeasured, decoding: Decoding) -> bool:
+    """Whether a refusal says that log-probabilities are not given, or not as many; from then on
+    none are asked for."""
+    refusals = (Failure.REJECTED, Failure.UNAUTHORISED)
+    sent = decoding.logprobs and "logprobs" not in decoding.request
+    return bool(sent and refused.failure in refusals and NO_LOGPROBS.search(str(refused)))
 
 
 async def _read_limits(door: JsonClient, model: str) -> tuple[int | None, int | None]:
@@ -308,7 +341,7 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool
         finish = None
     ending, refusal = ending_of(finish), _refusal(message)
     error = choice.get("error") or message.get("error")
-    why = faults.message_of(dumps({"error": error})) if error else ""
+    why = message_of(dumps({"error": error})) if error else ""
     begun = _begun(message) or refusal
     check_finish(finish, begun, why, _NULL if finish == UNTOLD and begun.strip() else "")
     text = _text(message, ending, body)
@@ -339,6 +372,11 @@ def read(body: Mapping[str, Any], latency_s: float = 0.0, *, null_is_whole: bool
     )
 
 
+def _read_response(read: Reader, body: dict[str, Any], latency_s: float = 0.0) -> Answer:
+    """The answer in a reply of the Responses API, by the reader of chat completions."""
+    return read(as_chat(body), latency_s)
+
+
 _NO_TEXT = (Ending.CUT, Ending.FILTERED, Ending.REFUSED)  # ends that need none
 
 
@@ -346,14 +384,14 @@ def _begun(message: Mapping[str, Any]) -> str:
     """What a message says, which may be broken off."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join(texts_of(content))
+        return "".join(_said_in(content))
     return content if isinstance(content, str) else ""
 
 
 def _text(message: Mapping[str, Any], ending: Ending | None, body: Mapping[str, Any]) -> str:
     content = message.get("content", None if message else 0)
     if isinstance(content, list):  # parts, as Mistral's thinking models send them
-        texts = texts_of(content)
+        texts = _said_in(content)
         content = "".join(texts) if texts or not content or _thinking(message) else 0
     for said in (content, _refusal(message)):
         if isinstance(said, str) and said:
@@ -369,28 +407,52 @@ def _refusal(message: Mapping[str, Any]) -> str:
     return said if isinstance(said, str) and not message.get("content") else ""
 
 
+# DeepSeek, SGLang and older vLLM; newer vLLM and OpenRouter; Ollama; gateways.
+_THINKING_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "thoughts",
+    "thinking_content",
+    "reasoning_text",
+    "reasoning_details",
+)
+_THOUGHT_PART = re.compile("think|thought|reason|summary", re.IGNORECASE)
+
+
 def _thinking(message: Mapping[str, Any]) -> str | None:
     """Thinking that the server keeps apart, in each server's dialect; None where it sends
     none."""
-    for name in (
-        "reasoning_content",
-        "reasoning",
-    ):  # DeepSeek, SGLang, older vLLM; newer vLLM, OpenRouter
-        said = message.get(name)
-        if isinstance(said, str) and said:
+    for name in _THINKING_FIELDS:
+        said = _flat(message.get(name))
+        if said:
             return said
     parts = message.get("content")
-    thoughts = (
-        [part.get("thinking") for part in parts if isinstance(part, dict)]
-        if isinstance(parts, list)
-        else []
-    )
+    thoughts = [part for part in parts if _is_thought(part)] if isinstance(parts, list) else []
     return "".join(map(_flat, thoughts)) or None
 
 
+def _is_thought(part: Any) -> bool:
+    """Whether a part of an answer is thinking: by its type, or as Gemini marks it."""
+    if not isinstance(part, dict):
+        return False
+    named = isinstance(part.get("type"), str) and _THOUGHT_PART.search(part["type"])
+    return bool(named or part.get("thought") or ("thinking" in part and "text" not in part))
+
+
+def _said_in(parts: list[Any]) -> list[str]:
+    """The texts of an answer's parts, without its thinking."""
+    return texts_of([part for part in parts if not _is_thought(part)])
+
+
 def _flat(thought: Any) -> str:
-    """Mistral's thoughts: a text, or parts with texts."""
-    return "".join(texts_of(thought if isinstance(thought, list) else [{"text": thought}]))
+    """The text of a thought: a text, a list of parts, or a part that holds either."""
+    if isinstance(thought, list):
+        return "".join(map(_flat, thought))
+    if isinstance(thought, dict):
+        names = ("thinking", "text", "content", "summary", "reasoning")
+        return next(filter(None, (_flat(thought.get(name)) for name in names)), "")
+    return thought if isinstance(thought, str) else ""
 
 
 def _thinking_tokens(usage: Mapping[str, Any]) -> int | None:

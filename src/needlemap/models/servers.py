@@ -22,6 +22,8 @@ RESERVED = (
     "model",
     "messages",
     "prompt",
+    "input",
+    "instructions",
     "system",
     "stream",
     "n",

@@ -23,14 +23,8 @@ from numpy.typing import NDArray
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import faults
 from needlemap.models import Answer, Decoding, Forced, LogprobSource, Model
-from needlemap.models.decoding import (
-    Seen,
-    Stops,
-    opened_in,
-    spelt_out,
-    split_thinking,
-    stop_strings,
-)
+from needlemap.models.decoding import Seen, Stops, spelt_out, stop_strings
+from needlemap.models.thinking import opened_in, split_thinking
 from needlemap.secrets import scrub
 
 if TYPE_CHECKING:

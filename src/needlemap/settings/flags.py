@@ -127,9 +127,10 @@ def _refuse_theirs(words: Sequence[str], parameters: Sequence[Any], command: str
 def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
     """Arguments in our spelling.
 
-    `--save_contexts True` and `--save_contexts=True` are `--save-contexts`;
+    `--save_contexts True` and `--save_contexts=True` are `--save-contexts`, `--logprobs off` is
+    `--no-logprobs`;
     `--substr_validation_words a b` is that flag twice. A word that may be the preset ends such
-    a list. `--until no-worse-than RUN:2` takes both words.
+    a list. `--until no-worse-than RUN:2` takes both words. Several `--needle` are `--needles`.
     """
     owners = {flag: each for each in parameters for flag in (*each.opts, *each.secondary_opts)}
     made: list[str] = []
@@ -154,11 +155,22 @@ def respelt(args: Sequence[str], parameters: Sequence[Any]) -> list[str]:
             made.append(waiting.pop(0))
             while waiting and not waiting[0].startswith("-") and not _names_preset(waiting[0]):
                 made += [flag, waiting.pop(0)]
-    return made
+    return _several(made) if "--needles" in owners else made
+
+
+def _several(words: Sequence[str]) -> list[str]:
+    """Arguments whose `--needle` is that of several, where it is given more than once."""
+    one = [word.partition("=") for word in words]
+    if sum(flag == "--needle" for flag, _, _ in one) < 2:
+        return list(words)
+    return [
+        ("--needles" if flag == "--needle" else flag) + rest + value for flag, rest, value in one
+    ]
 
 
 def _truth(words: Sequence[str]) -> bool | None:
-    return {"true": True, "false": False}.get(words[0].lower()) if words else None
+    spelt = {"true": True, "false": False, "on": True, "off": False}
+    return spelt.get(words[0].lower()) if words else None
 
 
 def _names_preset(word: str) -> bool:

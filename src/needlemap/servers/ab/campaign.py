@@ -279,7 +279,7 @@ def _salt(asked: AbOptions) -> str:
 def _resolved(asked: AbOptions, arm: Arm, seed: int, name: str) -> dict[str, Resolved]:
     """One arm's families, under a salt of their own. Raises SettingsError."""
     flags = {**asked.flags, "model": arm.model, "label": arm.name, "seed": seed, "canary": False}
-    flags |= keeping_logprobs(arm.model)
+    flags = keeping_logprobs(arm.model) | flags
     if not backend_or_default(arm.model.partition("/")[0]).streams:
         flags.pop("stream", None)  # the other arm's: an answer is the same however it is sent
     if arm.base_url:
