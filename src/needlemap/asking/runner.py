@@ -18,7 +18,8 @@ from typing import Protocol, TypeGuard
 from zlib import crc32
 
 from needlemap.asking.budget import Budget
-from needlemap.asking.pacer import LONGEST_WAIT_S, Pacer
+from needlemap.asking.failures import is_hopeless
+from needlemap.asking.pacer import Pacer
 from needlemap.asking.recording import (
     NONE_UNREAD,
     RecordMaker,
@@ -72,14 +73,6 @@ class RecordSink(Protocol):
 
 _SCORED_S = 2.0  # for the score of an answer that came in time, where no judge is asked
 _UNSCORED = 4  # answers of one lane that may wait for their score
-_HOPELESS = (Failure.UNAUTHORISED,)  # every further request would fail in the same way
-# So would the next after the first three of these, all attempts included, when nothing was ever
-# scored.
-_HOPELESS_AT_FIRST = (
-    *(Failure.REJECTED, Failure.CONNECTION, Failure.SERVER),
-    *(Failure.MODEL, Failure.REPLICA, Failure.RATE_LIMITED),
-)
-_FIRST = 3
 
 
 @dataclass(slots=True)
@@ -120,22 +113,9 @@ class Outcome:
         already: how many were scored before."""
         self.failures[failure.failure] = self.failures.get(failure.failure, 0) + 1
         self.words.setdefault(failure.failure, str(failure))
-        if self._is_hopeless(failure, already):
+        count, answered = self.failures[failure.failure], bool(self.scored or already)
+        if is_hopeless(failure, count, answered=answered):
             self.hopeless = self.hopeless or str(failure)
-
-    def _is_hopeless(self, failure: Unmeasured, already: int) -> bool:
-        if failure.hopeless:
-            return True
-        if failure.failure is Failure.RATE_LIMITED and failure.transient:
-            # A day's allowance is used up.
-            return (failure.retry_after_s or 0.0) > LONGEST_WAIT_S
-        of_all = failure.failure in _HOPELESS_AT_FIRST or failure.misplaced
-        at_first = of_all and not (self.scored or already)
-        return (
-            failure.unreached
-            or failure.failure in _HOPELESS
-            or (at_first and self.failures[failure.failure] >= _FIRST)
-        )
 
     @property
     def over(self) -> bool:

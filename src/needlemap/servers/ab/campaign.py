@@ -23,6 +23,7 @@ from typing import Any
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batches, FullGrid, RunObserver, Strategy
+from needlemap.asking.failures import ARM_GONE, Failures
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached
@@ -49,7 +50,6 @@ PAIRS = 200  # without --until
 SALT = "cache_salt"  # vLLM's request field: prompts of other salts share no cache
 _PART = 16  # a block is this part of what was asked before, so that whatever drifts meets both arms
 YARDSTICK = 100  # haystacks of a family that the reference is asked twice of; then one in four
-_GONE = 3  # answers in a row that an arm fails to give
 AGAINS = 3  # times that a lost answer is asked for again, behind one block each
 Settle = Callable[[dict[str, Any]], Mapping[str, Chosen]]
 
@@ -340,7 +340,8 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         super().__init__(observer, map(ab.folder.folder, ab.folder.names))
         self.ab, self.tell, self.stopped = ab, tell, ""
         self._limited = False
-        self._failing, self._gone = dict[str, int](), dict[str, str]()
+        self._failing = {arm.name: Failures(gone=ARM_GONE) for arm in ab.asked.arms}
+        self._gone = dict[str, str]()
         self._again = Counter[tuple[str, str, int]]()
 
     def batches(self) -> Batches[list[ArmTrial]]:
@@ -450,14 +451,13 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
     def _look(self, arm: str, outcome: Outcome) -> None:
         """What the end of a block says of an arm: whether a limit stopped it, or it answers no
         more."""
-        failed = 0 if outcome.scored else sum(outcome.failures.values())
-        self._failing[arm] = failed and self._failing.get(arm, 0) + failed
+        failing = self._failing[arm]
+        failing.take_batch(outcome)
         if outcome.stopped:
             self._limited, self.stopped = True, str(outcome.stopped)
-        elif outcome.hopeless or self._failing[arm] >= _GONE:
-            why = outcome.hopeless or outcome.refusal or ", ".join(sorted(outcome.failures))
-            self._gone[arm] = why
-            self.stopped = self.stopped or f"'{arm}' answers no more: {why}"
+        elif failing.ended:
+            self._gone[arm] = failing.ended
+            self.stopped = self.stopped or f"'{arm}' answers no more: {failing.ended}"
 
 
 def _ends(arms: ArmsLoss) -> bool:

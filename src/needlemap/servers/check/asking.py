@@ -8,7 +8,7 @@ on where it ended.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +17,11 @@ from typing import Any
 
 from needlemap.asking import Outcome
 from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
+from needlemap.asking.failures import FIRST, Failures, no_answer
 from needlemap.asking.session import check_price, make_model, marked
 from needlemap.asking.single import Step, Steps
 from needlemap.deadline import LimitReached, without_limit
-from needlemap.errors import Failure, NeedlemapError, SettingsError, did_you_mean
+from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
 from needlemap.grid import short_size
 from needlemap.records.families import (
@@ -46,7 +47,6 @@ from needlemap.trials.resolve import ANY
 
 SEED_BITS = 31
 _FAMILY = re.compile(r"[a-z-]+-\d+")  # a way of asking, and a size
-FIRST = 3  # prompts that were all missed end a check before it costs much
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +230,8 @@ class ProbesOnSchedule(Strategy[Checked]):
     ) -> None:
         self.check, self.progress = check, progress
         self.make, self.elsewhere = make, elsewhere
-        self.stopped = self.missed = self.refusal = ""
-        self.refused_from: int | None = None
-        self.failures, self.finishes = Counter[str](), list[str | None]()
+        self.stopped = self.missed = ""
+        self.failing, self.finishes = Failures(), list[str | None]()
         self._limited = False
         self._stored = stored_in(check.folder.path)
         self._prompts = BuiltAhead(self._trials)
@@ -326,7 +325,9 @@ class ProbesOnSchedule(Strategy[Checked]):
 
     def _is_left_out(self, ask: Ask) -> bool:
         """Whether nothing more is asked, or nothing so long."""
-        return bool(self.stopped or (self.refused_from and ask.length >= self.refused_from))
+        return bool(
+            self.stopped or (self.failing.refused_from and ask.length >= self.failing.refused_from)
+        )
 
     def _ask_at_once(self, asks: Sequence[Ask], trials: Mapping[Key, Trial]) -> Batches[None]:
         """Ask some prompts at the same time, and take what came of each."""
@@ -365,16 +366,11 @@ class ProbesOnSchedule(Strategy[Checked]):
         answers.add(reply)
         self.finishes.append(record.finish)
         if reply.failure and ask.way != "beyond" and not ask.way.endswith(ROOMY):
-            self.failures[reply.failure] += 1
-            if record.failure == Failure.TOO_LONG:
-                least = min(self.refused_from or ask.length, ask.length)
-                self.refused_from, self.refusal = least, record.error or ""
-            elif outcome.hopeless:
-                self.stopped = outcome.hopeless
-            elif self.failures[reply.failure] >= FIRST and not any(
-                each.measured for each in answers.by_key.values()
-            ):
-                self.stopped = record.error or reply.failure
+            measured = any(each.measured for each in answers.by_key.values())
+            self.failing.take(record, ask.length, outcome.hopeless, answered=measured)
+            self.stopped = self.stopped or self.failing.ended
+        elif reply.measured:
+            self.failing.in_a_row = 0
 
     def _named(self, name: str) -> None:
         """Have suite.json name a family."""
@@ -385,7 +381,7 @@ class ProbesOnSchedule(Strategy[Checked]):
 
     def _window(self) -> Batches[None]:
         """The end of the context, where it is known and lengths are the model's own."""
-        if self.stopped or self.refused_from:
+        if self.stopped or self.failing.refused_from:
             return
         asker = self.check.asker
         asks = asker.window(framing_of(self.check.answers))
@@ -425,17 +421,17 @@ class ProbesOnSchedule(Strategy[Checked]):
     @property
     def why(self) -> str:
         """Why not all was asked, in words."""
-        if self.refused_from and not self.stopped:
+        failing = self.failing
+        if failing.refused_from and not self.stopped:
             return (
-                f"the model refused prompts of {self.refused_from:,} tokens ({self.refusal}); give "
-                "a smaller --max-length"
+                f"the model refused prompts of {failing.refused_from:,} tokens "
+                f"({failing.refusal}); give a smaller --max-length"
             )
         return self.stopped
 
     def _nothing(self) -> None:
         """Raises NeedlemapError where no answer ever came."""
-        words = f"No answer ever came: {(self.why or 'nothing was asked').rstrip('.')}"
-        raise LimitReached(words) if self._limited else NeedlemapError(words)
+        raise no_answer(self.why, limited=self._limited)
 
 
 def _own(ask: Ask) -> Ask:

@@ -18,14 +18,13 @@ from statistics import median
 
 from needlemap.asking import Outcome as Asked
 from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
+from needlemap.asking.failures import Failures, no_answer
 from needlemap.asking.session import check_price, make_model
 from needlemap.asking.single import Step, Steps
 from needlemap.deadline import LimitReached, without_limit
-from needlemap.errors import Failure, NeedlemapError
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder
 from needlemap.records.record import Record
-from needlemap.servers.check.asking import FIRST
 from needlemap.servers.check.owners import Owners
 from needlemap.servers.storm.act import Act, Round, key_of
 from needlemap.servers.storm.act import Path as Conversation
@@ -97,7 +96,7 @@ class StormInRounds(Strategy[Stormed]):
         self._limited = self._heard = False
         self._stored = storm.records()
         self._sent = Counter[str]()
-        self._failures, self.finishes = Counter[str](), list[str | None]()
+        self.failing, self.finishes = Failures(), list[str | None]()
         self._order = self.number = self._judged = 0
         self._last: Stormed | None = None
         super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
@@ -541,26 +540,22 @@ class StormInRounds(Strategy[Stormed]):
     def _note(self, record: Record, outcome: Asked) -> None:
         """What a failure says of all that follows."""
         self.finishes.append(record.finish)
+        answered = bool(self.seens.storm)
+        self.failing.take(record, record.own_tokens, outcome.hopeless, answered=answered)
         if record.answer is not None:
             return
-        kind = record.failure or "not measured"
-        self._failures[kind] += 1
-        if outcome.hopeless:
-            self.stopped = outcome.hopeless
-        elif kind == Failure.TOO_LONG:
+        if self.failing.refused_from is not None:
             self.stopped = (
                 f"the model refused a prompt of {record.own_tokens:,} tokens ({record.error}); "
                 "give a smaller --max-length"
             )
-        elif self._failures[kind] >= FIRST and not self.seens.storm:
-            self.stopped = record.error or kind
+        self.stopped = self.stopped or self.failing.ended
 
     def _nothing(self) -> None:
         """Raises NeedlemapError where no answer ever came."""
         if self.missed:
             return
-        words = f"No answer ever came: {(self.stopped or 'nothing was asked').rstrip('.')}"
-        raise LimitReached(words) if self._limited else NeedlemapError(words)
+        raise no_answer(self.stopped, limited=self._limited)
 
     def document(self, found: Stormed) -> StormFile:
         """storm.json with what was found and the whole sequence."""
