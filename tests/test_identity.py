@@ -167,6 +167,7 @@ HARMLESS: dict[str, dict[str, Any]] = {
     "label": {"label": "mine"},
     "step": {"step": 500},
     "concurrency": {"concurrency": 9},
+    "stream": {"stream": True},
     "pause_s": {"pause_s": 1},
     "timeout_s": {"timeout_s": 5},
     "wait": {"wait": "5m"},
@@ -222,7 +223,7 @@ def test_what_can_change_an_answer_or_its_score_changes_every_key(name, sources)
 
 @pytest.mark.parametrize("name", sorted(HARMLESS))
 def test_what_cannot_change_an_answer_leaves_every_key_that_both_have(name):
-    besides = SERVED if name == "logprobs" else {}  # what no ranking of sentences has
+    besides = SERVED if name in ("logprobs", "stream") else {}  # what no ranking of sentences has
     found, before = keys(**(besides | HARMLESS[name])), keys(**besides) if besides else base()
     shared = found.keys() & before.keys()
     assert shared

@@ -51,9 +51,9 @@ def spent(records: list[dict]) -> int:
 def test_tokens_stop_a_run_and_a_higher_limit_goes_on(needlemap, wire):
     ended = needlemap.run(wire, *GRID, "--limit-tokens", "1k", "--concurrency", "3", code=3)
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("needlemap: stopped by the budget: used ")
+    assert last.startswith("NO RESULT run: stopped by the budget: used ")
     assert " of 1,000 tokens, and the next request may take " in last
-    assert last.endswith(" To go on: the same command with a higher limit and -o r")
+    assert last.endswith("; to go on: the same command with a higher limit and -o r.")
     assert "skipped by budget" in ended.stdout
     records = needlemap.records()
     assert 700 <= spent(records) <= 1000
@@ -215,7 +215,7 @@ def test_dollars_stop_a_run_also_when_earlier_answers_had_no_price(needlemap, wi
     assert {record["usd"] for record in needlemap.records()} == {None}
     prices = ("--prices", "input=1000", "--prices", "output=1000")
     limited = needlemap.run(wire, *GRID, *prices, "--limit-usd", "0.2", code=3)
-    assert "needlemap: stopped by the budget: spent 0." in limited.stderr
+    assert "NO RESULT run: stopped by the budget: spent 0." in limited.stderr
     assert len(wire.log()) == 3
     needlemap.run(wire, *GRID, *prices, "--limit-usd", "1", "--concurrency", "2", code=3)
     asked = len(wire.log())

@@ -65,8 +65,8 @@ def test_what_lasts_is_recorded_without_a_score_and_asked_again_by_the_same_comm
     assert "overall 100.0 (n=3, 7 missing)" in ended.stdout
     assert (
         "not measured: 1 connection lost, 1 rate limited, 1 server error, 1 timed out, 3 "
-        "unreadable answer. "
-        "To ask them again: the same command with -o r" in ended.stderr
+        "unreadable answer; "
+        "to ask them again: the same command with -o r" in ended.stderr
     )
     assert "timed out: No answer within 3 s (setting: timeout_s)." in ended.stderr
     first = needlemap.records()
@@ -388,10 +388,10 @@ def test_a_model_and_a_scorer_of_ones_own_that_raise_are_told_what_they_are_give
         "def scorer(answer, reference):\n    return answer.score\n"
     )
     grid = ("--lengths", "400", "--depths", "50", "--max-answer-tokens", "24")
-    said = typed("run", "--model", "python/mine:model", *grid, "-o", "a", code=1).stderr
+    said = typed("run", "--model", "python/mine:model", *grid, "-o", "a", code=3).stderr
     assert "TypeError: list indices must be integers or slices, not str (mine.py, line 2)" in said
     assert "is called with messages, a list of {'role', 'content'}, and returns" in said
     flags = ("--model", "baseline/bm25", "--scorer", "python/mine:scorer")
-    said = typed("run", *flags, *grid, "-o", "b", code=1).stderr
+    said = typed("run", *flags, *grid, "-o", "b", code=3).stderr
     assert "AttributeError: 'str' object has no attribute 'score' (mine.py, line 4)" in said
     assert "is called with the answer and the reference, and returns a number" in said

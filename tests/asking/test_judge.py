@@ -125,7 +125,7 @@ def test_an_unreadable_verdict_leaves_the_trial_unscored_and_the_run_goes_on(
     judge = wires("--answer", "I would say it is fine.")
     flags = ("--lengths", "200", "--depths", "0,50,100")
     ended = needlemap.run(wire, *flags, *judged(judge, attempts=2), code=3)
-    assert "not measured: 3 judge unreadable." in ended.stderr
+    assert "not measured: 3 judge unreadable;" in ended.stderr
     assert len(judge.log()) == 6
     for record in needlemap.records():
         assert record["answer"]

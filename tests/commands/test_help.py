@@ -40,7 +40,7 @@ def work(typed, wire):
     def type_line(*words):
         served = [re.sub(r"http://127.0.0.1:800\d", wire.root, word) for word in words]
         ended = typed(*served, environment=environment, code=None)
-        undecided = 4 if "--fail-if-worse" in words else 0  # six trials are too few for it
+        undecided = 4 if "--margin" in words else 0  # six trials are too few for it
         assert ended.returncode in (0, undecided), ended.stderr
         return ended.stdout
 

@@ -91,7 +91,7 @@ def test_on_a_terminal_the_map_fills_in_and_leaves_a_clean_screen(needlemap, wir
     program = str(Path(sys.executable).with_name("needlemap"))
     grid = ("--lengths", "300:500:5", "--depths", "0:100:8")
     command = [program, "run", *needlemap.asking(wire), *grid]
-    assert terminal.run(command, needlemap.folder, needlemap.environment) == 1
+    assert terminal.run(command, needlemap.folder, needlemap.environment) == 3
     assert terminal.cursor_shown
 
     drawn = ["\n".join(frame) for frame in terminal.frames[:-1]]

@@ -126,7 +126,7 @@ def test_two_runs_of_the_same_prompts_come_with_what_changed(reports, typed):
     ended = typed("report", "r", "short", "-o", "both.svg", folder=reports.folder)
     assert ended.stderr == "both.svg\n"
     shown = (reports.folder / "both.svg").read_text()
-    for part in ("baseline/bm25, single", "A: r<", "B: short<", "B − A", "n = 12 pairs"):
+    for part in ("baseline/bm25, single", "A: r<", "B: short<", "Loss of B", "n = 12 pairs"):
         assert part in shown
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line(reports, typed, flags, said):
 
 
 def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
-    lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-6:]
+    lines = typed("report", "r", folder=reports.folder).stdout.splitlines()[-7:]
     assert lines[0].startswith("2 repeats cannot tell how haystacks differ: intervals are wide, ")
     assert lines[0].endswith("--repeats 5 tells: 18 more prompts, 13k tokens")
     assert lines[1].startswith(
@@ -204,6 +204,9 @@ def test_under_the_map_it_says_what_the_run_comes_to(reports, typed):
     assert lines[2] == "effective length: absolute:85 >=900 · relative:85 >=900 · auc 100.0"
     assert lines[3].strip() == "no intervals from fewer than 5 haystacks: --repeats 5 or more"
     assert lines[4] == "by depth: 100.0 at every depth"
+    assert lines[6].startswith(
+        "note: all 12 answers are right, so this map shows gross losses only"
+    )
     assert lines[5] == (
         "pairs: you have 12; that a loss of 5 points of these haystacks is sure takes about 279 "
         "where losses fall singly (80 % power)"

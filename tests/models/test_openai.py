@@ -367,7 +367,8 @@ def test_an_unknown_option_names_the_nearest(wire):
 
 def test_an_option_of_the_wrong_value_is_refused(wire):
     with pytest.raises(
-        SettingsError, match="Option 'api' of OpenAIModel must be 'chat' or 'completions'"
+        SettingsError,
+        match="Option 'api' of OpenAIModel must be 'chat', 'completions' or 'responses'",
     ):
         OpenAIModel("m", base_url=wire.base_url, api="chats")  # type: ignore[arg-type]
 

@@ -19,9 +19,18 @@ def row_named(name: str) -> dict[str, Any]:
     return row
 
 
+def event_of(event: Any) -> str:
+    """An event of a stream: an object, a word such as [DONE], or a comment as it stands."""
+    if isinstance(event, str) and event.startswith(":"):
+        return event
+    return f"data: {event if isinstance(event, str) else json.dumps(event)}"
+
+
 def fault_of(row: dict[str, Any]) -> str:
     """What has the wire server send a row's reply."""
-    body = row["body"]
-    text = body if isinstance(body, str) else json.dumps(body)
+    if "stream" in row:
+        text = "".join(f"{event_of(event)}\n\n" for event in row["stream"])
+    else:
+        text = row["body"] if isinstance(row["body"], str) else json.dumps(row["body"])
     reply = {"status": row.get("status", 200), "headers": row.get("headers", {}), "body": text}
     return f"reply:{json.dumps(reply)}"

@@ -42,7 +42,7 @@ def test_a_limit_that_is_not_the_models_is_not_called_so(
     needlemap: Any, wire: Any, name: str
 ) -> None:
     row = row_named(name)
-    ended = run(needlemap, wire, row, code=1)
+    ended = run(needlemap, wire, row, code=3)
     assert "the model refused" not in ended.stderr
     assert "Use --lengths up to" not in ended.stderr
     assert f"not measured: 6 {row['want']['failure']}" in ended.stderr
@@ -73,7 +73,7 @@ def test_a_quota_that_is_used_up_ends_the_run_at_once_in_the_servers_words(
 
 def test_extra_usage_for_long_prompts_leaves_the_shorter_ones(needlemap: Any, wire: Any) -> None:
     row = row_named("Anthropic, extra usage")
-    ended = run(needlemap, wire, row, code=1)
+    ended = run(needlemap, wire, row, code=3)
     assert "Extra usage is required for long context requests" in ended.stderr
     assert refused(wire) == 6
 
@@ -93,7 +93,7 @@ def test_a_prompt_above_the_limit_a_minute_is_not_waited_for(
 ) -> None:
     """It never passes: it was asked again for an hour."""
     reply = {"status": 429, "headers": headers, "body": {"error": {"message": message}}}
-    ended = run(needlemap, wire, reply, code=1)
+    ended = run(needlemap, wire, reply, code=3)
     assert message in ended.stderr
     assert refused(wire) == 6
 
@@ -120,7 +120,7 @@ def test_throttling_under_another_status_is_waited_for(
 
 def test_why_answers_are_missing_is_said_with_quiet_too(needlemap: Any, wire: Any) -> None:
     wire.schedule("ok", fault_of({"status": 400, "body": {"error": {"message": "No mood today"}}}))
-    ended = needlemap.run(wire, *GRID, "--quiet", code=1)
+    ended = needlemap.run(wire, *GRID, "--quiet", code=3)
     assert "needlemap: rejected: " in ended.stderr
     assert "answered 400: No mood today" in ended.stderr
 

@@ -44,12 +44,7 @@ def ask(row: dict[str, Any], wire: Any) -> Answer | Unmeasured:
 
 @pytest.mark.parametrize(
     "row",
-    [
-        pytest.param(
-            row, id=row["name"], marks=pytest.mark.skip("streams") if "stream" in row else ()
-        )
-        for row in ROWS
-    ],
+    [pytest.param(row, id=row["name"]) for row in ROWS],
 )
 def test_what_comes_of_a_reply(row: dict[str, Any], wire: Any) -> None:
     want, got = dict(row["want"]), ask(row, wire)

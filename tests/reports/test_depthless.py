@@ -112,5 +112,5 @@ def test_nor_does_a_comparison_of_what_changed(run, typed):
     for file in Path("better").glob("records-*.jsonl"):
         file.write_text(file.read_text("utf-8").replace('"score":0.0', '"score":1.0'), "utf-8")
     said = typed("compare", run.path, "better").stdout
-    assert "not corrected): 800 +100.0 (n=2, p=0.5), 1k +100.0 (n=2, p=0.5)" in said
+    assert "not corrected): 800 -100.0 (n=2, p=0.5), 1k -100.0 (n=2, p=0.5)" in said
     assert "50%" not in said

@@ -85,7 +85,7 @@ def test_two_results_of_the_harness_differ_where_they_do(tmp_path):
     one = harness(tmp_path / "a", {4096: [1.0] * 40, 8192: [1.0] * 40})
     other = harness(tmp_path / "b", {4096: [1.0] * 40, 8192: [0.0] * 40})
     found = compare(str(one), str(other))
-    assert found.difference == pytest.approx(-50)
+    assert found.loss == pytest.approx(50)
 
 
 def test_a_metric_that_is_a_length_names_the_samples_of_that_length(tmp_path):
@@ -200,7 +200,7 @@ def test_two_models_are_compared_by_what_was_asked(tmp_path, needlemap):
     ruler(tmp_path / "a", 4096, ["42"] * 40)
     ruler(tmp_path / "b", 4096, ["no"] * 40)
     done = needlemap("compare", tmp_path / "a", tmp_path / "b", "--fail-if-worse", "2", code=1)
-    assert "A 100.0, B 0.0: difference -100.0" in done.stdout
+    assert "b loses 100.0 points" in done.stdout
 
 
 def summary(folder: Path, name: str = "summary.csv", **lines: list[Any]) -> Path:
