@@ -193,7 +193,7 @@ def run_codes() -> Iterator[tuple[str, Sequence[str]]]:
         ("undecided", "sound", "2"),
         ("of a weak model", "weak", "2"),
     ):
-        gate = ("--prompts-of", "whole", *model(other), "--quiet", "--trust-run", "--until")
+        gate = ("--prompts-of", "whole", *model(other), "--quiet", "--trust-run", *ALONE, "--until")
         goal = f"no-worse-than whole:{margin}"
         yield f"--until {name}", ("run", *gate, goal, "-o", f"until {name}")
     gate = ("--prompts-of", "whole", *sound, "--quiet", "--trust-run", "--on-undecided", "pass")
@@ -378,7 +378,7 @@ def junit() -> Iterator[tuple[str, str]]:
             "run", *model("sound"), *SMALL, "--repeats", "10", "--label", "b", "-o", "twin", code=0
         )
         length = (*CHECK, "--probe", "length", "--require", "length")
-        gate = ("--prompts-of", "sound", "--quiet", "--trust-run", "--until")
+        gate = ("--prompts-of", "sound", "--quiet", "--trust-run", *ALONE, "--until")
         twin = ("compare", "sound", "twin", "--margin", "2")
         typed: Mapping[str, Sequence[str]] = {
             "compare: no worse": ("compare", "weak", "sound", "--margin", "2"),

@@ -211,7 +211,7 @@ def plain(bench: Bench) -> Path:
 def faulty(bench: Bench) -> Path:
     """Some trials could not be measured, and of one cell none."""
     bench.run(
-        "faulty", *["500-memory"] * 3, "ok", "ok", "429-quota", "ok", "ok", "say:no", "ok", "ok"
+        "faulty", *["500-memory"] * 3, "ok", "ok", "429-large", "ok", "ok", "say:no", "ok", "ok"
     )
     return bench.report("faulty")
 

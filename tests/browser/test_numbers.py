@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from needlemap.reports.labels import in_percent, points, score_label
+from needlemap.reports.labels import in_percent, loss_label, score_label
 
 pytestmark = pytest.mark.long
 TIES = [odd / 2000 for odd in range(1, 2000, 2)]  # shares that lie between two tenths of a percent
@@ -35,7 +35,7 @@ def test_a_share_is_the_same_text_in_the_page_as_in_python(visit, plain):
 def test_a_difference_is_the_same_text_but_for_its_minus(visit, plain):
     given = [sign * share for share in shares() for sign in (1, -1)]
     told = visit(plain).evaluate("shares => shares.map((share) => points(share))", given)
-    assert [text.replace("\u2212", "-") for text in told] == [points(share) for share in given]
+    assert [text.replace("\u2212", "-") for text in told] == [loss_label(share) for share in given]
 
 
 def test_a_cells_value_is_the_same_without_decimals_and_only_a_perfect_score_is_100(visit, plain):

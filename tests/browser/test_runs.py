@@ -26,7 +26,7 @@ def chosen(page):
 
 def test_several_runs_open_with_their_curves_and_each_has_score_interval_and_n(visit, three):
     page = visit(three)
-    names = ["Curves", "openai/plain", "openai/better", "openai/other", "Difference"]
+    names = ["Curves", "openai/plain", "openai/better", "openai/other", "Loss"]
     assert [text.split("\n")[0] for text in page.locator(".tab-name").all_inner_texts()] == names
     assert chosen(page) == "Curves"
     for name in names[1:4]:
@@ -82,7 +82,7 @@ def test_keys_switch_runs_and_the_open_trial_stays(visit, three):
     assert page.locator("#pane-heading").inner_text() == "400 tokens at 50 %"
     assert page.locator("#trial h3").inner_text().startswith("Repeat 1")
     page.keyboard.press("End")
-    assert chosen(page) == "Difference"
+    assert chosen(page) == "Loss"
     page.keyboard.press("ArrowRight")
     assert chosen(page) == "Curves"
     page.keyboard.press("ArrowRight")
@@ -92,10 +92,10 @@ def test_keys_switch_runs_and_the_open_trial_stays(visit, three):
 def test_two_runs_open_with_the_verdict(visit, two):
     """They opened with the first one's map, and on a phone the verdict was off the screen."""
     page = visit(two)
-    assert chosen(page) == "Difference"
+    assert chosen(page) == "Loss"
     assert page.locator("h1").inner_text() == "openai/better against openai/plain"
     assert page.title() == "openai/plain · openai/better"
-    assert page.locator("#answer").inner_text().startswith("Better, on these prompts: a gain of ")
+    assert page.locator("#answer").inner_text().startswith("compare: better loses -25.0 points (")
 
 
 def test_on_a_phone_every_tab_is_in_reach_and_the_verdict_in_sight(visit, two):
@@ -111,13 +111,11 @@ def test_the_difference_has_its_verdict_and_a_scale_about_zero(visit, three):
     page = visit(three)
     tabs(page).last.click()
     readings = page.locator("#readings").inner_text()
-    assert re.search(
-        r"Difference\s+\+[\d.]+ points\s+\[[+−\d.]+, [+−\d.]+\]\s+n=60 pairs", readings
-    )
+    assert re.search(r"Scores\s+75.0 → 100.0\s+%, A to B\s+60 pairs", readings)
     ends = page.locator("#legend .ends").inner_text().split()
-    assert ends[0].strip("−") == ends[2].strip("+")
+    assert ends[0] == ends[2].strip("−")
     assert ends[1] == "0"
-    assert page.locator("#answer").inner_text().startswith("Better, on these prompts: a gain of ")
+    assert page.locator("#answer").inner_text().startswith("compare: better loses -25.0 points (")
     said = page.get_by_text("All that needlemap compare says")
     assert not page.locator("#verdict .lines").is_visible()
     said.click()
@@ -130,9 +128,7 @@ def test_a_cell_of_the_difference_is_exploration_and_holds_trials_of_both(visit,
     cell = page.locator("#grid .cell", has=page.locator(":scope")).first
     spoken = [each.get_attribute("aria-label") for each in page.locator("#grid .cell").all()]
     changed = next(number for number, words in enumerate(spoken) if "0 lost, 0 gained" not in words)
-    assert re.search(
-        r"difference [+−][\d.]+ points, n 3 pairs, .*exploration only", spoken[changed]
-    )
+    assert re.search(r"loss −?[\d.]+ points, n 3 pairs, .*exploration only", spoken[changed])
     assert cell.count() == 1
     page.locator(f"#grid [data-cell='{changed}']").click()
     assert page.locator(".chip").all_inner_texts() == ["A 0", "B 0", "A 1", "B 1", "A 2", "B 2"]
@@ -226,7 +222,7 @@ def test_means_over_an_unknown_number_of_answers_show_no_n_and_no_interval(visit
     typed("report", "runs/first", "runs/second", "-o", "page.html", folder=tmp_path)
     page = visit(tmp_path / "page.html")
     shown = page.locator("#page").inner_text()
-    assert "+5.0 points\n4 means in both" in shown
+    assert "4 means in both" in shown
     tabs(page).last.click()
     assert "4 means" in tabs(page).last.inner_text()
     page.locator("#grid .cell").first.click()

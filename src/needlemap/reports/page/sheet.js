@@ -47,7 +47,7 @@ function tabOf(view, number, selected, palette, choose) {
     "data-keep": `tab ${view.key}`,
   });
   const name = view.difference
-    ? ["Difference", el("span", { class: "soft" }, isolated(view.name))]
+    ? ["Loss", el("span", { class: "soft" }, isolated(view.name))]
     : [isolated(view.name)];
   tab.append(
     el("span", { class: "tab-name" }, name),

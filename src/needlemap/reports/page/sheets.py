@@ -125,7 +125,7 @@ class PageRuns:
         for at in range(1, len(self.subjects)):
             if self.subjects[at].families.is_plain == self.subjects[0].families.is_plain:
                 mine, theirs = self.places(0), self.places(at)
-                change = f"{self.names[at]} \N{MINUS SIGN} {self.names[0]}"
+                change = f"{self.names[0]} \N{MINUS SIGN} {self.names[at]}"
                 for family in [family for family in mine if family in theirs]:
                     name = f"{family}: {change}" if family else change
                     yield mine[family], theirs[family], name
