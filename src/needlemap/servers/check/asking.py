@@ -260,8 +260,9 @@ class ProbesOnSchedule(Strategy[Checked]):
             self._prompts.close()
             found = check.judged()
             if self.missed:  # nothing else was asked, and all of it was lost
-                claim = "the first prompts were all missed"
-                found = replace(found, verdict=replace(found.verdict, word=SUSPECT, claim=claim))
+                claim, more = "the first prompts were all missed", "look at --needle and --template"
+                verdict = replace(found.verdict, word=SUSPECT, claim=claim, next=more)
+                found = replace(found, verdict=verdict)
             check.write(found)
         if not any(reply.measured for reply in answers.by_key.values()):
             self._nothing()

@@ -31,7 +31,7 @@ WINDOWS = (2, 4, 8, 16, 32)  # parts of the time; each window begins at half of 
 # Facts that must be lost of a haystack: one that is missed is often missed in each question on it.
 FACTS = 3
 MODULI = (2, 3, 4, 5, 6, 7, 8, 10)
-UNITS = (512, 4_096, 8_192)  # tokens of pages, blocks and chunks
+UNITS = (1, 512, 4_096, 8_192)  # tokens, and those of pages, blocks and chunks
 MOST_TURNS = 20  # replicas that a balancer may take in turn
 BANDS = 4  # parts of the lengths between two sizes
 _COPY = re.compile(rf"-again\d|{ROOMY}$")  # of what was lost: more often wrong than other prompts
@@ -164,21 +164,56 @@ def of_one_size(prompt: Asked) -> Hashable:
     return prompt.ask.size
 
 
+def by_prompt(prompt: Asked) -> Hashable:
+    """The unit where prompts about one fact differ in what is tried."""
+    return prompt
+
+
+def by_fact(prompt: Asked) -> Hashable:
+    """The unit where they do not: a fact that a model misses is missed at each length."""
+    return prompt.ask.haystack, prompt.ask.fact
+
+
+def by_fact_and_way(prompt: Asked) -> Hashable:
+    """The same, for facts that are asked for in several ways."""
+    return prompt.ask.haystack, prompt.ask.fact, prompt.ask.way, prompt.ask.state
+
+
+def merged(prompts: Iterable[Asked], unit: Stratum) -> dict[Asked, list[Asked]]:
+    """Return the prompts of each unit, by one that has the answers of them all."""
+    rows = defaultdict[Hashable, list[Asked]](list)
+    for prompt in prompts:
+        rows[unit(prompt)].append(prompt)
+    return {
+        replace(
+            row[0],
+            replies=tuple(reply for prompt in row for reply in prompt.replies),
+            requests=tuple(request for prompt in row for request in prompt.requests),
+        ): row
+        for row in rows.values()
+    }
+
+
 def labelled(
-    labels: Callable[[Asked], Iterable[Label]], stratum: Stratum = alike, tried: int = 0
+    labels: Callable[[Asked], Iterable[Label]],
+    stratum: Stratum = alike,
+    tried: int = 0,
+    unit: Stratum = by_prompt,
 ) -> Test:
     """Return the test of groups that are given by labels. tried: how many groups there may be;
-    0: as many as there are."""
+    0: as many as there are. unit: of prompts that are lost together on any server, which count
+    as one."""
 
     def test(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
-        strata = Strata(prompts, stratum)
+        units = merged(prompts, unit)
+        strata = Strata(units, stratum)
         tallies = defaultdict[Label, Tally](lambda: defaultdict(lambda: [0, 0]))
-        for prompt in prompts:
-            at = stratum(prompt)
-            for label in labels(prompt):
+        for one in units:
+            at = stratum(one)
+            for label in labels(one):
                 row = tallies[label][at]
                 row[0] += 1
-                row[1] += prompt.wrong
+                row[1] += one.wrong
         chances = {
             label: strata.tail(tally) * (tried or len(tallies))
             for label, tally in tallies.items()
@@ -186,7 +221,9 @@ def labelled(
         }
         best = min(chances, key=chances.__getitem__, default=None)
         if best is not None and chances[best] <= level:
-            members = tuple(prompt for prompt in prompts if best in labels(prompt))
+            members = tuple(
+                prompt for one, row in units.items() if best in labels(one) for prompt in row
+            )
             yield Group("", best[0], members, chances[best])
 
     return test
@@ -227,13 +264,14 @@ def in_time(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
     """Yield a run of wrong answers, or a window of the time in which more is lost than at other
     times: a server that was spoilt, restarted or exchanged meanwhile."""
     tried = sum(2 * parts - 1 for parts in WINDOWS)
-    windows = list(labelled(windows_of, tried=tried)(prompts, level))
+    windows = list(labelled(windows_of, tried=tried, unit=by_fact)(prompts, level))
     run = longest_run(prompts)
     members = tuple(dict.fromkeys(prompt for _, prompt in run))
     if len(run) >= RUN:
         strata = Strata(prompts, alike)
         # As many runs may begin as there are prompts; what is sent again is no new loss.
-        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in members if prompt.wrong))
+        facts = {by_fact(prompt): prompt for prompt in members if prompt.wrong}
+        p = len(prompts) * exp(sum(log(strata.rate(prompt)) for prompt in facts.values()))
         if p <= level:
             first, last = run[0][0], run[-1][0]
             name = f"in a row, {len(run):,} answers from request {first:,} to {last:,}"
@@ -365,17 +403,28 @@ def poisson_tail(least: int, mean: float) -> float:
     return max(0.0, 1.0 - below) if mean else float(not least)
 
 
-def residues_of(prompt: Asked) -> Iterator[Label]:
-    """Yield the residues of a prompt's length and of its fact's place, in tokens, pages and
-    chunks."""
-    numbers = {"length": prompt.ask.length, "place": prompt.start}
-    for name, number in numbers.items():
+def by_residue(prompts: Sequence[Asked], level: float) -> Iterator[Group]:
+    """Yield the residue of a prompt's length, or of its fact's place, at which more is lost: in
+    tokens, pages, blocks and chunks."""
+    tests = [residues_of(name, of, unit) for name, of in NUMBERS.items() for unit in UNITS]
+    found = [group for test in tests for group in test(prompts, level / len(tests))]
+    if found:
+        yield min(found, key=lambda group: group.p)
+
+
+def residues_of(name: str, number: Callable[[Asked], int], unit: int) -> Test:
+    """Return the test of the residues of a number of tokens, in such units."""
+    shown = name if unit == 1 else f"{name} // {unit}"
+
+    def labels(prompt: Asked) -> Iterator[Label]:
         for by in MODULI:
-            yield f"where {name} % {by} = {number % by}", (name, 1, by, number % by)
-        for unit in UNITS:
-            for by in MODULI:
-                rest = number // unit % by
-                yield f"where {name} // {unit} % {by} = {rest}", (name, unit, by, rest)
+            rest = number(prompt) // unit % by
+            yield f"where {shown} % {by} = {rest}", (by, rest)
+
+    def of_fact(prompt: Asked) -> Hashable:
+        return by_fact(prompt), number(prompt) // unit
+
+    return labelled(labels, unit=of_fact)
 
 
 def turns_of(prompt: Asked) -> Iterator[Label]:
@@ -415,14 +464,19 @@ def ways_of(prompt: Asked) -> Iterator[Label]:
     yield f"when sent first {prompt.ask.state}", (prompt.ask.way, prompt.ask.state)
 
 
+NUMBERS: Mapping[str, Callable[[Asked], int]] = {
+    "length": lambda prompt: prompt.ask.length,
+    "place": lambda prompt: prompt.start,
+}
+
 # A way in which answers may be lost together, its share of the level, and its test.
 PARTITIONS: tuple[Partition, ...] = (
     Partition("time", 0.2, in_time),
     Partition("burst", 0.05, in_bursts),
-    Partition("size", 0.1, labelled(bands_of, stratum=of_one_size)),
-    Partition("depth", 0.15, labelled(depths_of, stratum=of_one_size)),
+    Partition("size", 0.1, labelled(bands_of, stratum=of_one_size, unit=by_fact)),
+    Partition("depth", 0.15, labelled(depths_of, stratum=of_one_size, unit=by_fact)),
     Partition("replica", 0.2, by_head),
     Partition("turn", 0.1, by_turn),
-    Partition("residue", 0.1, labelled(residues_of)),
-    Partition("operation", 0.1, labelled(ways_of)),
+    Partition("residue", 0.1, by_residue),
+    Partition("operation", 0.1, labelled(ways_of, unit=by_fact_and_way)),
 )

@@ -24,6 +24,11 @@ def changed(before: Callable[[Ask], bool], now: Callable[[Ask], bool]) -> Checke
     return judge_change(schedule, judge(schedule, answers), answers, asked(before)[1], "old")
 
 
+def failing(found: Checked) -> set[str]:
+    """The probes that fail."""
+    return {each.probe for each in found.findings if each.state == "FAIL"}
+
+
 def never(_ask: Ask) -> bool:
     return False
 
@@ -34,25 +39,25 @@ def at_the_longest(ask: Ask) -> bool:
 
 def test_a_size_that_was_lost_before_is_passed_for_the_change_only():
     found = changed(at_the_longest, at_the_longest)
-    assert found.code == 0
-    assert found.line.startswith("for the change only, beside old (")
-    assert "128k 0 of " in found.line
+    assert found.verdict.word == "PASS"
+    assert "for the change only, beside old (" in found.verdict.line("check")
+    assert "128k 0 of " in found.verdict.line("check")
 
 
 def test_a_size_that_is_lost_now_and_was_not_before_fails():
     found = changed(never, at_the_longest)
-    assert found.code == 1
-    assert "length" in {each.probe for each in found.findings if each.state == "fail"}
+    assert found.verdict.word == "FAIL"
+    assert "length" in failing(found)
 
 
 def test_two_sound_checks_are_the_same():
-    assert changed(never, never).code == 0
+    assert changed(never, never).verdict.word == "PASS"
 
 
 def test_a_server_that_is_garbage_beyond_a_size_never_passes():
     for begin in (8_000, 32_000, 128_000):
         schedule, answers = asked(lambda ask, begin=begin: ask.size >= begin)
-        assert judge(schedule, answers).code == 5
+        assert judge(schedule, answers).verdict.word == "SUSPECT"
 
 
 def test_each_way_of_asking_is_blamed_by_its_own_probe():
@@ -62,21 +67,21 @@ def test_each_way_of_asking_is_blamed_by_its_own_probe():
         "comb": lambda ask: ask.size >= 32_000 and ask.length % 4 == 1,
     }
     for probe, is_lost in kinds.items():
-        verdict = judge(*asked(is_lost))
-        assert verdict.code == 1
-        assert probe in {each.probe for each in verdict.findings if each.state == "fail"}, probe
+        found = judge(*asked(is_lost))
+        assert found.verdict.word == "FAIL"
+        assert probe in failing(found), probe
 
 
 def test_one_length_in_four_is_blamed_on_lengths_alone():
     """`cache` failed where the prompts behind its hits all had a length that is computed wrong."""
     for rest in range(4):
-        verdict = judge(*asked(lambda ask, rest=rest: ask.size > 8_000 and ask.length % 4 == rest))
-        assert {each.probe for each in verdict.findings if each.state == "fail"} == {"comb"}, rest
+        found = judge(*asked(lambda ask, rest=rest: ask.size > 8_000 and ask.length % 4 == rest))
+        assert failing(found) == {"comb"}, rest
 
 
 def test_where_nothing_is_found_only_the_lengths_look_like_a_fault():
     """A server that lost everything was told of a leak between users, with no leak seen."""
-    verdict = judge(*asked(lambda _: True))
-    shown = {each.probe: each.known for each in verdict.findings if each.state == "undecided"}
+    found = judge(*asked(lambda _: True))
+    shown = {each.probe: each.known for each in found.findings if each.is_open}
     assert {"mates", "same", "comb", "edges"} <= set(shown)
     assert [probe for probe, known in shown.items() if known] == ["length"]

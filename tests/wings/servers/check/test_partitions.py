@@ -19,13 +19,13 @@ def lost(reply: Reply) -> Reply:
     return replace(reply, text="The text does not say.")
 
 
-def checked(is_lost, seed=7, **machine) -> Outcome:
+def checked(is_lost, seed=7, facts=8, **machine) -> Outcome:
     """What a check to 128k comes to of a server that loses some answers."""
 
     def change(seen: Seen, reply: Reply, engine: Engine) -> Reply:
         return lost(reply) if is_lost(seen, engine) else reply
 
-    options = Options(max_length=128_000, promised=True)
+    options = Options(max_length=128_000, promised=True, facts=facts)
     return check(options, Machine(**machine), [change], "partitions", seed)
 
 
@@ -156,6 +156,14 @@ def test_losses_that_are_spread_are_no_pattern(share, sticky):
         return (chance(seen.request.name) if sticky else engine.random.random()) < share
 
     came = checked(is_lost)
+    assert not [said for said in came.said if said.startswith("pattern")]
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_fact_that_a_model_misses_is_lost_once(share, seed):
+    """Questions about the one fact of a haystack are asked one after another."""
+    came = checked(lambda seen, _: chance(seen.request.asked.value) < share, seed, facts=1)
     assert not [said for said in came.said if said.startswith("pattern")]
 
 

@@ -27,7 +27,7 @@ def states(found):
 @pytest.mark.parametrize("slots", [1, 4])
 def test_an_honest_server_passes_every_probe(llama, asking, slots):
     found = verdicts(asking, llama(slots))
-    assert set(states(found).values()) <= {"pass", "not applicable"}, found
+    assert set(states(found).values()) <= {"PASS", "not applicable"}, found
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_wrong_in_every_way_is_seen_beside_the_same_weights(llama, askin
         "reference",
     )
     found = verdicts(asking, llama(1, 2048, *wrong), *beside, code=1)
-    assert states(found) == {"reference": "fail"}
+    assert states(found) == {"reference": "FAIL"}
     print(found["reference"]["said"])
 
 
@@ -64,7 +64,7 @@ def test_an_honest_server_is_as_its_weights_are_elsewhere(llama, asking):
         "reference",
     )
     found = verdicts(asking, llama(), *beside)
-    assert states(found) == {"reference": "pass"}
+    assert states(found) == {"reference": "PASS"}
     print(found["reference"]["said"])
 
 
@@ -72,19 +72,19 @@ def test_an_honest_server_without_log_probabilities_passes_what_it_can_be_asked(
     transformers_serve, asking
 ):
     found = verdicts(asking, transformers_serve)
-    assert set(states(found).values()) <= {"pass", "not applicable"}, found
+    assert set(states(found).values()) <= {"PASS", "not applicable"}, found
     assert found["nats"]["state"] == "not applicable"
 
 
 def test_a_context_smaller_than_promised_is_seen_without_a_reference(llama, asking):
     found = verdicts(asking, llama(1, TRAINED), *WINDOW, "--max-length", "512", code=1)
-    assert states(found)["window"] == "fail"
+    assert states(found)["window"] == "FAIL"
     assert "are refused: less than promised" in found["window"]["said"]
 
 
 def test_the_last_tokens_of_a_context_are_asked_and_one_beyond_is_refused(llama, asking, needlemap):
     found = verdicts(asking, llama(1, TRAINED), *WINDOW)
-    assert states(found)["window"] == "pass"
+    assert states(found)["window"] == "PASS"
     last = needlemap.records(f"c/window-{TRAINED}")
     assert {row["prompt_tokens"] for row in last} == {TRAINED - 20 - n for n in range(8)}
     (beyond,) = needlemap.records(f"c/beyond-{TRAINED}")

@@ -103,8 +103,8 @@ COARSE = ("-fa", "on", "-ctk", "q4_0", "-ctv", "q4_0")
 @pytest.mark.parametrize(
     ("options", "code", "state", "words"),
     [
-        ((), 0, "pass", "as float16 may (to 0.03)"),
-        (("--rope-freq-base", 5e11), 1, "fail", "by over 0.22"),
+        ((), 0, "PASS", "as float16 may (to 0.03)"),
+        (("--rope-freq-base", 5e11), 1, "FAIL", "by over 0.22"),
         (COARSE, 5, "SUSPECT", "cache coarser than the weights by "),
     ],
     ids=["honest", "half the rotary base", "a cache of four bits"],
