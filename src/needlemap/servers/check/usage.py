@@ -77,13 +77,12 @@ def untrue(replies: Sequence[Reply]) -> str:
     counted = np.array([reply.prompt_tokens or 0 for reply in replies], dtype=float)
     if not counted.any():
         return "0 tokens are counted of each prompt"
-    if sent.max() < 1.2 * sent.min():
-        return ""  # one length tells no vocabulary from a wrong count
     longest, shortest = sent >= np.quantile(sent, 0.9), sent <= np.quantile(sent, 0.1)
-    times = float(
-        (median(counted[longest]) - median(counted[shortest]))
-        / (median(sent[longest]) - median(sent[shortest]))
-    )
+    most, least = median(sent[longest]), median(sent[shortest])
+    if most < 1.2 * least:
+        # Lengths that are nearly one tell no vocabulary from a wrong count.
+        return ""
+    times = float((median(counted[longest]) - median(counted[shortest])) / (most - least))
     if not LEAST_TIMES <= times <= MOST_TIMES:
         return f"{times:.2g} tokens are counted for each that is sent"
     framing = median(counted - times * sent)

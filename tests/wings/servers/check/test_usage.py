@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from needlemap.servers.check import Answers, Options, Reply, Schedule, judge
 from needlemap.servers.check.probe import probes
+from needlemap.servers.check.usage import untrue
 
 RANDOM = random.Random(7)
 UNTRUE = {
@@ -60,3 +62,14 @@ def test_a_server_that_counts_nothing_is_not_blamed():
     schedule, answers = answered(lambda _: None)
     assert probes()["usage"].judge(schedule, answers, 1).state == "not applicable"
     assert judge(schedule, answers).verdict.word != "FAIL"
+
+
+def test_prompts_of_nearly_one_length_tell_nothing_of_the_counts():
+    """A few longer prompts do not move the tenths that are compared: it was a division by 0."""
+    schedule = Schedule(Options(max_length=4_000), seed=7)
+    asks = sorted(schedule.cells(), key=lambda ask: ask.length)
+    replies = [
+        replace(Reply.of(asks[-1], "", prompt_tokens=9_000), own_tokens=4_000) for _ in range(99)
+    ]
+    short = replace(Reply.of(asks[0], "", prompt_tokens=900), own_tokens=400)
+    assert untrue([*replies, short]) == ""
