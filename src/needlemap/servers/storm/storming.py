@@ -55,7 +55,7 @@ from needlemap.servers.storm.storm import (
     first_round,
 )
 from needlemap.servers.storm.texts import LINE
-from needlemap.stats.verdicts import PASS
+from needlemap.stats.verdicts import PASS, SUSPECT, Verdict
 
 WEIGHED_SHARE = 0.15  # of requests whose margins are compared: the reference costs CPU
 BESIDE_SHARE = 0.3  # of requests whose prompt is also asked cold in the same minutes
@@ -112,9 +112,14 @@ class StormInRounds(Strategy[Stormed]):
         options = self.storm.options
         if self.seens.moves and _wealth(self.seens.moved) >= POINTS:
             self.seens.moves.look_at_cache()
-        return judge_storm(
+        stormed = judge_storm(
             self.seens, options.wanted, gauge=options.gauge, left_out=options.without
         )
+        if not self.missed:
+            return stormed
+        # Nothing else was sent, and all of it was lost.
+        claim, more = "the first prompts were all missed", "look at --needle and --template"
+        return replace(stormed, verdict=Verdict(SUSPECT, claim, next=more))
 
     def batches(self) -> Batches[Stormed]:
         """Raises NeedlemapError where nothing could be asked at all."""
