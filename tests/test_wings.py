@@ -157,6 +157,8 @@ MIXED = [
     "models/test_likelihood",
     "models/test_stops",
     "plan/test_places",
+    "providers/test_logprobs",
+    "providers/test_older_name",
     "records/test_run_file",
     "reports/test_depthless",
     "reports/test_hostile_numbers",

@@ -52,7 +52,7 @@ def test_one_run_opens_with_its_map_and_has_no_sheet(falling):
 def test_two_that_are_alike_open_with_their_difference(alike):
     found = shown(alike("runs/a"), alike("runs/b"))
     assert found["views"] == [["difference", 0], ["sheet", 0], ["run", 0], ["run", 1]]
-    assert found["differences"][0]["name"] == "openai/m@b \N{MINUS SIGN} openai/m@a"
+    assert found["differences"][0]["name"] == "openai/m@a \N{MINUS SIGN} openai/m@b"
 
 
 def test_two_that_are_not_open_with_curves_and_one_quiet_line(falling, make_run):
