@@ -342,8 +342,8 @@ def _limit_blas_threads() -> None:
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some not measured, 2 settings, 3 budget, 130 and 143
-    signals."""
+    """Run a command and exit with its code: `stats/verdicts.py` has those of verdicts; 130 and
+    143 are signals."""
     _limit_blas_threads()
     sound_streams()
     code = 2

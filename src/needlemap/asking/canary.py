@@ -103,7 +103,7 @@ _OWN = {
 
 
 def given_to_own(failure: str, settings: Settings) -> str:
-    """What the user's own function is given and must return, where it was what failed; else ''."""
+    """Return what the user's own function gets and must return, if it failed; else ''."""
     own = settings.backend == "python" or failure == Failure.SCORER
     return _OWN.get(Failure(failure), "") if own else ""
 

@@ -35,7 +35,7 @@ ARM_GONE = 3  # of an arm of an `ab`: the other arm's answers would have no part
 
 
 class Batch(Protocol):
-    """How a batch of requests ended, as `Outcome` has it."""
+    """The fields of `Outcome` that say how a batch of requests ended."""
 
     scored: int
     failures: dict[str, int]

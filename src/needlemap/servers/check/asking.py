@@ -366,12 +366,10 @@ class ProbesOnSchedule(Strategy[Checked]):
         reply = self.check.asker.reply(ask, record)
         answers.add(reply)
         self.finishes.append(record.finish)
-        if reply.failure and ask.way != "beyond" and not ask.way.endswith(ROOMY):
+        if ask.way != "beyond" and not ask.way.endswith(ROOMY):
             measured = any(each.measured for each in answers.by_key.values())
             self.failing.take(record, ask.length, outcome.hopeless, answered=measured)
             self.stopped = self.stopped or self.failing.ended
-        elif reply.measured:
-            self.failing.in_a_row = 0
 
     def _named(self, name: str) -> None:
         """Have suite.json name a family."""
