@@ -461,10 +461,10 @@ class CheckHaystack:
     @cached_property
     def stepped(self) -> list[Ask]:
         """The first prompt once more behind a first line of its own, reached in two steps: half of
-        its length is computed before it."""
+        its haystack is computed before it."""
         salt = "stepped"
-        least = self.layout.options.around + 2 * SMALL_COMB  # all facts and the first line
-        length = max(self.longest // 2, self.layout.short, least)
+        # The facts of the other half stand in the first step, too: half of the length shares less.
+        length = max(self.longest - self.spread.anchor // 2, self.layout.short)
         half = replace(self.cold, way="half", state="cold", length=length, salt=salt)
         return [half, replace(self.cold, way="stepped", state="warm", salt=salt)]
 

@@ -48,6 +48,11 @@ def joined(found: AtSize, other: AtSize, where: str) -> AtSize:
     )
 
 
+def any_right(pairs: Iterable[Pair]) -> bool:
+    """Whether any answer of some pairs is right."""
+    return any(one.right or other.right for one, other in pairs)
+
+
 def was_cold(reply: Reply) -> bool:
     """Whether a first prompt was computed: by the server's own count, if it gives one, no more of
     it was cached than a template that all prompts share."""
@@ -170,8 +175,9 @@ class Onset(ColdAndWarm):
         among = [pair for pair in same if pair[1].ask.way != "cold" and was_cold(pair[1])]
         # What is lost beside others only is for `load` to say.
         pairs = alone if lost_of(among) and not lost_of(alone) else alone + among
-        if stepped and not any(one.right or other.right for one, other in pairs):
-            return [(stepped[c.ask.repeat], c) for _, c in pairs if c.ask.repeat in stepped]
+        in_steps = [pair for pair in pairs if pair[1].ask.repeat in stepped]
+        if in_steps and not any_right(in_steps):
+            return [(stepped[cold.ask.repeat], cold) for _, cold in in_steps]
         return pairs
 
     def row(self, layout: Geometry, answers: Answers, size: int, level: float) -> AtSize:
@@ -192,15 +198,20 @@ class Onset(ColdAndWarm):
         return [[cold, *crowd], [half, stepped]]
 
     def further(self, layout: Geometry, answers: Answers, row: AtSize) -> Sequence[CheckHaystack]:
-        """The same documents in two steps, where neither way finds anything at a size and a shorter
-        size is found."""
+        """The same documents in two steps, where neither way finds anything in the whole haystacks
+        of a size, and a shorter size is found."""
         at = layout.sizes.index(row.size)
         shorter = layout.sizes[at - 1] if at else layout.short
         found = answers.of(shorter, "ask", "short", "warm")
-        if row.n or 2 * sum(reply.right for reply in found) <= len(found):
+        # Haystacks whose lengths are drawn from between the sizes may be found.
+        between = layout.drawn_lengths[row.size]
+        whole = [
+            pair for pair in self.pairs(answers, row.size) if pair[1].ask.length not in between
+        ]
+        if any_right(whole) or 2 * sum(reply.right for reply in found) <= len(found):
             return ()
-        numbers = range(min(LEAST_PAIRS, layout.count(row.size)))
-        return [CheckHaystack(layout, row.size, at, 2, (self,), True) for at in numbers]
+        numbers = [cold.ask.repeat for _, cold in whole][:LEAST_PAIRS]
+        return [CheckHaystack(layout, row.size, number, 2, (self,), True) for number in numbers]
 
 
 class Load(Paired):
