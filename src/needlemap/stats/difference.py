@@ -1,7 +1,6 @@
-"""The paired difference of two runs on the same trials: its interval and its tests.
+"""Compute the paired difference of two runs on the same trials: its interval and its tests.
 
-No other module computes a p-value. What is missing gives bounds: all of it wrong, and all of
-it right. The verdict on a difference is in `judging.py`.
+No other module computes a p-value. The verdict on a difference is in `judging.py`.
 """
 
 from __future__ import annotations
@@ -29,15 +28,22 @@ from needlemap.stats.intervals import weights as draws
 if TYPE_CHECKING:
     from needlemap.stats import Array
 
-EXACT_UP_TO = 12  # clusters, whose 4,096 sign patterns are all gone through
+# All 4,096 sign patterns of so many clusters are counted; of more, PATTERNS random ones.
+EXACT_UP_TO = 12
 PATTERNS = 20_000
+# Few haystacks show too little of how skewed their losses are (found by simulation).
+SKEWED = 1.5
+# Fewer clusters have so few sign patterns that p is never below 0.05.
+FLIPPED = 6
+# Differences smaller than this are rounding errors.
+ROUNDING = 1e-12
 
 
 def mcnemar(lost: int, gained: int) -> float:
-    """Exact two-sided p of so many pairs lost and gained, the others being equal.
+    """Return the exact two-sided p of the pairs that differ, which are taken as independent.
 
     McNemar 1947, Psychometrika 12:153: twice the smaller tail of a binomial with one half, at
-    most 1. Takes pairs as independent.
+    most 1.
 
     >>> mcnemar(6, 0)
     0.03125
@@ -45,13 +51,15 @@ def mcnemar(lost: int, gained: int) -> float:
     n, tail, ways = lost + gained, 0, 1
     for k in range(min(lost, gained) + 1):
         tail += ways
-        ways = ways * (n - k) // (k + 1)  # of k + 1 out of n
+        # Ways to choose k + 1 out of n.
+        ways = ways * (n - k) // (k + 1)
     return min(1.0, float(2 * tail / 2**n))
 
 
 def lost_by_chance(lost: int, gained: int) -> float:
-    """Exact one-sided p that so many of all pairs or haystacks that changed are lost, where
-    each is lost or gained with one half.
+    """Return the exact one-sided p of this many losses if losses and gains are equally likely.
+
+    lost, gained: pairs or whole haystacks that changed.
 
     >>> lost_by_chance(6, 0), lost_by_chance(0, 6), lost_by_chance(0, 0)
     (0.015625, 1.0, 1.0)
@@ -64,13 +72,12 @@ def lost_by_chance(lost: int, gained: int) -> float:
 
 
 def sign_flip(totals: Array) -> float:
-    """Two-sided p that clusters' summed differences come from no difference, by flipping their
-    signs.
+    """Return the two-sided p of clusters' summed differences, by flipping their signs.
 
-    Exact up to EXACT_UP_TO clusters, else over PATTERNS seeded patterns, itself counted
-    (Fisher 1935, The Design of Experiments, section 21; Phipson and Smyth 2010, Stat. Appl.
-    Genet. Mol. Biol. 9:39). Whole clusters flip, so trials that share a haystack need not be
-    independent.
+    Exact up to EXACT_UP_TO clusters. For more, PATTERNS seeded patterns are drawn, and the
+    observed one is counted among them (Fisher 1935, The Design of Experiments, section 21;
+    Phipson and Smyth 2010, Stat. Appl. Genet. Mol. Biol. 9:39). Whole clusters are flipped, so
+    trials that share a haystack need not be independent.
     """
     totals = totals[totals != 0]
     if not len(totals):
@@ -84,8 +91,7 @@ def sign_flip(totals: Array) -> float:
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:
-    """p-values adjusted for their number, step down (Holm 1979, Scandinavian J. Statistics
-    6:65).
+    """Adjust p-values for their number, step down (Holm 1979, Scandinavian J. Statistics 6:65).
 
     >>> holm([0.01, 0.04, 0.03])
     (0.03, 0.06, 0.06)
@@ -98,11 +104,10 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def missing_bounds(total: float, n: int, missing: int) -> tuple[float, float] | None:
-    """Lowest and highest mean of n scores that sum to total, and of so many unknown ones in
-    [0, 1].
+    """Return the lowest and the highest mean of n known scores and `missing` unknown ones.
 
-    The worst-case bounds of Manski 1990, American Economic Review 80:319. None when there is
-    no trial at all.
+    Scores lie in [0, 1]; the known ones sum to total. These are the worst-case bounds of Manski
+    1990, American Economic Review 80:319. None without any trial.
 
     >>> missing_bounds(9.0, 10, 2)
     (0.75, 0.9166666666666666)
@@ -116,14 +121,22 @@ Flipped = Literal["", "prompts", "haystacks"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """second - first over n pairs in so many clusters, a share in [-1, 1]; low, high: 95 %.
+    """The difference second - first of paired scores.
 
-    first, second: their means over these pairs. lost, gained: pairs in which second scored
-    less or more. p: exact McNemar for pass and fail that all count the same, else sign flips
-    of whole clusters, or of pairs where clusters are too few for that. flipped: what was
-    flipped; least_p: the least p that could be. size: how many pairs alike tell as much.
-    design_effect: how much more the clusters vary than independent pairs would; 1 where there
-    are fewer than FEWEST, and then the interval is of these alone.
+    Attributes:
+        value: the mean difference, a share in [-1, 1].
+        low, high: its 95 % interval, if no other tails were asked for.
+        p: exact McNemar for equally weighted pass and fail; else sign flips of whole clusters,
+            or of pairs if there are too few clusters.
+        n: pairs.
+        clusters: haystacks that the pairs come from.
+        first, second: the means of both over these pairs.
+        lost, gained: pairs in which second scored less, or more.
+        flipped: what was flipped for p.
+        least_p: the smallest p that these counts could have had.
+        size: how many equally weighted pairs would carry as much information.
+        design_effect: how much more the clusters vary than independent pairs would. It is 1 for
+            fewer than FEWEST clusters; the interval then holds for these haystacks only.
     """
 
     value: float
@@ -143,13 +156,8 @@ class Difference:
 
     @property
     def of_these(self) -> bool:
-        """Whether it is about these haystacks only: others were not seen, or too few of
-        them."""
+        """True if it holds for these haystacks only, since there are too few of them."""
         return self.clusters < FEWEST
-
-
-SKEWED = 1.5  # few haystacks show too little of how skewed their losses are (by simulation)
-FLIPPED = 6  # clusters: fewer have so few patterns of signs that p is never below 0.05
 
 
 def paired_difference(
@@ -160,13 +168,17 @@ def paired_difference(
     weights: Array | None = None,
     tails: Tails = TAILS,
 ) -> Difference | None:
-    """Difference of scores (clusters, trials), NaN where missing; pairs with one score are
-    left out.
+    """Return the difference second - first of paired scores, None without any pair.
 
-    None when no pair is left. The interval is that of pairs (`pair_interval`), and from FEWEST
-    clusters on that of whole clusters where it is wider: skewness-adjusted t, or of graded
-    scores a bootstrap. weights: of each pair, same shape; all the same if not given. The
-    counts take no heed of them. tails: of the interval.
+    The interval is that of pairs (`pair_interval`). From FEWEST clusters on it is that of whole
+    clusters if that is wider: skewness-adjusted t, or a bootstrap of graded scores.
+
+    Args:
+        first, second: scores, (clusters, trials), NaN if missing. Pairs with one score are left
+            out.
+        graded: True if scores may lie between 0 and 1.
+        weights: of each pair, same shape; equal if None. Counts ignore them.
+        tails: error rates of the interval's two ends.
     """
     known = ~np.isnan(first - second)
     weights = np.ones(first.shape) if weights is None else weights
@@ -174,57 +186,68 @@ def paired_difference(
     first, second, known, weights = (array[rows] for array in (first, second, known, weights))
     if not known.any():
         return None
-    apart = np.where(known, second - first, 0.0)
-    apart = np.where(np.abs(apart) < 1e-12, 0.0, apart)
+
+    differences = np.where(known, second - first, 0.0)
+    differences = np.where(np.abs(differences) < ROUNDING, 0.0, differences)
     weights = np.where(known, weights, 0.0)
-    sums, counts = (weights * apart).sum(axis=1), weights.sum(axis=1)
-    each = apart[known], weights[known]
-    low, high, size = pair_interval(*each, graded=graded, tails=tails)
+    sums, counts = (weights * differences).sum(axis=1), weights.sum(axis=1)
+    pairs, pair_weights = differences[known], weights[known]
+    low, high, size = pair_interval(pairs, pair_weights, graded=graded, tails=tails)
     effect = 1.0
     if len(sums) >= FEWEST:
-        bootstrapped = graded and bool(apart.any())
-        ends = (_bootstrap if bootstrapped else _of_clusters)(sums, counts, tails)
+        if graded and differences.any():
+            ends = _bootstrap(sums, counts, tails)
+        else:
+            ends = _of_clusters(sums, counts, tails)
         low, high = min(low, ends[0]), max(high, ends[1])
-        effect = _design_effect(*each, robust_error(sums, counts))
-    means = [float(np.average(scores[known], weights=each[1])) for scores in (first, second)]
-    lost, gained = int((apart < 0).sum()), int((apart > 0).sum())
-    alike = bool(np.ptp(each[1]) < 1e-12)
-    p, least, flipped = _test(
-        each[0] * each[1], sums, None if graded or not alike else (lost, gained)
+        effect = _design_effect(pairs, pair_weights, robust_error(sums, counts))
+
+    lost, gained = int((differences < 0).sum()), int((differences > 0).sum())
+    equal_weights = bool(np.ptp(pair_weights) < ROUNDING)
+    if graded or not equal_weights:
+        p, least_p, flipped = _flip_test(pairs * pair_weights, sums)
+    else:
+        p, least_p, flipped = mcnemar(lost, gained), mcnemar(lost + gained, 0), ""
+    value = float(sums.sum() / counts.sum())
+    return Difference(
+        value=value,
+        # The mean of linearised scores may lie outside [-1, 1], and outside the interval.
+        low=min(low, value),
+        high=max(high, value),
+        p=p,
+        n=len(pairs),
+        clusters=len(sums),
+        first=float(np.average(first[known], weights=pair_weights)),
+        second=float(np.average(second[known], weights=pair_weights)),
+        lost=lost,
+        gained=gained,
+        flipped=flipped,
+        least_p=least_p,
+        size=size,
+        design_effect=effect,
     )
-    value, n = float(sums.sum() / counts.sum()), len(each[0])
-    low, high = min(low, value), max(high, value)  # of linearised scores it may lie beyond 1
-    counted = p, n, len(sums), means[0], means[1], lost, gained
-    return Difference(value, low, high, *counted, flipped, least, size, effect)
 
 
-def _test(
-    pairs: Array, sums: Array, counts: tuple[int, int] | None
-) -> tuple[float, float, Flipped]:
-    """p, the least that it could be, and what was flipped. counts: lost and gained, where
-    pairs are alike and pass or fail."""
-    if counts is not None:
-        return mcnemar(*counts), mcnemar(sum(counts), 0), ""
+def _flip_test(pairs: Array, sums: Array) -> tuple[float, float, Flipped]:
+    """Return p, the smallest p that could have been, and what was flipped."""
     whole = len(sums) >= FLIPPED
     units = sums if whole else pairs
-    return (
-        sign_flip(units),
-        min(1.0, 2 * 0.5 ** int((units != 0).sum())),
-        "haystacks" if whole else "prompts",
-    )
+    least_p = min(1.0, 2 * 0.5 ** int((units != 0).sum()))
+    return sign_flip(units), least_p, "haystacks" if whole else "prompts"
 
 
 def pair_interval(
     apart: Array, weights: Array, *, graded: bool, tails: Tails = TAILS
 ) -> tuple[float, float, float]:
-    """Interval of a mean difference of pairs, and how many pairs alike and independent tell as
-    much.
+    """Return the interval of pairs' mean difference, and the number of pairs it counts as.
 
-    Pass and fail: `tango`. With weights as of so many pairs as the heaviest would make the
-    whole: all that is lost may be lost there. Graded: adjusted Wald. Half a pair is added to
-    each of the four outcomes, n + 2 pairs, sum d, sum d^2 + 1 (Agresti and Min 2005,
-    Biometrics 61:515), so that a few equal answers do not make a certainty; n is Kish's
-    effective size (1965, Survey Sampling), and what is added has the largest weight.
+    Pass and fail: `tango`. Weighted pairs count as many as the heaviest of them would need to
+    make up the whole, since all that is lost may be lost there.
+
+    Graded: adjusted Wald. Half a pair is added to each of the four outcomes, so there are n + 2
+    pairs, sum d, sum d^2 + 1 (Agresti and Min 2005, Biometrics 61:515): a few equal answers are
+    not a certainty. n is Kish's effective size (1965, Survey Sampling), and what is added has
+    the largest weight.
     """
     shares = weights / weights.sum()
     parts, size = shares * apart, 1 / float(shares.max())
@@ -242,30 +265,31 @@ def pair_interval(
 
 
 def _design_effect(apart: Array, weights: Array, error: float) -> float:
-    """The square of clusters' standard error over that of independent pairs; at least 1."""
+    """Return the squared standard error of clusters over that of independent pairs, at least 1."""
     shares = weights / weights.sum()
     plain = float(((shares * (apart - float(shares @ apart))) ** 2).sum())
     return max(1.0, error**2 / plain) if plain > 1e-15 else 1.0
 
 
 def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
-    """Skewness-adjusted t interval: value + error (k (1 + 2 t^2) -+ t), k = SKEWED skewness /
-    (6 sqrt(G)).
+    """Return the skewness-adjusted t interval of clusters.
 
-    Johnson 1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The
-    American Statistician 69:371: a few haystacks that turn most answers make the sums skewed.
-    The plain t ends are kept if wider. t has the degrees of freedom of haystacks with a
-    difference, FEWEST at least: others tell little of how they spread.
+    It is value + error (k (1 + 2 t^2) -+ t) with k = SKEWED skewness / (6 sqrt(G)): Johnson
+    1978, J. American Statistical Association 73:536, as in Hesterberg 2015, The American
+    Statistician 69:371. A few haystacks that lose most of their answers make the sums skewed.
+    The plain t ends are kept if they are wider. t has the degrees of freedom of the haystacks
+    with a difference, at least FEWEST: the others show little of how haystacks vary.
     """
     value, clusters = float(sums.sum() / counts.sum()), len(sums)
-    telling = max(FEWEST, int((sums != 0).sum()))
-    error, freedom = robust_error(sums, counts), min(telling, clusters) - 1
+    error = robust_error(sums, counts)
+    with_difference = max(FEWEST, int((sums != 0).sum()))
+    freedom = min(with_difference, clusters) - 1
     below, above = (t_quantile(1 - tail, freedom) for tail in tails)
-    left = sums - value * counts
-    spread = float((left**2).mean())
-    skewness = (
-        float((left**3).mean()) / spread**1.5 if spread > 1e-12 and clusters >= FEWEST else 0.0
-    )
+    residuals = sums - value * counts
+    variance = float((residuals**2).mean())
+    skewness = 0.0
+    if variance > ROUNDING and clusters >= FEWEST:
+        skewness = float((residuals**3).mean()) / variance**1.5
     bend = SKEWED * skewness / (6 * sqrt(clusters))
     low = min(bend * (1 + 2 * below * below) - below, -below)
     high = max(bend * (1 + 2 * above * above) + above, above)
@@ -275,5 +299,6 @@ def _of_clusters(sums: Array, counts: Array, tails: Tails) -> tuple[float, float
 def _bootstrap(sums: Array, counts: Array, tails: Tails) -> tuple[float, float]:
     drawn = draws(len(sums))
     interval = expanded_interval((drawn @ sums) / (drawn @ counts), len(sums), tails)
-    assert interval is not None  # there are FEWEST clusters
+    # Callers have at least FEWEST clusters.
+    assert interval is not None
     return interval

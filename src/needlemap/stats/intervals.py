@@ -1,11 +1,10 @@
-"""Intervals of rates and of means, and how many trials show a drop; trials of one haystack
-stay together.
+"""Compute intervals of rates and means, and the number of trials that shows a drop.
 
-Means have a cluster-robust standard error, a design effect and an interval; few haystacks take
-Student's t. The bootstrap draws whole repeats again. The noise floor is how much answers to
-the same prompt differ (A/A), which no comparison can go below: seen where a run was made
-twice, and where one run asked a prompt more than once (`Cube.again`). No other module computes
-an interval of a rate.
+Trials of one haystack are not independent, so they stay together: means have a cluster-robust
+standard error and a design effect, few haystacks take Student's t, and the bootstrap draws whole
+haystacks. The noise floor is how much answers to the same prompt differ (A/A); no comparison can
+see less. It is known if a run was made twice, or if a run sent a prompt more than once
+(`Cube.again`). No other module computes the interval of a rate.
 """
 
 from __future__ import annotations
@@ -26,14 +25,29 @@ if TYPE_CHECKING:
     from needlemap.stats import Array
 
 Z = 1.959963984540054
+NORMAL = NormalDist()
+# From so many degrees of freedom on t is normal to 1 part in 1,000.
+MANY = 1_000
+# Of seven answers that change under a real drop, about one is a gain.
+LOST_TO_GAINED = 6.0
+POWER = 0.8
+DRAWS = 2_000
+SEED = 0
+# Fewer haystacks have so few different draws that their interval means little.
+FEWEST = 5
+# Correlation of trials of one haystack if too few haystacks show it; see docs/statistics.md.
+ASSUMED = 0.05
+# How often the truth may lie below an interval, and above it.
+Tails = tuple[float, float]
+TAILS = (0.025, 0.025)
 
 
 def wilson(hits: float, n: float, z: float = Z) -> tuple[float, float] | None:
-    """Interval of the rate hits/n, or None when n is 0 (Wilson 1927, JASA 22:209).
+    """Return the Wilson score interval of hits/n, or None if n is 0 (Wilson 1927, JASA 22:209).
 
     Graded scores may be summed into hits: their variance is at most that of pass or fail, so
-    the interval is then on the safe side. n may be an effective number of trials, which need
-    not be whole.
+    the interval is then too wide rather than too narrow. n may be an effective number of
+    trials, which need not be whole.
 
     >>> [round(x, 2) for x in wilson(17, 20)]
     [0.64, 0.95]
@@ -47,15 +61,10 @@ def wilson(hits: float, n: float, z: float = Z) -> tuple[float, float] | None:
     return max(0.0, (p + w / 2 - half) / (1 + w)), min(1.0, (p + w / 2 + half) / (1 + w))
 
 
-NORMAL = NormalDist()
-MANY = (
-    1_000  # degrees of freedom from which the normal distribution is near enough (1 part in 1,000)
-)
-
-
 def t_cdf(t: float, dof: int) -> float:
-    """P(T <= t), in closed form for whole degrees of freedom (Abramowitz and Stegun 1964,
-    26.7.3, 26.7.4).
+    """Return P(T <= t) for whole degrees of freedom.
+
+    Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
 
     >>> round(t_cdf(2.262157, 9), 6)
     0.975
@@ -72,8 +81,9 @@ def t_cdf(t: float, dof: int) -> float:
 
 @lru_cache(maxsize=1_000)
 def t_quantile(share: float, dof: int) -> float:
-    """The t below which a share of the distribution lies, by bisection; infinite without
-    degrees of freedom.
+    """Return the t below which a share of the distribution lies, by bisection.
+
+    It is infinite without degrees of freedom.
 
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
@@ -93,17 +103,13 @@ def t_quantile(share: float, dof: int) -> float:
     return (low + high) / 2
 
 
-Tails = tuple[float, float]  # how often the truth may lie below an interval, and above
-TAILS = (0.025, 0.025)
-
-
 def tango(lost: float, gained: float, n: float, tails: Tails = TAILS) -> tuple[float, float]:
-    """Score interval of (gained - lost) / n over n pairs (Tango 1998, Statistics in Medicine
-    17:891).
+    """Return the score interval of (gained - lost) / n over n pairs.
 
-    Each end is the difference whose score test has |z|, so a claim that less than the margin
-    is lost is wrong in at most 2.5 % of runs however few pairs differ, which Wald intervals do
-    not hold there. Counts may be weighted, and need not be whole.
+    Tango 1998, Statistics in Medicine 17:891. Each end is the difference that the score test
+    just rejects, so a claim that less than the margin is lost is wrong in at most 2.5 % of runs,
+    however few pairs differ; Wald intervals do not keep that. Counts may be weighted, and need
+    not be whole.
 
     >>> [round(x, 4) for x in tango(0, 0, 189)]
     [-0.0199, 0.0199]
@@ -113,7 +119,7 @@ def tango(lost: float, gained: float, n: float, tails: Tails = TAILS) -> tuple[f
 
 
 def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
-    """The largest share of net losses that the score test does not reject, by bisection."""
+    """Return the largest share of net losses that the score test does not reject."""
     low, high = (lost - gained) / n, 1.0
     for _ in range(50):
         middle = (low + high) / 2
@@ -122,8 +128,7 @@ def _most_lost(lost: float, gained: float, n: float, z: float) -> float:
 
 
 def _score(lost: float, gained: float, n: float, loss: float) -> float:
-    """Tango's statistic for a net loss, the variance being that of the likeliest shares with
-    this loss."""
+    """Return Tango's statistic for a net loss, with the variance of its likeliest shares."""
     b = (2 * n - lost + gained) * loss - lost - gained
     share = (sqrt(max(0.0, b * b + 8 * n * gained * loss * (1 - loss))) - b) / (4 * n)
     variance = n * (2 * share + loss * (1 - loss))
@@ -131,17 +136,12 @@ def _score(lost: float, gained: float, n: float, loss: float) -> float:
 
 
 def least_pairs(margin: float, *, graded: bool = False) -> int:
-    """Pairs below which no answers whatever are `no worse` at the margin, a share: not even
-    equal ones.
+    """Return the number of pairs below which not even equal answers can pass the margin.
 
     >>> least_pairs(0.02), least_pairs(0.05)
     (189, 73)
     """
     return floor(Z / margin - 2 if graded else Z * Z * (1 - margin) / margin) + 1
-
-
-LOST_TO_GAINED = 6.0  # of seven answers that change under a real drop, about one is a gain
-POWER = 0.8
 
 
 def trials_needed(
@@ -151,15 +151,24 @@ def trials_needed(
     clusters: int | None = None,
     beyond: float = 0.0,
 ) -> int:
-    """Paired trials at which a drop (a share) is surely a loss of more than `beyond`, with so
-    much POWER, at the one-sided 1 % level of a verdict.
+    """Return the paired trials that show a drop as a loss of more than `beyond`.
 
+    They do with POWER, at the one-sided 1 % level of a verdict.
     n = deff (t_a sqrt(D - beyond^2) + t_b sqrt(D - drop^2))^2 / (drop - beyond)^2, D being the
     share of pairs that differ (McNemar's test: Connor 1987, Biometrics 43:207; Miettinen
-    1968). D is at least the drop; not given, six answers are lost for each one gained.
-    clusters: haystacks that the interval of the verdict is of, whence Student's t, and 1.5 /
-    clusters more since the wider of two intervals decides (by simulation); None where it is of
-    pairs. design_effect: of differences.
+    1968).
+
+    Args:
+        drop: the true loss, a share.
+        discordant: D, which is at least the drop. If None, six answers are lost for each one
+            that is gained.
+        design_effect: of the differences.
+        clusters: haystacks, if the verdict's interval is that of haystacks: it takes Student's
+            t, and 1.5 / clusters more trials since the wider of two intervals decides (found by
+            simulation). None if it is that of pairs.
+        beyond: the loss that is to be exceeded, a share.
+
+    Raises ValueError unless 0 <= beyond < drop <= 1.
 
     >>> trials_needed(0.05), trials_needed(0.05, clusters=5), trials_needed(0.1, beyond=0.05)
     (279, 795, 544)
@@ -175,16 +184,8 @@ def trials_needed(
     return ceil(design_effect * wider * (root / (drop - beyond)) ** 2)
 
 
-DRAWS = 2_000
-SEED = 0
-FEWEST = 5  # haystacks: fewer have so few different draws that their interval means little
-ASSUMED = (
-    0.05  # correlation of trials of one haystack, where too few show it; see docs/statistics.md
-)
-
-
 def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
-    """How often each cluster is drawn: (draws, clusters), each row summing to clusters.
+    """Draw how often each cluster counts: (draws, clusters), each row summing to clusters.
 
     Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 6; Field and Welsh
     2007, JRSS B 69:369, for whole clusters. The same seed gives the same draws.
@@ -196,13 +197,12 @@ def weights(clusters: int, draws: int = DRAWS, seed: int = SEED) -> Array:
 def expanded_interval(
     values: Array, clusters: int, tails: Tails = TAILS
 ) -> tuple[float, float] | None:
-    """Percentile interval of bootstrapped values, widened for few clusters; None for fewer
-    than FEWEST.
+    """Return the percentile interval of bootstrapped values, widened for few clusters.
 
     The tails are cut at Phi(-sqrt(G/(G-1)) t), t being Student's quantile with G-1 degrees of
     freedom: the plain percentile interval is too narrow for small G (Hesterberg 2015, The
     American Statistician 69:371). values may hold infinities; NaN (a draw that measured
-    nothing) is left out.
+    nothing) is left out. None for fewer than FEWEST clusters.
     """
     values = values[~np.isnan(values)]
     if clusters < FEWEST or not len(values):
@@ -215,11 +215,16 @@ def expanded_interval(
 
 @dataclass(frozen=True, slots=True)
 class ClusterMean:
-    """A mean in [0, 1] over n trials in so many clusters (haystacks).
+    """A mean score in [0, 1] with its interval.
 
-    standard_error, design_effect: None with fewer than FEWEST clusters: too few to see how
-    haystacks differ. low, high: 95 %, then with a correlation of ASSUMED within a haystack;
-    None where the number of answers that n stands for is unknown.
+    Attributes:
+        score: the mean.
+        n: trials.
+        clusters: haystacks that they come from.
+        standard_error, design_effect: None for fewer than FEWEST clusters, which are too few to
+            show how haystacks differ.
+        low, high: 95 %. Fewer than FEWEST clusters are taken to have a correlation of ASSUMED
+            within a haystack. None if a trial stands for an unknown number of answers.
     """
 
     score: float
@@ -232,21 +237,22 @@ class ClusterMean:
 
 
 def robust_error(sums: Array, counts: Array) -> float:
-    """Standard error of sum(sums) / sum(counts), sums and counts being per cluster.
+    """Return the standard error of sum(sums) / sum(counts); both are per cluster.
 
     sqrt(G/(G-1) sum_g (S_g - p N_g)^2) / N: the linearised ratio estimator (Cochran 1977,
     Sampling Techniques, section 9A), the same as CR1 of an intercept-only regression (Cameron
     and Miller 2015, J. Human Resources 50:317); for evaluations Miller 2024, arXiv:2411.00640.
     """
     clusters, n = len(sums), counts.sum()
-    left = sums - sums.sum() / n * counts
-    return float(sqrt(clusters / (clusters - 1) * (left**2).sum()) / n)
+    residuals = sums - sums.sum() / n * counts
+    return float(sqrt(clusters / (clusters - 1) * (residuals**2).sum()) / n)
 
 
 def t_interval(values: Array, share: float = 0.95) -> tuple[float, float, float] | None:
-    """Mean of values of any size (clusters, trials), NaN where missing, and the ends of its
-    two-sided interval: Student's t with the cluster-robust error. None for fewer than two
-    clusters.
+    """Return the mean of values, and the ends of its two-sided interval.
+
+    values: (clusters, trials) of any size, NaN if missing. Student's t with the cluster-robust
+    error. None for fewer than two clusters.
 
     >>> [round(x, 2) for x in t_interval(np.array([[1.0, 2.0], [3.0, 4.0], [2.0, np.nan]]))]
     [2.4, -0.63, 5.43]
@@ -261,12 +267,12 @@ def t_interval(values: Array, share: float = 0.95) -> tuple[float, float, float]
 
 
 def cluster_mean(scores: Array) -> ClusterMean | None:
-    """Mean and interval of scores (clusters, trials), NaN where missing; None when all are.
+    """Return the mean and interval of scores (clusters, trials), NaN if missing.
 
     The Wilson interval with the effective sample size n / deff, scaled by (z/t)^2 for G-1
     degrees of freedom (Korn and Graubard 1998, Survey Methodology 24:193; Franco et al. 2019,
     J. Survey Statistics and Methodology 7:334, for Wilson). deff is taken to be at least 1,
-    and 1 where all trials agree.
+    and 1 if all trials agree. None if all scores are missing.
     """
     scores = scores[~np.isnan(scores).all(axis=1)]
     counts = (~np.isnan(scores)).sum(axis=1).astype(np.float64)
@@ -276,28 +282,38 @@ def cluster_mean(scores: Array) -> ClusterMean | None:
     sums = np.nansum(scores, axis=1)
     score = min(1.0, max(0.0, float(sums.sum() / n)))
     error = robust_error(sums, counts) if clusters >= FEWEST else None
-    plain = score * (1 - score) / n
-    effect = None if error is None else max(1.0, error**2 / plain) if plain > 1e-12 else 1.0
+    independent = score * (1 - score) / n
+    effect = None
+    if error is not None:
+        effect = max(1.0, error**2 / independent) if independent > 1e-12 else 1.0
     low, high = effective_wilson(score, n, effect or assumed_effect(counts), clusters)
-    return ClusterMean(score, n, clusters, error, effect, low, high)
-
-
-def rate_of(scored: Iterable[tuple[int, float]]) -> ClusterMean | None:
-    """The mean of scores, each with the number of its haystack; None without any."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for haystack, score in scored:
-        found[haystack].append(score)
-    if not found:
-        return None
-    most = max(map(len, found.values()))
-    return cluster_mean(
-        np.array([[*each, *[np.nan] * (most - len(each))] for each in found.values()])
+    return ClusterMean(
+        score=score,
+        n=n,
+        clusters=clusters,
+        standard_error=error,
+        design_effect=effect,
+        low=low,
+        high=high,
     )
 
 
+def rate_of(scored: Iterable[tuple[int, float]]) -> ClusterMean | None:
+    """Return the mean of (haystack, score) pairs; None without any."""
+    by_haystack: dict[int, list[float]] = defaultdict(list)
+    for haystack, score in scored:
+        by_haystack[haystack].append(score)
+    if not by_haystack:
+        return None
+    longest = max(len(scores) for scores in by_haystack.values())
+    grid = np.full((len(by_haystack), longest), np.nan)
+    for row, scores in zip(grid, by_haystack.values(), strict=True):
+        row[: len(scores)] = scores
+    return cluster_mean(grid)
+
+
 def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
-    """1 + (m - 1) correlation, m being the number of trials of a haystack, in the mean over
-    trials.
+    """Return 1 + (m - 1) correlation, m being the mean size of a trial's haystack.
 
     Kish 1965, Survey Sampling, section 5.4, for clusters of one size.
 
@@ -310,24 +326,28 @@ def assumed_effect(counts: Array, correlation: float = ASSUMED) -> float:
 def effective_wilson(
     score: float, n: int, design_effect: float, clusters: int
 ) -> tuple[float, float]:
-    """Wilson interval as of n / design_effect independent trials; clusters give t's degrees of
-    freedom.
+    """Return the Wilson interval of n / design_effect independent trials.
 
-    A design effect of 1 shows no clustering, and that of fewer than FEWEST clusters is assumed
-    and not seen: then it is Wilson's with 1.96.
+    Clusters give t's degrees of freedom. A design effect of 1 shows no clustering, and that of
+    fewer than FEWEST clusters is only assumed: then z is 1.96.
     """
     z = t_quantile(0.975, clusters - 1) if design_effect > 1 and clusters >= FEWEST else Z
     effective = n / design_effect
     interval = wilson(score * effective, effective, z)
-    assert interval is not None  # n is at least 1
+    # n is at least 1.
+    assert interval is not None
     return interval
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseFloor:
-    """differing of n pairs had another score; low, high: 95 % Wilson interval of their share.
+    """How much the scores of the same prompts differ.
 
-    mean_square: mean square of the change of a score.
+    Attributes:
+        n: pairs of answers to the same prompt.
+        differing: pairs with different scores.
+        low, high: 95 % Wilson interval of their share.
+        mean_square: the mean squared change of a score.
     """
 
     n: int
@@ -337,28 +357,32 @@ class NoiseFloor:
     mean_square: float
 
     def smallest(self, prompts: int) -> float:
-        """The least difference of two runs' means over so many prompts that is more than
-        noise, a share."""
+        """Return the smallest difference of two runs' means that is more than noise, a share."""
         return Z * sqrt(self.mean_square / prompts)
 
 
 def noise_floor(pairs: Iterable[tuple[float, float]]) -> NoiseFloor | None:
-    """From scores of the same prompts asked twice; None without pairs.
+    """Return the noise of scores of prompts that were sent twice; None without pairs.
 
     The spread of a difference of zero mean is the root of its mean square (Bland and Altman
     1986, Lancet 327:307, repeatability).
     """
-    apart = [second - first for first, second in pairs]
-    n, differing = len(apart), sum(abs(change) > 1e-12 for change in apart)
+    changes = [second - first for first, second in pairs]
+    n, differing = len(changes), sum(abs(change) > 1e-12 for change in changes)
     interval = wilson(differing, n)
     if interval is None:
         return None
-    square = sum(change * change for change in apart) / n
-    return NoiseFloor(n, differing, *interval, square)
+    return NoiseFloor(
+        n=n,
+        differing=differing,
+        low=interval[0],
+        high=interval[1],
+        mean_square=sum(change * change for change in changes) / n,
+    )
 
 
 def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
-    """The ends moved outward to tested lengths, since lengths between them were not asked.
+    """Move both ends outward to tested lengths, since nothing between them was measured.
 
     >>> outward(1_500.0, 3_000.0, np.array([1_000.0, 2_000.0, 4_000.0]))
     (1000.0, 4000.0)
@@ -373,7 +397,7 @@ def outward(low: float, high: float, lengths: Array) -> tuple[float, float]:
 def around(
     point: float, low: float | None, high: float | None
 ) -> tuple[float | None, float | None]:
-    """An interval that holds the point."""
+    """Return the interval, widened to include the point."""
     if low is None or high is None or isnan(point):
         return None, None
     return min(low, point), max(high, point)

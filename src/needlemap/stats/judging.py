@@ -1,19 +1,20 @@
-"""The loss of two runs or two arms: does B lose less than a margin?
+"""Judge the loss between two runs or two arms: does B lose less than a margin?
 
-One function, `judge`, for `compare`, `compare --sequential`, `run --until`, `ab`, suites and
-the pytest fixture. It takes pairs prompt by prompt and looks at the mean over families, at
-each length, at what is missing, and at whole haystacks. What the reference mostly gets wrong is
-left out first (`tested.py`).
+`judge` is the one function behind `compare`, `compare --sequential`, `run --until`, `ab`, suites
+and the pytest fixture. It takes one row per pair of answers and looks at four things: the mean
+over families, each length, the missing answers, and whole haystacks. Prompts that the reference
+mostly gets wrong are left out first (`tested.py`).
 
-The mean: the ends of its loss come from pairs (Tango, or adjusted Wald of graded scores) and
-from whole haystacks where these are wider. Missing answers move the upper end up, as if B's
-were wrong and A's right, and the lower end down, as if it were the other way round.
+The mean. The interval of its loss comes from pairs (Tango's score interval, or adjusted Wald for
+graded scores), or from whole haystacks if their interval is wider. Missing answers raise the
+upper end as if B's were wrong and A's right, and lower the lower end as if it were the other way
+round.
 
-Lengths and families: one that lost half or more of its pairs keeps the verdict from PASS, and
-makes it FAIL if some of that is surely no chance (McNemar, one-sided; Holm over all of
-them). With several of them the mean and they take half of the level of FAIL each. Looks one
-after the other need bets too: one on the mean, and one for each length and family, at the level
-of the lengths divided by their number.
+Lengths and families. One that lost half of its pairs or more prevents PASS. It means FAIL if some
+of the loss is surely not chance (one-sided McNemar test, Holm's correction over all of them).
+With several lengths or families the mean and the parts get half of the level of FAIL each.
+Sequential looks need bets: one on the mean, and one for each part, at the level of the parts
+divided by their number.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from needlemap.stats import Array, Place
 from needlemap.stats.difference import (
     FLIPPED,
+    ROUNDING,
     Difference,
     holm,
     lost_by_chance,
@@ -56,15 +58,23 @@ from needlemap.stats.verdicts import (
     decide,
 )
 
+# An A that is right more often than this hardly ever shows a quiet fault.
 CEILING = 0.99
-HALF = 0.5  # of a length's pairs: so much lost is named
-LEAST_PAIRS = 3  # of a length, or of it and its neighbours, to be looked at alone
+# A length that lost this share of its pairs is named.
+HALF = 0.5
+# A length with fewer pairs is joined with its neighbours.
+LEAST_PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much less B scores than A, a share: its lower end at 99 % (99.5 % with several
-    lengths) and its upper end at 97.5 %, each one-sided."""
+    """How much less B scores than A, as shares.
+
+    Attributes:
+        value: the loss; positive if B is worse.
+        low: its one-sided lower end at 99 %, or at 99.5 % with several lengths or families.
+        high: its one-sided upper end at 97.5 %.
+    """
 
     value: float
     low: float
@@ -73,9 +83,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class LostLength:
-    """A length, or neighbouring ones, at which half or more is lost; () of a whole family.
-    family: '' where it is of all. missing: answers that one side did not give, counted as lost.
-    sure: whether it decides, since some of the loss is surely no chance."""
+    """A length, or neighbouring lengths, at which half of the pairs or more is lost.
+
+    Attributes:
+        lengths: in tokens; empty if the whole family is meant.
+        family: empty if all families together are meant.
+        n: pairs there.
+        lost: pairs at which B scores less.
+        gained: pairs at which B scores more.
+        missing: answers that one side did not give. They count as lost.
+        sure: True if the verdict follows from this loss, which is surely not chance.
+    """
 
     lengths: tuple[int, ...]
     family: str
@@ -88,9 +106,16 @@ class LostLength:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Answers that one side gave and the other did not: how many B and A did not give, at
-    which lengths, and where the first of them is. share: of all pairs, what they can add to
-    the loss. reaches: whether they can carry it past the margin."""
+    """Answers that one side gave and the other did not.
+
+    Attributes:
+        second: how many of them B did not give.
+        first: how many of them A did not give.
+        lengths: where they are, in tokens.
+        place: the first of them.
+        share: what they can add to the loss, as a share of all pairs.
+        reaches: True if they can carry the loss past the margin.
+    """
 
     second: int
     first: int
@@ -102,7 +127,13 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class NewHaystacks:
-    """What bets on whole haystacks say of new ones. word: NOT ENOUGH DATA below FEWEST_NEW."""
+    """What bets on whole haystacks show about new ones.
+
+    Attributes:
+        word: NOT ENOUGH DATA for fewer than FEWEST_NEW haystacks.
+        n: whole haystacks.
+        more: further haystacks that would decide, if their loss stays as it is.
+    """
 
     word: Word
     n: int
@@ -111,15 +142,38 @@ class NewHaystacks:
 
 @dataclass(frozen=True, slots=True)
 class PairedLoss:
-    """What B loses beside A. word: for the scope. scope: the widest that the word holds for.
-    wanted: the scope that was asked for. loss: None where nothing was paired. unsent:
-    pairs that one side was not sent yet; tried: the lengths of the others. after: units at the
-    look that decided; of one look, None. planned: how many units there are, seen: how many were
-    sent in their turn. more: further pairs that would decide if the loss
-    stays as it is. counted: False where scores are means of an unknown number of answers. untested:
-    what the reference mostly gets wrong; it is in no other number. families: how many are tested,
-    and how many there are. settled: whether missing answers alone keep it open, however many
-    more prompts are sent."""
+    """What B loses compared with A, and the verdict on it.
+
+    Attributes:
+        word: the verdict for the scope.
+        margin: the loss that is allowed, as a share.
+        scope: the widest scope for which the word holds.
+        wanted: the scope that was asked for.
+        loss: None if there was no pair.
+        n: pairs that both sides answered.
+        haystacks: how many haystacks these pairs come from.
+        first: A's mean score.
+        second: B's mean score.
+        lost: pairs at which B scores less.
+        gained: pairs at which B scores more.
+        lengths: lengths and families of which half or more is lost.
+        missing: answers that one side did not give.
+        unsent: pairs of which one side was not sent yet.
+        tried: the lengths of the pairs that were sent to both.
+        new: what holds for new haystacks.
+        after: units seen at the look that decided; None if there was only one look.
+        planned: how many units there are.
+        seen: how many units were sent in their turn.
+        unit: what is drawn at random: a pair or a haystack.
+        sequential: True if there were several looks.
+        more: further pairs that would decide, if the loss stays as it is.
+        counted: False if scores are means of an unknown number of answers.
+        measured: when the first and the last answer came.
+        untested: what the reference mostly gets wrong. It is in no other number.
+        families: how many families are tested, and how many there are.
+        settled: True if only missing answers keep the verdict open, so that no number of
+            further prompts would decide it.
+    """
 
     word: Word
     margin: float
@@ -151,25 +205,32 @@ class PairedLoss:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it passes or fails."""
+        """True if the verdict is PASS or FAIL."""
         return self.word in (PASS, FAIL)
 
     @property
     def floored(self) -> bool:
-        """Whether A is mostly wrong in more than half of the families, so that nothing proves a
-        PASS."""
-        return not _enough(self.families)
+        """True if A is mostly wrong in more than half of the families.
+
+        Nothing can prove a PASS then.
+        """
+        return not _enough_families(self.families)
 
     @property
     def saturated(self) -> bool:
-        """Whether A errs too rarely for its answers to show a quiet fault."""
+        """True if A is wrong so rarely that its answers cannot show a quiet fault."""
         return self.n > 0 and self.first >= CEILING
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at some pairs. mean: the word of the mean alone; word: with lengths and missing
-    answers."""
+    """One look at some pairs.
+
+    Attributes:
+        mean: the word of the mean alone.
+        word: the word with lengths and missing answers taken into account.
+        suspect: True if something looks wrong.
+    """
 
     mean: Word
     word: Word
@@ -180,6 +241,25 @@ class _Look:
     missing: Missing | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """What a look is judged by.
+
+    Attributes:
+        margin: the loss that is allowed, as a share.
+        alpha: error rate of the lower end.
+        enough: True if enough families are tested for a PASS.
+        some: True if any family is tested.
+        all_rows: the rows with those that are not tested; None if nothing was left out.
+    """
+
+    margin: float
+    alpha: float
+    enough: bool
+    some: bool
+    all_rows: Rows | None
+
+
 def judge(
     rows: Rows,
     margin: float,
@@ -188,47 +268,57 @@ def judge(
     looks: Looking | None = None,
     measured: tuple[str, str] = ("", ""),
 ) -> PairedLoss:
-    """The verdict. margin: a share. looks: in which order units were looked at, None for one
-    look at all. measured: when the first and the last answer came.
+    """Return the verdict on paired answers.
 
-    What was not sent to both is not judged. In one look it keeps the word from PASS.
+    Pairs that were not sent to both sides are not judged. In a single look they prevent PASS.
+
+    Args:
+        rows: one row per pair.
+        margin: the loss that is allowed, as a share.
+        wanted: what the verdict is for: these prompts, or new haystacks.
+        looks: gives the order in which units are judged; None for a single look at all pairs.
+        measured: when the first and the last answer came.
     """
     all_rows = rows
     rows, untested = keep_tested(all_rows, margin)
     families = families_left(all_rows, untested)
-    alpha = LOW_ALPHA / 2 if _has_parts(rows) else LOW_ALPHA
     level = _Level(
-        margin, alpha, _enough(families), families[0] > 0, all_rows if untested else None
+        margin=margin,
+        alpha=LOW_ALPHA / 2 if _has_parts(rows) else LOW_ALPHA,
+        enough=_enough_families(families),
+        some=families[0] > 0,
+        all_rows=all_rows if untested else None,
     )
+
     turns = whole_units(rows, looks(rows)) if looks else None
-    seen = rows.where(_in_sight(rows, turns) if turns else rows.tried)
+    seen = rows.where(_visible(rows, turns) if turns else rows.tried)
     last = _look(seen, level)
     word, suspect, after, settled = last.word, last.suspect, None, False
     unsent = int((~rows.tried).sum())
     if turns is not None:
         bets = _PartBets.of(rows, turns)
-        word, after = _decided(rows, turns, bets, level, last)
+        word, after = _decide_in_turn(rows, turns, bets, level, last)
         suspect = suspect or (after is not None and word == NOT_ENOUGH_DATA)
         settled = word == NOT_ENOUGH_DATA and _is_settled(rows, turns, margin, last)
         last = replace(last, lengths=tuple(bets.named(last.lengths, turns, word)))
     elif unsent and word == PASS:
         word = NOT_ENOUGH_DATA
+
     suspect = suspect or _lost_untested(all_rows, untested)
     if suspect and not last.suspect and word == PASS:
         word = NOT_ENOUGH_DATA
-    whole = _whole(rows, turns)
-    new = _of_new(_haystack_losses(rows, whole), margin, alpha, last)
+
+    new = _judge_new(_haystack_losses(rows, _whole_haystacks(rows, turns)), level, last)
     if wanted == "new":
-        word = last.word if _agree(new.word, last.word) else NOT_ENOUGH_DATA
+        word = last.word if _decide_alike(new.word, last.word) else NOT_ENOUGH_DATA
         after = None if word == NOT_ENOUGH_DATA else after
-    scope: Scope = "new" if _agree(new.word, word) else wanted
-    found = last.pairs
-    made = PairedLoss(
-        SUSPECT if suspect and word == NOT_ENOUGH_DATA else word,
-        margin,
-        scope,
-        wanted,
-        last.loss,
+
+    paired = PairedLoss(
+        word=SUSPECT if suspect and word == NOT_ENOUGH_DATA else word,
+        margin=margin,
+        scope="new" if _decide_alike(new.word, word) else wanted,
+        wanted=wanted,
+        loss=last.loss,
         lengths=last.lengths,
         missing=last.missing,
         unsent=unsent,
@@ -244,65 +334,57 @@ def judge(
         families=families,
         settled=settled,
     )
-    if found is None:
-        return made
-    made = replace(
-        made,
-        n=found.n,
-        haystacks=found.clusters,
-        first=found.first,
-        second=found.second,
-        lost=found.lost,
-        gained=found.gained,
+    pairs = last.pairs
+    if pairs is None:
+        return paired
+    paired = replace(
+        paired,
+        n=pairs.n,
+        haystacks=pairs.clusters,
+        first=pairs.first,
+        second=pairs.second,
+        lost=pairs.lost,
+        gained=pairs.gained,
     )
-    return replace(made, more=None if made.is_decided else _more(made, found))
+    return replace(paired, more=None if paired.is_decided else _further_pairs(paired, pairs))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Level:
-    """What a look is judged by. alpha: of the lower end. enough: whether enough families are
-    tested for a PASS, some: whether any is. all_rows: what is not tested, too; None if
-    nothing was left out."""
+def _visible(rows: Rows, turns: Looks) -> NDArray[np.bool_]:
+    """Return a mask of the pairs whose losses are shown: (pairs,).
 
-    margin: float
-    alpha: float
-    enough: bool
-    some: bool
-    all_rows: Rows | None
-
-
-def _in_sight(rows: Rows, turns: Looks) -> NDArray[np.bool_]:
-    """The pairs whose losses are shown: all that were sent, but for parts of haystacks that are
-    judged whole."""
+    These are all that were sent, without parts of haystacks if whole haystacks are judged.
+    """
     return rows.tried if turns.unit == "pair" else rows.tried & (turns.turns > -2)
 
 
-def _enough(families: tuple[int, int]) -> bool:
-    return 2 * families[0] >= families[1] and (families[0] > 0 or not families[1])
+def _enough_families(families: tuple[int, int]) -> bool:
+    """Return True if at least half of the families are tested."""
+    tested, count = families
+    return 2 * tested >= count and (tested > 0 or not count)
 
 
 def _has_parts(rows: Rows) -> bool:
-    """Whether there are several lengths or families, each of which may decide."""
+    """Return True if there are several lengths or families, each of which may decide."""
     return len(np.unique(rows.length)) > 1 or len(np.unique(rows.family)) > 1
 
 
 def _lost_untested(rows: Rows, untested: tuple[NotTested, ...]) -> bool:
-    """Whether what the reference mostly gets wrong was surely lost where it is right."""
+    """Return True if B surely lost answers in the part that is not tested."""
     here = np.zeros(len(rows.first), dtype=bool)
     for group in untested:
-        family = rows.names.index(group.family)
-        here |= _at(rows, family, group.lengths or None)
-    return _lost_by_chance(rows, here) <= LOW_ALPHA
+        here |= _in_part(rows, rows.names.index(group.family), group.lengths or None)
+    return _p_of_loss(rows, here) <= LOW_ALPHA
 
 
-def _decided(
+def _decide_in_turn(
     rows: Rows, turns: Looks, bets: _PartBets, level: _Level, last: _Look
 ) -> tuple[Word, int | None]:
-    """The word of looks at units in their turn, and after how many it was known.
+    """Judge units in their turn; return the word, and after how many units it was known.
 
     A look decides if its bet has won and its own interval says the same, or if the bet of a
-    length or family has won that it names as lost. All that was planned, once seen, is one
-    look. What comes later may take a word back, and never turns it round.
+    length or family that it names as lost has won. Once all planned units were seen, the last
+    look decides alone. What comes later may take a word back, and never turns it into its
+    opposite.
     """
     against, in_favour, scale = unit_losses(rows, turns)
     count = len(against)
@@ -316,36 +398,46 @@ def _decided(
             continue
         look = _look(rows.where(rows.tried & (turns.turns > -2) & (turns.turns < at)), level)
         for word in words:
-            if not (_agree(word, look.word) and _agree(word, look.mean)):
+            if not (_decide_alike(word, look.word) and _decide_alike(word, look.mean)):
                 continue
             if word == FAIL:
-                return (NOT_ENOUGH_DATA if _agree(last.word, PASS) else FAIL), at
-            return (last.word if _agree(last.word, word) else NOT_ENOUGH_DATA), at
+                return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
+            return (PASS if last.word == PASS else NOT_ENOUGH_DATA), at
         if any(length.sure and _key(length) in parts for length in look.lengths):
-            return (NOT_ENOUGH_DATA if _agree(last.word, PASS) else FAIL), at
+            return (NOT_ENOUGH_DATA if last.word == PASS else FAIL), at
+
     if turns.planned is not None and count == turns.planned:
         return last.word, count if last.word != NOT_ENOUGH_DATA else None
     return NOT_ENOUGH_DATA, None
 
 
 def _is_settled(rows: Rows, turns: Looks, margin: float, last: _Look) -> bool:
-    """Whether missing answers alone keep it open: with them against B, more than the
-    margin or half of a length is surely lost, and with them for B, less than the margin."""
+    """Return True if only missing answers keep the verdict open.
+
+    Counted against B they surely make the loss larger than the margin, or half of a length;
+    counted for B they surely leave it smaller.
+    """
     if last.missing is None:
         return False
     against, in_favour, scale = unit_losses(rows, turns)
     if not len(against):
         return False
-    bound = margin / scale
-    fine = Bets.of((in_favour.tolist(), against.tolist()), bound, turns.planned, LOW_ALPHA)
-    words = fine.won(len(against))
+    # The order of the two is reversed: each bet gets the missing answers on its own side.
+    losses = in_favour.tolist(), against.tolist()
+    words = Bets.of(losses, margin / scale, turns.planned, LOW_ALPHA).won(len(against))
     return PASS in words and (FAIL in words or bool(last.lengths))
 
 
 @dataclass(frozen=True, slots=True)
 class _PartBets:
-    """A bet for each length, family, and length of a family that something is lost there, with
-    missing answers for B. wins: by part, the turn from which on its bet has won."""
+    """Bets that something is lost: one for each length, family, and length of a family.
+
+    Missing answers count for B.
+
+    Attributes:
+        wins: by part, the turn from which on its bet has won.
+        planned: how many units there are.
+    """
 
     wins: dict[tuple[str, tuple[int, ...]], int]
     planned: int | None
@@ -355,7 +447,7 @@ class _PartBets:
         parts = list(_parts(rows)) if _has_parts(rows) else []
         wins = {}
         for family, lengths in parts:
-            here = _at(rows, family, lengths)
+            here = _in_part(rows, family, lengths)
             losses, numbers = group_losses(rows, turns, here)
             planned = None
             if turns.planned is not None:
@@ -368,13 +460,13 @@ class _PartBets:
         return cls(wins, turns.planned)
 
     def won(self, at: int) -> set[tuple[str, tuple[int, ...]]]:
-        """The parts whose bets have won after so many units."""
+        """Return the parts whose bets have won after `at` units."""
         return {part for part, turn in self.wins.items() if turn <= at}
 
     def named(
         self, lengths: Sequence[LostLength], turns: Looks, word: Word
     ) -> Iterator[LostLength]:
-        """Lost lengths, sure only if the verdict follows from it."""
+        """Yield the lost lengths, sure only if the verdict follows from them."""
         seen = int(turns.turns.max(initial=-1)) + 1
         for length in lengths:
             decides = seen == self.planned or _key(length) in self.wins
@@ -386,210 +478,294 @@ def _key(length: LostLength) -> tuple[str, tuple[int, ...]]:
 
 
 def _parts(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None]]:
-    """Each length of all families, and if there are several, each family and its lengths: the
-    number of the family, None for all, and the lengths, None for all."""
+    """Yield the parts that may decide alone, each as a family's number and lengths.
+
+    They are each length of all families together (family None) and, if there are several
+    families, each of them whole (lengths None) and at each of its lengths.
+    """
     families = np.unique(rows.family).tolist()
     lengths = np.unique(rows.length).tolist()
     if rows.length.any() and len(lengths) > 1:
         yield from ((None, (length,)) for length in lengths)
-    for family in families if len(families) > 1 else ():
+    if len(families) == 1:
+        return
+    for family in families:
         yield family, None
-        own = np.unique(rows.length[rows.family == family]).tolist()
-        if rows.length.any() and len(own) > 1:
-            yield from ((family, (length,)) for length in own)
+        family_lengths = np.unique(rows.length[rows.family == family]).tolist()
+        if rows.length.any() and len(family_lengths) > 1:
+            yield from ((family, (length,)) for length in family_lengths)
 
 
-def _agree(one: Word, other: Word) -> bool:
-    """Whether two words decide alike."""
+def _decide_alike(one: Word, other: Word) -> bool:
+    """Return True if two words are the same decision."""
     return one == other != NOT_ENOUGH_DATA
 
 
-def _whole(rows: Rows, turns: Looks | None) -> list[int]:
-    """The haystacks of which both tried everything, and one answered something, in the order
-    in which they were looked at."""
-    partly = set(rows.haystack[~rows.tried].tolist())
+def _whole_haystacks(rows: Rows, turns: Looks | None) -> list[int]:
+    """Return the haystacks whose prompts were all sent to both, in the order of their looks.
+
+    At least one of their prompts has an answer.
+    """
+    incomplete = set(rows.haystack[~rows.tried].tolist())
     answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
     order = np.arange(len(rows.haystack)) if turns is None else turns.turns
-    firsts = dict[int, tuple[int, int]]()
+    first_looks = dict[int, tuple[int, int]]()
     pairs = zip(rows.haystack[answered].tolist(), order[answered].tolist(), strict=True)
-    for number, turn in pairs:
-        place = (0, number) if turns is None else (turn, number)
-        firsts[number] = min(place, firsts.get(number, place))
-    return sorted(firsts.keys() - partly, key=lambda number: firsts[number])
+    for haystack, turn in pairs:
+        look = (0, haystack) if turns is None else (turn, haystack)
+        first_looks[haystack] = min(look, first_looks.get(haystack, look))
+    return sorted(first_looks.keys() - incomplete, key=lambda haystack: first_looks[haystack])
 
 
-def _haystack_losses(rows: Rows, whole: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Mean losses of haystacks, each family counting the same, with what misses counted
-    against B, and for it."""
-    found = []
-    for side in (rows.against(), rows.in_favour()):
-        keys = side.haystack * len(rows.names) + side.family
-        each, at, n = np.unique(keys, return_inverse=True, return_counts=True)
-        # Linearised scores (`ratio.py`) may lie a little beyond [0, 1], and bets do not.
-        means = np.clip(np.bincount(at, side.losses, minlength=len(each)) / n, -1.0, 1.0)
-        stacks, back, families = np.unique(
-            each // max(1, len(rows.names)), return_inverse=True, return_counts=True
-        )
-        losses = np.bincount(back, means, minlength=len(stacks)) / families
-        by_number = dict(zip(stacks.tolist(), losses.tolist(), strict=True))
-        found.append([by_number[number] for number in whole])
-    return found[0], found[1]
+def _haystack_losses(rows: Rows, haystacks: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Return the mean losses of haystacks, with missing answers against B and for B.
+
+    Each family of a haystack has the same weight.
+    """
+    against = _mean_losses(rows.against(), haystacks)
+    in_favour = _mean_losses(rows.in_favour(), haystacks)
+    return against, in_favour
 
 
-def _of_new(
-    losses: tuple[list[float], list[float]], margin: float, alpha: float, last: _Look
-) -> NewHaystacks:
-    """What the bets say of new haystacks."""
+def _mean_losses(rows: Rows, haystacks: Sequence[int]) -> list[float]:
+    keys = rows.haystack * len(rows.names) + rows.family
+    groups, at, n = np.unique(keys, return_inverse=True, return_counts=True)
+    # Linearised scores (`ratio.py`) may lie a little outside [0, 1]; bets must not.
+    means = np.clip(np.bincount(at, rows.losses, minlength=len(groups)) / n, -1.0, 1.0)
+    numbers, back, families = np.unique(
+        groups // max(1, len(rows.names)), return_inverse=True, return_counts=True
+    )
+    losses = np.bincount(back, means, minlength=len(numbers)) / families
+    by_haystack = dict(zip(numbers.tolist(), losses.tolist(), strict=True))
+    return [by_haystack[haystack] for haystack in haystacks]
+
+
+def _judge_new(losses: tuple[list[float], list[float]], level: _Level, last: _Look) -> NewHaystacks:
+    """Return what the bets on whole haystacks show about new ones."""
     n = len(losses[0])
-    word = Bets.of(losses, margin, None, alpha).first[1] if n >= FEWEST_NEW else NOT_ENOUGH_DATA
-    word = word if _agree(word, last.word) else NOT_ENOUGH_DATA
-    more = further(losses[0], margin) if word == NOT_ENOUGH_DATA else None
+    word: Word = NOT_ENOUGH_DATA
+    if n >= FEWEST_NEW:
+        word = Bets.of(losses, level.margin, None, level.alpha).first[1]
+    if not _decide_alike(word, last.word):
+        word = NOT_ENOUGH_DATA
+    more = further(losses[0], level.margin) if word == NOT_ENOUGH_DATA else None
     return NewHaystacks(word, n, more and max(more, FEWEST_NEW - n))
 
 
 def _look(rows: Rows, level: _Level) -> _Look:
-    """Judge some pairs at once."""
+    """Judge some pairs in one look."""
     margin, alpha = level.margin, level.alpha
-    first, second = rows.failed
-    misses = bool((first | second).any())
-    against = rows.against() if misses else rows
+    first_missing, second_missing = rows.failed
+    has_missing = bool((first_missing | second_missing).any())
+    against = rows.against() if has_missing else rows
     pairs = _difference(rows, alpha)
     lengths = tuple(_lost_lengths(against, rows))
-    if pairs is None and not misses:
-        return _Look(NOT_ENOUGH_DATA, NOT_ENOUGH_DATA, False, None, None, lengths, None)
-    loss = plain = Loss(0.0, -1.0, 1.0) if pairs is None else _loss(rows, pairs, alpha)
-    if misses:
-        more, less = _mean(rows, _if_lost(rows)), _mean(rows, _if_gained(rows))
-        loss = Loss(plain.value, max(-1.0, plain.low - less), min(1.0, plain.high + more))
-    mean = decide(loss.low, loss.high, margin)
-    # A sure gain of all families needs no room to lose; one of a few left says little of the rest.
-    if mean == PASS and not level.enough and (loss.high >= 0 or level.some):
-        mean = NOT_ENOUGH_DATA
-    if mean == FAIL and level.all_rows is not None:
-        # What is left out hangs on the reference's own answers: of arms that answer by chance
-        # those stay in which the reference was lucky. So all pairs together must show it too.
-        together = _difference(level.all_rows, alpha)
-        mean = mean if together is not None and together.high < 0 else NOT_ENOUGH_DATA
-    missing = _missing(rows, margin, plain, mean) if misses else None
+    if pairs is None and not has_missing:
+        return _Look(
+            mean=NOT_ENOUGH_DATA,
+            word=NOT_ENOUGH_DATA,
+            suspect=False,
+            loss=None,
+            pairs=None,
+            lengths=lengths,
+            missing=None,
+        )
+
+    paired_only = Loss(0.0, -1.0, 1.0) if pairs is None else _loss(rows, pairs, alpha)
+    loss = paired_only
+    if has_missing:
+        loss = Loss(
+            value=paired_only.value,
+            low=max(-1.0, paired_only.low - _mean(rows, _if_gained(rows))),
+            high=min(1.0, paired_only.high + _mean(rows, _if_lost(rows))),
+        )
+    mean = _word_of_mean(loss, level)
+    missing = _missing(rows, margin, paired_only, mean) if has_missing else None
+
     word: Word = mean
     if lengths and mean != FAIL:
-        word = FAIL if any(each.sure for each in lengths) else NOT_ENOUGH_DATA
-    reaches = missing is not None and missing.reaches
-    shown = pairs or _difference(against, alpha)
-    wide = pairs
+        word = FAIL if any(length.sure for length in lengths) else NOT_ENOUGH_DATA
+    interval = pairs
     if pairs and word == NOT_ENOUGH_DATA and pairs.value < 0 <= pairs.high:
-        # An interval of 95 % without a zero points to a loss, though it makes none sure.
-        wide = _difference(rows, HIGH_ALPHA)
-    suspect = (wide is not None and wide.high < 0) or bool(lengths) or reaches
-    return _Look(mean, word, suspect, loss, shown, lengths, missing)
+        # A 95 % interval without zero hints at a loss that is not sure yet.
+        interval = _difference(rows, HIGH_ALPHA)
+    looks_worse = interval is not None and interval.high < 0
+    reaches = missing is not None and missing.reaches
+    return _Look(
+        mean=mean,
+        word=word,
+        suspect=looks_worse or bool(lengths) or reaches,
+        loss=loss,
+        pairs=pairs or _difference(against, alpha),
+        lengths=lengths,
+        missing=missing,
+    )
+
+
+def _word_of_mean(loss: Loss, level: _Level) -> Word:
+    """Judge the mean loss alone."""
+    word = decide(loss.low, loss.high, level.margin)
+    # A sure gain in all families leaves no room for a loss; in a few of them it says little
+    # about the others.
+    if word == PASS and not level.enough and (loss.high >= 0 or level.some):
+        return NOT_ENOUGH_DATA
+    if word == FAIL and level.all_rows is not None:
+        # Rows are left out by the reference's own answers. If both sides guess, the rows that
+        # stay are those in which the reference was lucky: all rows together must show it too.
+        together = _difference(level.all_rows, level.alpha)
+        if together is None or together.high >= 0:
+            return NOT_ENOUGH_DATA
+    return word
 
 
 def _if_lost(rows: Rows) -> Array:
-    """What each missing answer can add to the loss: B's counts as wrong, A's as right."""
-    first, second = rows.failed
-    right = np.nan_to_num(rows.first) * second
-    return np.asarray(right + (1 - np.nan_to_num(rows.second)) * first)
+    """Return what each missing answer can add to the loss: B's is wrong, or A's is right."""
+    first_missing, second_missing = rows.failed
+    by_second = np.nan_to_num(rows.first) * second_missing
+    by_first = (1 - np.nan_to_num(rows.second)) * first_missing
+    return np.asarray(by_second + by_first)
 
 
 def _if_gained(rows: Rows) -> Array:
-    """What each can take from it: B's counts as right, A's as wrong."""
-    first, second = rows.failed
-    return np.asarray((1 - np.nan_to_num(rows.first)) * second + np.nan_to_num(rows.second) * first)
+    """Return what each missing answer can take from the loss: B's is right, or A's is wrong."""
+    first_missing, second_missing = rows.failed
+    by_second = (1 - np.nan_to_num(rows.first)) * second_missing
+    by_first = np.nan_to_num(rows.second) * first_missing
+    return np.asarray(by_second + by_first)
 
 
 def _mean(rows: Rows, values: Array) -> float:
-    """Over the pairs that one side answered at least, each family counting the same."""
-    any_known = ~(np.isnan(rows.first) & np.isnan(rows.second))
-    sizes = np.bincount(rows.family[any_known], minlength=len(rows.names))
-    sums = np.bincount(rows.family[any_known], values[any_known], minlength=len(rows.names))
-    return float((sums[sizes > 0] / sizes[sizes > 0]).mean())
+    """Return the mean over pairs with at least one answer; each family has the same weight."""
+    answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
+    counts = np.bincount(rows.family[answered], minlength=len(rows.names))
+    sums = np.bincount(rows.family[answered], values[answered], minlength=len(rows.names))
+    return float((sums[counts > 0] / counts[counts > 0]).mean())
 
 
 def _difference(rows: Rows, alpha: float) -> Difference | None:
-    """B - A over the pairs that both scored, each family counting the same; ends at the levels
-    of a verdict."""
-    known = ~np.isnan(rows.losses)
-    if not known.any():
+    """Return B - A over the pairs that both answered, with ends at the levels of a verdict.
+
+    Each family has the same weight. None if there is no such pair.
+    """
+    answered = ~np.isnan(rows.losses)
+    if not answered.any():
         return None
-    part = rows if known.all() else rows.where(known)
-    _, at, counts = np.unique(part.haystack, return_inverse=True, return_counts=True)
-    if counts.max() == 1:  # one prompt each: pairs are independent, as those of a log
+    rows = rows if answered.all() else rows.where(answered)
+    _, at, counts = np.unique(rows.haystack, return_inverse=True, return_counts=True)
+    if counts.max() == 1:
+        # With one prompt each, as in another tool's log, pairs are independent.
         at, counts = np.zeros_like(at), np.array([len(at)])
+
+    # One line of each grid is a haystack; shorter haystacks are filled up with NaN.
     order = np.argsort(at, kind="stable")
     within = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
-    sizes = np.bincount(part.family, minlength=len(part.names)).astype(np.float64)
+    family_sizes = np.bincount(rows.family, minlength=len(rows.names)).astype(np.float64)
     grids = []
-    for each in (part.first, part.second, 1 / sizes[part.family]):
+    for values in (rows.first, rows.second, 1 / family_sizes[rows.family]):
         grid = np.full((len(counts), int(counts.max())), np.nan)
-        grid[at[order], within] = each[order]
+        grid[at[order], within] = values[order]
         grids.append(grid)
-    weights, tails = np.nan_to_num(grids[2]), (HIGH_ALPHA, alpha)
-    return paired_difference(*grids[:2], graded=rows.graded, weights=weights, tails=tails)
+    first, second, weights = grids
+    return paired_difference(
+        first,
+        second,
+        graded=rows.graded,
+        weights=np.nan_to_num(weights),
+        tails=(HIGH_ALPHA, alpha),
+    )
 
 
-def _loss(rows: Rows, found: Difference, alpha: float) -> Loss:
-    """A loss, of a difference B - A. Of two to four haystacks, too few to show how they
-    spread, it is sure only where it also is without those that lost most."""
-    low = -found.high
-    if 1 < found.clusters < FEWEST and low > 0:
-        left = _difference(_without_worst(rows, found.clusters // 2), alpha)
-        rest = -left.high if left else -1.0
-        low = low if rest > 0 else min(low, rest)
-    return Loss(-found.value, max(-1.0, low), min(1.0, -found.low))
+def _loss(rows: Rows, difference: Difference, alpha: float) -> Loss:
+    """Return the loss of a difference B - A.
+
+    Two to four haystacks are too few to show how they vary. Their loss is sure only if it is
+    also sure without the haystacks that lost most.
+    """
+    low = -difference.high
+    if 1 < difference.clusters < FEWEST and low > 0:
+        rest = _difference(_without_worst(rows, difference.clusters // 2), alpha)
+        low_of_rest = -rest.high if rest else -1.0
+        if low_of_rest <= 0:
+            low = min(low, low_of_rest)
+    return Loss(
+        value=-difference.value,
+        low=max(-1.0, low),
+        high=min(1.0, -difference.low),
+    )
 
 
 def _without_worst(rows: Rows, count: int) -> Rows:
-    """Without the haystacks that lost most."""
+    """Return the rows without the `count` haystacks that lost most."""
     numbers = np.unique(rows.haystack)
-    lost = [float(np.nansum(rows.losses[rows.haystack == number])) for number in numbers]
-    worst = numbers[np.argsort(lost)[len(numbers) - count :]]
+    losses = [float(np.nansum(rows.losses[rows.haystack == number])) for number in numbers]
+    worst = numbers[np.argsort(losses)[len(numbers) - count :]]
     return rows.where(~np.isin(rows.haystack, worst))
 
 
-def _missing(rows: Rows, margin: float, plain: Loss, mean: Word) -> Missing:
-    """What one side did not answer, and whether it can carry the loss past the margin."""
-    first, second = rows.failed
+def _missing(rows: Rows, margin: float, paired_only: Loss, mean: Word) -> Missing:
+    """Return what one side did not answer, and whether it can carry the loss past the margin."""
+    first_missing, second_missing = rows.failed
+    at = np.flatnonzero(first_missing | second_missing)
     share = _mean(rows, _if_lost(rows))
-    lengths = tuple(np.unique(rows.length[first | second]).tolist())
-    at = int(np.flatnonzero(first | second)[0])
-    # Alone, or with what was seen: the answers that both gave would have passed.
-    passed = decide(plain.low, plain.high, margin) == PASS
-    reaches = share >= margin or (mean == NOT_ENOUGH_DATA and passed)
-    place = rows.places[at] if rows.places else None
-    return Missing(int(second.sum()), int(first.sum()), lengths, place, share, reaches)
+    # They decide alone, or they keep answers open that would have passed.
+    passes_without = decide(paired_only.low, paired_only.high, margin) == PASS
+    return Missing(
+        second=int(second_missing.sum()),
+        first=int(first_missing.sum()),
+        lengths=tuple(np.unique(rows.length[at]).tolist()),
+        place=rows.places[int(at[0])] if rows.places else None,
+        share=share,
+        reaches=share >= margin or (mean == NOT_ENOUGH_DATA and passes_without),
+    )
 
 
-def _lost_lengths(rows: Rows, known: Rows) -> Iterator[LostLength]:
-    """The lengths of all families, and of each where there are several, and such families, at
-    which half or more is lost; no lengths of samples of a log, which have none. rows: with what
-    misses counted against B; known: as they are."""
-    groups = list(_length_groups(rows))
+def _lost_lengths(filled: Rows, rows: Rows) -> Iterator[LostLength]:
+    """Yield the lengths and families at which half of the pairs or more is lost.
+
+    Lengths are taken over all families and, if there are several, in each of them. Samples of
+    another tool's log have no lengths.
+
+    Args:
+        filled: the rows with missing answers counted against B.
+        rows: the same rows as they are.
+    """
+    groups = list(_length_groups(filled))
     if all(share < HALF - 1e-9 for *_, share in groups):
         return
-    chances = [_lost_by_chance(known, _at(known, family, at)) for family, at, _ in groups]
-    for (family, lengths, share), p in zip(groups, holm(chances), strict=True):
+    ps = [_p_of_loss(rows, _in_part(rows, family, lengths)) for family, lengths, _ in groups]
+    first_missing, second_missing = rows.failed
+    for (family, lengths, share), p in zip(groups, holm(ps), strict=True):
         if share < HALF - 1e-9:
             continue
-        here, asked = _at(rows, family, lengths), _at(known, family, lengths)
-        losses, (first, second) = rows.losses[here], known.failed
-        missing = int(((first | second) & asked).sum())
-        name = "" if family is None else rows.names[family]
-        lost, gained = int((losses > 1e-12).sum()), int((losses < -1e-12).sum())
-        sure = len(groups) > 1 and p <= LOW_ALPHA / 2
-        yield LostLength(lengths or (), name, int(here.sum()), lost, gained, missing, sure)
+        losses = filled.losses[_in_part(filled, family, lengths)]
+        missing = (first_missing | second_missing) & _in_part(rows, family, lengths)
+        yield LostLength(
+            lengths=lengths or (),
+            family="" if family is None else rows.names[family],
+            n=len(losses),
+            lost=int((losses > ROUNDING).sum()),
+            gained=int((losses < -ROUNDING).sum()),
+            missing=int(missing.sum()),
+            sure=len(groups) > 1 and p <= LOW_ALPHA / 2,
+        )
 
 
-def _at(rows: Rows, family: int | None, lengths: tuple[int, ...] | None) -> NDArray[np.bool_]:
-    """Where a family's rows of some lengths are; None for all."""
+def _in_part(rows: Rows, family: int | None, lengths: tuple[int, ...] | None) -> NDArray[np.bool_]:
+    """Return a mask of a family's rows of some lengths: (pairs,). None stands for all."""
     here = np.ones(len(rows.length), dtype=bool)
     if lengths is not None:
         here &= np.isin(rows.length, lengths)
-    return here if family is None else here & (rows.family == family)
+    if family is not None:
+        here &= rows.family == family
+    return here
 
 
 def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | None, float]]:
-    """Lengths with enough pairs, each alone, and those with fewer joined with neighbours, and
-    families with enough; the family and the lengths, None for all, and the mean loss there."""
+    """Yield the parts with enough pairs as a family's number, lengths, and the mean loss there.
+
+    Lengths with too few pairs are joined with their neighbours. None stands for all families,
+    or all lengths.
+    """
     families = np.unique(rows.family).tolist()
     for family in [None, *(families if len(families) > 1 else ())]:
         part = rows if family is None else rows.where(rows.family == family)
@@ -598,14 +774,17 @@ def _length_groups(rows: Rows) -> Iterator[tuple[int | None, tuple[int, ...] | N
         if not rows.length.any():
             continue
         lengths, at, counts = np.unique(part.length, return_inverse=True, return_counts=True)
-        sums, n = np.bincount(at, part.losses, minlength=len(lengths)).tolist(), counts.tolist()
+        sums = np.bincount(at, part.losses, minlength=len(lengths)).tolist()
+        n = counts.tolist()
         for low, high in sorted(set(_windows(n))):
             span = slice(low, high + 1)
             yield family, tuple(lengths[span].tolist()), sum(sums[span]) / sum(n[span])
 
 
 def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last place of each length and as many neighbours as it needs for LEAST_PAIRS.
+    """Yield for each length the first and last index of the neighbours that it is joined with.
+
+    Neighbours are added until there are LEAST_PAIRS pairs.
 
     >>> list(_windows([3, 1, 1, 5])), list(_windows([1, 1]))
     ([(0, 0), (0, 2), (2, 3), (3, 3)], [])
@@ -622,9 +801,12 @@ def _windows(counts: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield low, high
 
 
-def _lost_by_chance(rows: Rows, here: NDArray[np.bool_]) -> float:
-    """One-sided p of what some rows lost: by haystacks where there are six or more, else by
-    pairs, without the haystack that lost most where there are several."""
+def _p_of_loss(rows: Rows, here: NDArray[np.bool_]) -> float:
+    """Return the one-sided p of the loss in some rows.
+
+    Six haystacks or more are compared whole. Fewer are compared pair by pair, without the
+    haystack that lost most if there are several.
+    """
     here = here & ~np.isnan(rows.losses)
     losses = rows.losses[here]
     numbers, at = np.unique(rows.haystack[here], return_inverse=True)
@@ -633,22 +815,25 @@ def _lost_by_chance(rows: Rows, here: NDArray[np.bool_]) -> float:
         losses = sums
     elif len(numbers) > 1:
         losses = losses[at != sums.argmax()]
-    return lost_by_chance(int((losses > 1e-12).sum()), int((losses < -1e-12).sum()))
+    return lost_by_chance(int((losses > ROUNDING).sum()), int((losses < -ROUNDING).sum()))
 
 
-def _more(made: PairedLoss, pairs: Difference) -> int | None:
-    """Further pairs after which the verdict would be known if the loss stays: by how the ends
-    narrow with the root of n. None where none would tell."""
-    held = made.missing is not None and made.missing.reaches
-    if made.floored or made.loss is None or made.lengths or held:
+def _further_pairs(paired: PairedLoss, pairs: Difference) -> int | None:
+    """Return the further pairs after which the verdict would be known, if the loss stays.
+
+    The ends narrow with the square root of n. None if no number of pairs would decide.
+    """
+    reaches = paired.missing is not None and paired.missing.reaches
+    if paired.floored or paired.loss is None or paired.lengths or reaches:
         return None
     if not pairs.lost + pairs.gained and pairs.size:
-        needed = least_pairs(made.margin) * pairs.n / pairs.size if made.margin else 0.0
+        needed = least_pairs(paired.margin) * pairs.n / pairs.size if paired.margin else 0.0
         return max(0, ceil(needed) - pairs.n) or None
-    loss = made.loss
-    gaps = made.margin - loss.value, loss.value - made.margin
-    halves = loss.high - loss.value, loss.value - loss.low
-    gap, half = max(zip(gaps, halves, strict=True))
-    if gap <= 1e-9 or half <= gap:
+
+    loss = paired.loss
+    to_pass = paired.margin - loss.value, loss.high - loss.value
+    to_fail = loss.value - paired.margin, loss.value - loss.low
+    gap, half_width = max(to_pass, to_fail)
+    if gap <= 1e-9 or half_width <= gap:
         return None
-    return ceil(pairs.n * (half / gap) ** 2) - pairs.n
+    return ceil(pairs.n * (half_width / gap) ** 2) - pairs.n
