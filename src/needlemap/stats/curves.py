@@ -1,7 +1,6 @@
-"""Curves of score over length: drawn means, a falling fit, where one falls below a threshold,
-its area.
+"""Curves of score over length: bootstrapped means, a falling fit, a crossing, an area.
 
-Rows are draws, columns lengths. Between tested lengths a curve is straight over log2 of the
+Rows are draws, columns are lengths. Between tested lengths a curve is straight over log2 of the
 length.
 """
 
@@ -19,60 +18,67 @@ _SEED = 0
 
 
 def column(
-    cells: Array, drawn: Array, worst: bool = False, order: NDArray[np.intp] | None = None
+    cells: Array, drawn: Array, *, worst: bool = False, order: NDArray[np.intp] | None = None
 ) -> Array:
-    """The score at one length for each draw of clusters: (clusters, depths), NaN missing, to
-    (draws,).
+    """Return the score at one length for each draw of clusters: (draws,).
 
-    worst: of the worst depth. order: a permutation of the draws. With it, a length (of the
-    worst depth: a cell) at which all clusters agree gets the spread of `agreed`, as the
-    bootstrap would see no doubt there however few the trials.
+    Args:
+        cells: scores, (clusters, depths), NaN if missing.
+        drawn: how often each cluster is drawn, (draws, clusters).
+        worst: True for the score of the worst depth.
+        order: a permutation of the draws. With it, a length (or a cell, for the worst depth) at
+            which all clusters agree gets the spread of `agreed`: the bootstrap would see no
+            doubt there, however few the trials.
     """
     if not worst:
         return _doubted(_means(cells, drawn), cells, order)
-    measured = [
-        cells[:, at : at + 1] for at in range(cells.shape[1]) if not np.isnan(cells[:, at]).all()
-    ]
-    columns = [_doubted(_means(cell, drawn), cell, order) for cell in measured]
+    columns = []
+    for at in range(cells.shape[1]):
+        cell = cells[:, at : at + 1]
+        if not np.isnan(cell).all():
+            columns.append(_doubted(_means(cell, drawn), cell, order))
     return np.asarray(np.fmin.reduce(columns), dtype=np.float64)
 
 
 def _doubted(drawn_means: Array, scores: Array, order: NDArray[np.intp] | None) -> Array:
-    """Drawn means, or where none differs from another, those of `agreed` in the order of the
-    draws. Linearised scores (`ratio.py`) may sum to less than nothing."""
+    """Return drawn means; if they are all equal, draws of `agreed` in the given order."""
     if order is None or np.ptp(drawn_means) > 1e-12:
         return drawn_means
     n = int((~np.isnan(scores)).sum())
-    return agreed(min(float(n), max(0.0, float(np.nansum(scores)))), n, len(order))[order]
+    # Linearised scores (`ratio.py`) may sum to less than 0 or more than n.
+    total = min(float(n), max(0.0, float(np.nansum(scores))))
+    return agreed(total, n, len(order))[order]
 
 
 @lru_cache(maxsize=1_000)
 def agreed(total: float, n: int, draws: int) -> Array:
-    """Ascending draws of the rate behind n scores that sum to total: the Jeffreys posterior.
+    """Return ascending draws of the rate behind n scores that sum to total.
 
-    Beta(total + 1/2, n - total + 1/2); Brown, Cai and DasGupta 2001, Statistical Science
-    16:101. Ascending, so that one order for all lengths makes them doubtful together and not
-    one by one.
+    The Jeffreys posterior Beta(total + 1/2, n - total + 1/2): Brown, Cai and DasGupta 2001,
+    Statistical Science 16:101. They ascend, so that one order for all lengths puts all of them
+    in doubt together and not one by one.
     """
     return np.sort(np.random.default_rng(_SEED).beta(total + 0.5, max(0.0, n - total) + 0.5, draws))
 
 
 def _means(cells: Array, drawn: Array) -> Array:
-    """(clusters, depths) to (draws,), each score counting the same; NaN where a draw holds
-    none."""
+    """Return the mean score of each draw, NaN if a draw holds no score."""
     counts = drawn @ (~np.isnan(cells)).sum(axis=1).astype(np.float64)
     sums = drawn @ np.nansum(cells, axis=1)
     return np.asarray(np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0))
 
 
 def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
-    """Curves (draws, lengths) fitted as never rising, by least squares with so many trials a
-    length.
+    """Fit curves (draws, lengths) that never rise, by least squares.
 
     The pool of adjacent violators as its minimum and maximum of means (Barlow, Bartholomew,
     Bremner and Brunk 1972, Statistical Inference under Order Restrictions, theorem 1.4).
-    doubt: of each length. A curve that is below 0 by more has clearly fallen: what comes
-    behind may rise again, and does not lift it.
+
+    Args:
+        above: score minus threshold.
+        sizes: trials by length.
+        doubt: by length. A curve that lies below 0 by more has clearly fallen: longer lengths
+            may rise again, but do not lift it.
     """
     count = above.shape[1]
     clear = above + doubt < 0
@@ -88,7 +94,7 @@ def falling(above: Array, sizes: NDArray[np.intp], doubt: Array) -> Array:
 
 
 def crossing(above: Array, lengths: Array) -> Array:
-    """Where curves (draws, lengths) first fall below 0, straight over log2 of the length."""
+    """Return the length at which each curve (draws, lengths) first falls below 0: (draws,)."""
     above = np.where(np.abs(above) < 1e-12, 0.0, above)
     below = above < 0
     first = below.argmax(axis=1)
@@ -103,7 +109,7 @@ def crossing(above: Array, lengths: Array) -> Array:
 
 
 def area(by_length: Array, lengths: Array) -> Array:
-    """Trapezoids over log2 of the length, divided by its range; one length is its own mean."""
+    """Return the mean of each curve over log2 of the length, by trapezoids: (draws,)."""
     if len(lengths) == 1:
         return by_length[:, 0]
     widths = np.diff(np.log2(lengths))

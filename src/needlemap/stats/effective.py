@@ -1,11 +1,11 @@
-"""Effective length: how far a model's score holds, by four named rules, each with a bootstrap
-interval.
+"""Compute the effective length: how far a model's score holds, by four named rules.
 
-The curve is fitted as falling up to the first length that is clearly below the threshold
-(`curves.falling`), so that noise on a plateau is no fall and a clear dip is one. The interval
-ends at tested lengths, since lengths between them were not asked. Of several families it is
-their mean: every family counts the same, and repeats are drawn for all of them together, since
-those of one number share a haystack where families use the same.
+Each rule has a bootstrap interval. The curve is fitted as falling up to the first length that is
+clearly below the threshold (`curves.falling`), so noise on a plateau is not a fall and a clear
+dip is one. The interval ends at tested lengths, since nothing between them was measured.
+
+Several families are averaged with equal weights. Repeats are drawn for all of them together,
+since repeats of one number share a haystack if families use the same one.
 """
 
 from __future__ import annotations
@@ -38,21 +38,33 @@ from needlemap.stats.intervals import (
 )
 
 Kind = Literal["absolute", "relative", "worst-depth", "auc"]
-RULES = ("absolute:85", "relative:85", "auc")  # those that are shown unless others are asked for
+# These are shown unless others are asked for.
+RULES = ("absolute:85", "relative:85", "auc")
 KINDS = ("absolute", "relative", "worst-depth", "auc")
-PUBLISHED = (
-    0.856  # Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654)
-)
-POINT_FROM = 20  # haystacks: the least of few noisy depths lies far below the least true one
-FLAT = 0.1  # of the threshold: a curve this near to it over CRAWL octaves crawls through it
+# Llama-2-7B's mean over RULER's 13 tasks at 4k (Hsieh et al. 2024, arXiv 2404.06654).
+PUBLISHED = 0.856
+# The lowest of a few noisy depths lies far below the lowest true one: worst-depth has a point
+# from so many haystacks on.
+POINT_FROM = 20
+# A curve that stays this near to the threshold over CRAWL octaves crawls through it.
+FLAT = 0.1
 CRAWL = 2
-SURE = 0.65  # of the upper half of a 95 % interval: below by that, it has fallen nine times in ten
-LEAST_BASE = 0.5  # at the shortest length, for a share of it to say how far a model can read
+# A score below the threshold by this share of the upper half of its 95 % interval has fallen in
+# nine of ten cases.
+SURE = 0.65
+# With a lower score at the shortest length, a share of it does not show how far a model reads.
+LEAST_BASE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule and its threshold, a share in [0, 1]. name: as it was written."""
+    """A rule.
+
+    Attributes:
+        name: as it was typed.
+        kind: what the threshold is compared with.
+        threshold: a share in [0, 1].
+    """
 
     name: str
     kind: Kind
@@ -61,16 +73,22 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What a rule gives: tokens, or for auc a score in [0, 1]. low, high: 95 %, None with too
-    few haystacks.
+    """The result of a rule: tokens, or for auc a score in [0, 1].
 
-    low and high are tested lengths. All three are infinite where the score never falls below
-    the threshold up to the longest, and 0 where it is below it at the shortest. value: None
-    where it has none: of a relative rule, for a score at the shortest length below LEAST_BASE,
-    as a model that knows little there holds it as far as it likes; of worst-depth, with fewer
-    than POINT_FROM haystacks, where it is noise. shortest, longest: lengths tested, in tokens.
-    crawls: whether the curve is so flat near the threshold that only the interval tells.
-    cells: whether the interval is as if cells were independent, there being one haystack.
+    Value and ends are infinite if the score never falls below the threshold up to the longest
+    length, and 0 if it is below it at the shortest.
+
+    Attributes:
+        rule: the rule.
+        value: None for a relative rule if the score at the shortest length is below LEAST_BASE,
+            since a model that finds little there may hold it at any length; None for
+            worst-depth with fewer than POINT_FROM haystacks, since it would be noise.
+        low, high: its 95 % interval, which ends at tested lengths; None with too few haystacks.
+        shortest, longest: the tested lengths, in tokens.
+        clusters: haystacks.
+        crawls: True if the curve is so flat near the threshold that only the interval is
+            meaningful.
+        cells: True if there was one haystack, so that the interval takes cells as independent.
     """
 
     rule: Rule
@@ -85,7 +103,7 @@ class Effective:
 
 
 def parse_rule(text: str) -> Rule:
-    """A rule by its name: 'absolute:85' and its like, or 'auc'. Raises SettingsError.
+    """Parse a rule, e.g. 'absolute:85' or 'auc'. Raises SettingsError.
 
     >>> parse_rule("relative:90").threshold
     0.9
@@ -103,7 +121,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def parse_rules(text: str) -> tuple[str, ...]:
-    """Rules as typed, with commas between. Raises SettingsError for an unknown one.
+    """Parse rules that are separated by commas. Raises SettingsError for an unknown one.
 
     >>> parse_rules("absolute:90, auc")
     ('absolute:90', 'auc')
@@ -111,37 +129,49 @@ def parse_rules(text: str) -> tuple[str, ...]:
     return tuple(parse_rule(part.strip()).name for part in text.split(","))
 
 
-_MEAN = parse_rule("auc")  # any rule that takes plain means of each length
+# Any rule that takes the plain mean of each length.
+_MEAN = parse_rule("auc")
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean over families at a length, in [0, 1]; low, high: 95 %, None with too few
-    repeats, or where a family's scores are means of an unknown number of answers."""
+    """The mean over families at a length.
+
+    Attributes:
+        score: in [0, 1].
+        low, high: 95 %; None with too few repeats, or if a family's scores are means of an
+            unknown number of answers.
+    """
 
     score: float
     low: float | None
     high: float | None
 
 
-@lru_cache(16)  # one for the text, the table, the page and the trackers of a report
+# The text, the table, the page and the trackers of a report ask for the same rules.
+@lru_cache(16)
 def effective_length(
     cube: Cube, rule: Rule, draws: int = DRAWS, seed: int = SEED
 ) -> Effective | None:
-    """A rule's value of one family; None without scores. See `FamilyScores.effective`."""
+    """Return the result of a rule for one family. See `FamilyScores.effective`."""
     return _family(cube, draws, seed).effective(rule)
 
 
-@lru_cache(4)  # one for all rules
+@lru_cache(4)
 def _family(cube: Cube, draws: int, seed: int) -> FamilyScores:
     return FamilyScores([cube], draws, seed)
 
 
 class FamilyScores:
-    """The scores of one family or several, at the lengths at which each of them has one.
+    """The scores of one or several families, at the lengths at which all of them have a score.
 
-    Intervals are from a bootstrap over haystacks (`intervals.py`), of so many draws. weights:
-    of the families in their means, positive; None: each counts the same.
+    Intervals come from a bootstrap over haystacks (`intervals.py`).
+
+    Args:
+        cubes: the families' scores.
+        draws: of the bootstrap; 0 for no intervals.
+        seed: of the bootstrap.
+        weights: of the families in their means, positive; equal if None.
     """
 
     def __init__(
@@ -151,112 +181,125 @@ class FamilyScores:
         seed: int = SEED,
         weights: Sequence[float] | None = None,
     ) -> None:
-        found = set.intersection(*map(_scored, cubes)) if cubes else set[int]()
-        self.lengths = sorted(found)
+        self.lengths = sorted(set.intersection(*map(_scored, cubes))) if cubes else []
         self._cubes, self._draws, self._seed, self._weights = cubes, draws, seed, weights
         self._repeats = sorted(set[int]().union(*map(_measured, cubes)))
         one = bool(cubes) and all(cube.one_haystack for cube in cubes)
         self.haystacks = 1 if one else len(self._repeats)
         self._counted = all(cube.counted for cube in cubes)
         self._one = one and len(cubes) == 1 and self._counted
-        self._drawn = dict[
-            bool, Array | None
-        ]()  # of the worst depths and of all, when first asked for
+        # Drawn curves: True for those of worst depths, False for those of means.
+        self._drawn = dict[bool, Array | None]()
 
     def means(self) -> dict[int, Mean]:
-        """The mean by length, with its interval."""
+        """Return the mean by length, with its interval."""
         if not self.lengths:
             return {}
-        points, again = self._curve(_MEAN)[0], self._again(_MEAN)
-        found = {}
-        for at, length in enumerate(self.lengths):
-            interval = (
-                None if again is None else expanded_interval(again[:, at], len(self._repeats))
-            )
-            low, high = around(float(points[at]), *(interval or (None, None)))
-            found[length] = Mean(float(points[at]), low, high)
-        return found
+        points, drawn = self._curve(_MEAN)[0].tolist(), self._drawn_curves(_MEAN)
+        means = {}
+        for at, (length, point) in enumerate(zip(self.lengths, points, strict=True)):
+            means[length] = self._mean(point, None if drawn is None else drawn[:, at])
+        return means
 
     def overall(self) -> Mean | None:
-        """The mean over lengths of `means`, each counting the same; None without scores."""
+        """Return the mean over lengths, which have equal weights; None without scores."""
         if not self.lengths:
             return None
-        point, again = float(self._curve(_MEAN).mean()), self._again(_MEAN)
-        interval = (
-            None if again is None else expanded_interval(again.mean(axis=1), len(self._repeats))
-        )
-        return Mean(point, *around(point, *(interval or (None, None))))
+        point, drawn = float(self._curve(_MEAN).mean()), self._drawn_curves(_MEAN)
+        return self._mean(point, None if drawn is None else drawn.mean(axis=1))
+
+    def _mean(self, point: float, drawn: Array | None) -> Mean:
+        """Return a mean with the interval of its bootstrapped values (draws,)."""
+        interval = None if drawn is None else expanded_interval(drawn, len(self._repeats))
+        low, high = around(point, *(interval or (None, None)))
+        return Mean(point, low, high)
 
     def effective(self, rule: Rule) -> Effective | None:
-        """A rule's value, with an interval, of the lengths whose prompts are as long as that;
-        None without scores there, and of trials of unknown length.
+        """Return the result of a rule, with an interval.
+
+        None without scores, and for trials of unknown length. Lengths that prompts did not
+        reach are left out.
 
         absolute: the length at which the score first falls below the threshold (RULER,
-        arXiv:2404.06654, takes the longest tested length above one). relative: the threshold
-        is a share of the score at the shortest length (NoLiMa, arXiv:2502.05167), if that is
-        LEAST_BASE at least. worst-depth: the score is that of each family's worst depth; the
-        least of few noisy cells lies below the least true one, so it errs on the short side,
-        and the bootstrap with it: the interval's upper end is that of `_longest_worst`. auc:
-        mean score over log2 of the length.
+        arXiv:2404.06654, takes the longest tested length above one).
+        relative: the threshold is a share of the score at the shortest length (NoLiMa,
+        arXiv:2502.05167), if that is at least LEAST_BASE.
+        worst-depth: the score is that of each family's worst depth. The lowest of a few noisy
+        cells lies below the lowest true one, so this errs on the short side, and so does its
+        bootstrap: the interval's upper end is that of `_longest_worst`.
+        auc: the mean score over log2 of the length.
         """
         if not self.lengths or not self.lengths[0]:
             return None
         if short := frozenset[int]().union(*(cube.short for cube in self._cubes)):
             reached = [cube.without(short) for cube in self._cubes]
             return FamilyScores(reached, self._draws, self._seed, self._weights).effective(rule)
+
         lengths = np.array(self.lengths, dtype=np.float64)
-        curve, ends = self._curve(rule), (self.lengths[0], self.lengths[-1])
-        if baseless(rule, curve):
-            return Effective(rule, None, None, None, *ends, self.haystacks)
-        fit = self._fit(rule)
-        point = float(rule_values(curve, lengths, rule, fit)[0])
-        low, high = self._interval(rule, lengths, fit)
-        crawls = 0 < point < inf and _crawls(low, high, curve[0], lengths, rule)
-        if rule.kind != "auc" and low is not None and high is not None:
-            low, high = outward(low, high, lengths)
-        low, high = around(point, low, high)
-        noise = isnan(point) or (rule.kind == "worst-depth" and self.haystacks < POINT_FROM)
-        value = None if noise else point
-        return Effective(rule, value, low, high, *ends, self.haystacks, crawls, self._one)
+        curve = self._curve(rule)
+        value = low = high = None
+        crawls = False
+        if not baseless(rule, curve):
+            fit = self._fit(rule)
+            point = float(rule_values(curve, lengths, rule, fit)[0])
+            low, high = self._interval(rule, lengths, fit)
+            crawls = 0 < point < inf and _crawls(low, high, curve[0], lengths, rule)
+            if rule.kind != "auc" and low is not None and high is not None:
+                low, high = outward(low, high, lengths)
+            low, high = around(point, low, high)
+            is_noise = rule.kind == "worst-depth" and self.haystacks < POINT_FROM
+            value = None if is_noise or isnan(point) else point
+        return Effective(
+            rule=rule,
+            value=value,
+            low=low,
+            high=high,
+            shortest=self.lengths[0],
+            longest=self.lengths[-1],
+            clusters=self.haystacks,
+            crawls=crawls,
+            cells=self._one and not baseless(rule, curve),
+        )
 
     def _fit(self, rule: Rule) -> Fit | None:
-        """How a curve is to be fitted; None where it is not: of other rules, and of unknown
-        means."""
+        """Return how a curve is fitted; None for other rules, and for means of unknown counts."""
         if rule.kind not in ("absolute", "relative") or not self._counted:
             return None
         pooled = np.concatenate(
             [scores.reshape(*scores.shape[:2], -1) for scores in self._scores(rule)], axis=2
         )
-        by_length = pooled.swapaxes(
-            0, 1
-        )  # by what is independent: haystacks, or where there is one, cells
-        means = [cluster_mean(each.reshape(-1, 1) if self._one else each) for each in by_length]
-        whole = (
-            self._one
-        )  # single cells that all agree show no doubt upward, and may yet dip by chance
-        up = [
-            (mean.high or 0.0) - ((mean.low or 0.0) if whole else mean.score)
-            for mean in means
-            if mean
-        ]
-        return Fit((~np.isnan(pooled)).sum(axis=(0, 2)), (1.0 if whole else SURE) * np.array(up))
+        doubts = []
+        for scores in pooled.swapaxes(0, 1):
+            # Haystacks are independent; of a single one, cells are taken to be.
+            mean = cluster_mean(scores.reshape(-1, 1) if self._one else scores)
+            if mean is None:
+                continue
+            high, low = mean.high or 0.0, mean.low or 0.0
+            # Single cells that all agree leave no doubt upward, and may still dip by chance.
+            doubts.append(high - low if self._one else SURE * (high - mean.score))
+        return Fit(sizes=(~np.isnan(pooled)).sum(axis=(0, 2)), doubt=np.array(doubts))
 
     def _interval(
         self, rule: Rule, lengths: Array, fit: Fit | None
     ) -> tuple[float | None, float | None]:
-        again = self._again(rule)
-        if again is None:
+        drawn = self._drawn_curves(rule)
+        if drawn is None:
             return None, None
         units = min(map(len, self._cells())) if self._one else len(self._repeats)
-        found = expanded_interval(rule_values(again, lengths, rule, fit), units)
-        low, high = found or (None, None)
-        if high is None or rule.kind != "worst-depth":
-            return low, high
-        return low, max(high, _longest_worst(self._scores(rule), lengths, rule, self._weights))
+        interval = expanded_interval(rule_values(drawn, lengths, rule, fit), units)
+        if interval is None:
+            return None, None
+        low, high = interval
+        if rule.kind == "worst-depth":
+            longest = _longest_worst(self._scores(rule), lengths, rule, self._weights)
+            high = max(high, longest)
+        return low, high
 
-    def _again(self, rule: Rule) -> Array | None:
-        """Curves of draws of repeats, (draws, lengths); None with none, or too few, or of
-        unknown means."""
+    def _drawn_curves(self, rule: Rule) -> Array | None:
+        """Return the curves of bootstrapped repeats, (draws, lengths).
+
+        None without draws, with too few repeats, and for means of unknown counts.
+        """
         worst = rule.kind == "worst-depth"
         if worst not in self._drawn:
             self._drawn[worst] = self._draw(rule)
@@ -270,45 +313,46 @@ class FamilyScores:
             return self._curve(rule, weights(len(self._repeats), self._draws, self._seed), order)
         if rule.kind == "worst-depth":
             return None
-        drawn = [
-            column(
-                cells,
-                weights(len(cells), self._draws, self._seed + at),
-                order=np.roll(order, 97 * at),
-            )
-            for at, cells in enumerate(self._cells())
-        ]
-        return np.stack(drawn, axis=1)
+        columns = []
+        for at, cells in enumerate(self._cells()):
+            drawn = weights(len(cells), self._draws, self._seed + at)
+            # Lengths are independent here, so each takes the draws in another order.
+            columns.append(column(cells, drawn, order=np.roll(order, 97 * at)))
+        return np.stack(columns, axis=1)
 
     def _cells(self) -> list[Array]:
-        """The scores of each length as (cells, 1), of one haystack."""
-        of = [
+        """Return the scores of each length as (cells, 1), of one haystack."""
+        by_length = [
             scores[:, at].reshape(-1, 1)
             for scores in self._scores(_MEAN)
             for at in range(len(self.lengths))
         ]
-        return [cells[~np.isnan(cells[:, 0])] for cells in of]
+        return [cells[~np.isnan(cells[:, 0])] for cells in by_length]
 
     def _curve(
         self, rule: Rule, drawn: Array | None = None, order: NDArray[np.intp] | None = None
     ) -> Array:
-        """The mean over families for each draw, (draws, lengths); without draws, of what was
-        measured."""
+        """Return the mean over families for each draw, (draws, lengths).
+
+        Without draws it is one row: the mean of what was measured.
+        """
         drawn = np.ones((1, len(self._repeats))) if drawn is None else drawn
         worst = rule.kind == "worst-depth"
-        each = [
-            np.stack(
-                [column(scores[:, at], drawn, worst, order) for at in range(scores.shape[1])],
-                axis=1,
-            )
-            for scores in self._scores(rule)
-        ]
-        return np.asarray(np.average(each, axis=0, weights=self._weights), dtype=np.float64)
+        curves = []
+        for scores in self._scores(rule):
+            columns = [
+                column(scores[:, at], drawn, worst=worst, order=order)
+                for at in range(scores.shape[1])
+            ]
+            curves.append(np.stack(columns, axis=1))
+        return np.asarray(np.average(curves, axis=0, weights=self._weights), dtype=np.float64)
 
     def _scores(self, rule: Rule) -> list[Array]:
-        """Each family's scores at all repeats and the common lengths: (repeats, lengths,
-        depths)."""
-        made = []
+        """Return each family's scores as (repeats, lengths, depths).
+
+        The repeats are those of all families, the lengths those that they have in common.
+        """
+        families = []
         for cube in self._cubes:
             scores = cube.spread if rule.kind == "worst-depth" else cube.scores
             placed = np.full((len(self._repeats), len(self.lengths), len(cube.depths)), np.nan)
@@ -316,15 +360,16 @@ class FamilyScores:
             for row, repeat in enumerate(self._repeats):
                 if repeat in cube.repeats:
                     placed[row] = scores[cube.repeats.index(repeat), columns]
-            made.append(placed)
-        return made
+            families.append(placed)
+        return families
 
 
 def published_length(means: Mapping[int, ClusterMean | Mean]) -> float | None:
-    """The largest length, in tokens, whose mean over families exceeds 85.6 %: RULER's rule.
+    """Return the largest length, in tokens, whose mean over families exceeds 85.6 %.
 
-    Infinite where it is the longest tested, 0 where there is none; None without means. It has
-    no interval, and one lucky length decides it: `effective` has ours.
+    This is RULER's rule. It is infinite if that is the longest tested length, 0 if there is
+    none, and None without means. It has no interval, and one lucky length decides it: see
+    `FamilyScores.effective` for rules that have one.
     """
     if not means:
         return None
@@ -333,38 +378,38 @@ def published_length(means: Mapping[int, ClusterMean | Mean]) -> float | None:
 
 
 def _scored(cube: Cube) -> set[int]:
-    """The lengths at which a family has a score."""
+    """Return the lengths at which a family has a score."""
     return {length for at, length in enumerate(cube.lengths) if cube.known[:, at].any()}
 
 
 def _measured(cube: Cube) -> set[int]:
-    """The repeats of which a family has a score."""
+    """Return the repeats of which a family has a score."""
     return {repeat for at, repeat in enumerate(cube.repeats) if cube.known[at].any()}
 
 
 def baseless(rule: Rule, curve: Array) -> bool:
-    """Whether a rule takes a share of a score that is too low for that. curve: (1,
-    lengths)."""
+    """Return True if a rule takes a share of a score that is too low. curve: (1, lengths)."""
     return rule.kind == "relative" and bool(curve[0, 0] < LEAST_BASE)
 
 
 def _longest_worst(
     families: Sequence[Array], lengths: Array, rule: Rule, weights: Sequence[float] | None = None
 ) -> float:
-    """How far the worst depth may hold: where the least upper end of a length's cells falls
-    below.
+    """Return how far the worst depth may hold.
+
+    That is where the lowest upper end of a length's cells falls below the threshold.
 
     Each end is Wilson's at 1 - 0.025 / depths, so that all hold at once (Bonferroni; Dunn
     1961, J. American Statistical Association 56:52), the worst depth's among them: the trials
     of a cell have a haystack each. Of several families it is the mean of theirs.
     """
     ends = [[_least_end(cells) for cells in scores.swapaxes(0, 1)] for scores in families]
-    whole = np.average(ends, axis=0, weights=weights)[np.newaxis]
-    return float(rule_values(whole, lengths, rule)[0])
+    mean = np.average(ends, axis=0, weights=weights)[np.newaxis]
+    return float(rule_values(mean, lengths, rule)[0])
 
 
 def _least_end(cells: Array) -> float:
-    """The least upper end of one length's cells (clusters, depths)."""
+    """Return the lowest upper end of one length's cells (clusters, depths)."""
     counts = (~np.isnan(cells)).sum(axis=0)
     hits = np.nansum(cells, axis=0)[counts > 0]
     z = NORMAL.inv_cdf(1 - 0.025 / len(hits))
@@ -374,16 +419,19 @@ def _least_end(cells: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """sizes: trials by length. doubt: how far below the threshold a length's score has clearly
-    fallen."""
+    """How a falling curve is fitted.
+
+    Attributes:
+        sizes: trials by length.
+        doubt: how far below the threshold a length's score must lie to have clearly fallen.
+    """
 
     sizes: NDArray[np.intp]
     doubt: Array
 
 
 def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = None) -> Array:
-    """The rule applied to curves (draws, lengths): tokens, infinite or 0 as `Effective` says,
-    or scores."""
+    """Apply a rule to curves (draws, lengths); return values (draws,) as in `Effective`."""
     if rule.kind == "auc":
         return area(by_length, lengths)
     base = by_length[:, :1] if rule.kind == "relative" else np.ones((len(by_length), 1))
@@ -395,8 +443,7 @@ def rule_values(by_length: Array, lengths: Array, rule: Rule, fit: Fit | None = 
 def _crawls(
     low: float | None, high: float | None, curve: Array, lengths: Array, rule: Rule
 ) -> bool:
-    """Whether an interval spans more than CRAWL octaves, over which the curve stays near the
-    threshold."""
+    """Return True if the curve stays near the threshold over an interval of CRAWL octaves."""
     if low is None or high is None or rule.kind not in ("absolute", "relative"):
         return False
     base = curve[0] if rule.kind == "relative" else 1.0

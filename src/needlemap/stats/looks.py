@@ -1,8 +1,8 @@
-"""The order in which a verdict looks at pairs, and what one unit of that order loses.
+"""Order pairs for a verdict that is reached in several looks, and add up what each unit loses.
 
-A unit is what is drawn at random: a prompt, if the verdict is for these prompts and they are
-sent in random order; else a whole haystack, since its prompts hang together. Units of planned
-prompts are drawn without replacement, so a bet on them is one on the mean over all of them
+A unit is what is drawn at random. It is a prompt if the verdict is for these prompts and they are
+sent in random order; else it is a whole haystack, since its prompts are correlated. Units of
+planned prompts are drawn without replacement, so a bet on them is on the mean over all of them
 (Waudby-Smith and Ramdas 2020, NeurIPS 33, section 3), however their losses cluster.
 """
 
@@ -22,18 +22,24 @@ from needlemap.stats.rows import Integers, Rows
 
 Scope = Literal["these", "new"]
 Unit = TypeVar("Unit")
-# Planned prompts are sent in so many pieces, each drawn at random. Smaller pieces end a run
-# sooner, and share fewer prefixes: a grid of 8 lengths and 11 depths takes 1.4 times the tokens
-# a prompt in twelfths, 1.7 times in fiftieths.
+# Planned prompts are sent in this many pieces, each drawn at random. Smaller pieces end a run
+# sooner, but share fewer prefixes: with 8 lengths and 11 depths a prompt takes 1.4 times the
+# tokens in twelfths, and 1.7 times in fiftieths.
 PIECES = 12
 LEAST_PIECE = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Looks:
-    """Units are judged one after the other. turns: (pairs,) the place of each pair's unit in
-    that order, from 0; -1 if it is seen at every look. planned: how many units there are, None
-    if there is no end to them. every: how many are sent between two looks. unit: its name."""
+    """The order in which units are judged.
+
+    Attributes:
+        turns: (pairs,), the position of each pair's unit in that order, from 0. It is -1 for a
+            pair that is seen at every look, and -2 for one that is not judged.
+        planned: how many units there are; None if there is no end to them.
+        every: units between two looks.
+        unit: its name.
+    """
 
     turns: Integers
     planned: int | None = None
@@ -49,8 +55,9 @@ Looking = Callable[[Rows], Looks]
 
 
 def in_random_order(units: Iterable[Unit]) -> list[Unit]:
-    """Return units in the seeded random order in which they are sent and judged; it hangs on
-    the units alone.
+    """Return units in the seeded random order in which they are sent and judged.
+
+    The order depends on the units alone.
 
     >>> in_random_order([3, 1, 2, 0, 4]) == in_random_order(range(5))
     True
@@ -89,10 +96,10 @@ def endless_looks(rows: Rows) -> Looks:
 
 
 def whole_units(rows: Rows, looks: Looks) -> Looks:
-    """Return looks at units of which all was sent and something was answered, -2 for the rest.
+    """Return looks at the units that were sent whole and have an answer; the rest gets -2.
 
-    Of planned units only those before the first open one: what came out of its turn is no
-    random draw.
+    Of planned units only those before the first unfinished one count: what was sent out of turn
+    is not a random draw.
     """
     answered = ~(np.isnan(rows.first) & np.isnan(rows.second))
     open_turns = set(looks.turns[~rows.tried].tolist())
@@ -107,11 +114,11 @@ def whole_units(rows: Rows, looks: Looks) -> Looks:
 
 
 def unit_losses(rows: Rows, looks: Looks) -> tuple[Array, Array, float]:
-    """Return the losses of units in their order, with what misses counted against B, and for
-    it; and the scale to divide the margin by.
+    """Return the losses of units in their order, against B and for B, and a scale.
 
-    Each family counts the same. Losses of planned prompts are weighed by how many prompts
-    their family has, and divided by the largest weight so that they lie in [-1, 1].
+    Missing answers count against B in the first, and for B in the second. The margin must be
+    divided by the scale. Each family has the same weight: losses of planned prompts are weighted
+    by the size of their family, and divided by the largest weight so that they lie in [-1, 1].
     """
     count = int(looks.turns.max(initial=-1)) + 1
     if looks.unit == "haystack":
@@ -121,18 +128,17 @@ def unit_losses(rows: Rows, looks: Looks) -> tuple[Array, Array, float]:
     sizes = np.bincount(rows.family[planned], minlength=len(rows.names))
     weights = planned.sum() / ((sizes > 0).sum() * np.maximum(1, sizes))
     scale = float(weights[sizes > 0].max(initial=1.0))
-    made = []
+    sides = []
     for side in (_against, _in_favour):
         losses = np.zeros(count)
         seen = looks.turns >= 0
         losses[looks.turns[seen]] = (side(rows) * weights[rows.family])[seen] / scale
-        made.append(np.clip(losses, -1.0, 1.0))
-    return made[0], made[1], scale
+        sides.append(np.clip(losses, -1.0, 1.0))
+    return sides[0], sides[1], scale
 
 
 def group_losses(rows: Rows, looks: Looks, here: NDArray[np.bool_]) -> tuple[Array, Integers]:
-    """Return the mean losses of units inside a group, with misses counted for B, and their
-    turns."""
+    """Return the mean losses of units within a part, missing answers for B, and their turns."""
     part, turns = rows.where(here), looks.turns[here]
     count = int(turns.max(initial=-1)) + 1
     losses = _means(part, _in_favour, turns, count)
@@ -141,24 +147,24 @@ def group_losses(rows: Rows, looks: Looks, here: NDArray[np.bool_]) -> tuple[Arr
 
 
 def _against(rows: Rows) -> Array:
-    """Losses, with B's missing answers wrong and A's right; 0 if both are missing."""
+    """Return losses with B's missing answers wrong and A's right; 0 if both are missing."""
     lost = np.nan_to_num(rows.first, nan=1.0) - np.nan_to_num(rows.second, nan=0.0)
     return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, lost)
 
 
 def _in_favour(rows: Rows) -> Array:
-    """Losses, with B's missing answers right and A's wrong; 0 if both are missing."""
+    """Return losses with B's missing answers right and A's wrong; 0 if both are missing."""
     lost = np.nan_to_num(rows.first, nan=0.0) - np.nan_to_num(rows.second, nan=1.0)
     return np.where(np.isnan(rows.first) & np.isnan(rows.second), 0.0, lost)
 
 
 def _means(rows: Rows, side: Callable[[Rows], Array], turns: Integers, count: int) -> Array:
-    """Mean losses of units, each family counting the same."""
+    """Return the mean losses of units; each family has the same weight."""
     answered = ~(np.isnan(rows.first) & np.isnan(rows.second)) & (turns >= 0)
     keys = turns[answered] * max(1, len(rows.names)) + rows.family[answered]
     pairs, at, sizes = np.unique(keys, return_inverse=True, return_counts=True)
     sums = np.bincount(at, side(rows)[answered], minlength=len(pairs))
-    # Linearised scores (`ratio.py`) may lie a little beyond [0, 1], and bets do not.
+    # Linearised scores (`ratio.py`) may lie a little outside [0, 1]; bets must not.
     means = np.clip(sums / sizes, -1.0, 1.0)
     units, back, families = np.unique(
         pairs // max(1, len(rows.names)), return_inverse=True, return_counts=True

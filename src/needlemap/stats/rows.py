@@ -1,4 +1,4 @@
-"""The pairs of two runs or two arms, prompt by prompt, as arrays that a verdict reads."""
+"""Hold the pairs of two runs or two arms, prompt by prompt, as arrays for a verdict."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ Integers = NDArray[np.int64]
 
 
 class JudgedPrompt(NamedTuple):
-    """One prompt. haystack: whose it is. first, second: the scores of A and of B, None where
-    it failed to answer. tried: whether both were asked."""
+    """One prompt with both scores.
+
+    Attributes:
+        family: its family's name.
+        place: repeat, length and depth.
+        haystack: the number of its haystack.
+        first, second: the scores of A and B; None if the answer is missing.
+        tried: True if the prompt was sent to both.
+    """
 
     family: str
     place: Place
@@ -28,8 +35,17 @@ class JudgedPrompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Pairs of two runs as arrays (pairs,). family, haystack: numbers, of `names` and of one's
-    own choice. first, second: scores, NaN where missing. places: of each pair."""
+    """Pairs of two runs, in arrays of shape (pairs,).
+
+    Attributes:
+        names: of the families.
+        family: an index into names.
+        haystack: any number that the pairs of one haystack share.
+        length: in tokens.
+        first, second: the scores of A and B, NaN if missing.
+        tried: True if the prompt was sent to both.
+        places: of each pair; may be empty.
+    """
 
     names: tuple[str, ...]
     family: Integers
@@ -42,48 +58,49 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[JudgedPrompt]) -> Rows:
-        """From rows in any order."""
-        found = list(rows)
-        names = tuple(dict.fromkeys(row.family for row in found))
-        scores = [[np.nan if s is None else s for s in (r.first, r.second)] for r in found]
+        """Return prompts in any order as arrays."""
+        prompts = list(rows)
+        names = tuple(dict.fromkeys(prompt.family for prompt in prompts))
+        scores = [(prompt.first, prompt.second) for prompt in prompts]
+        # None becomes NaN.
         both = np.array(scores, dtype=np.float64).reshape(-1, 2)
         return cls(
-            names,
-            np.array([names.index(row.family) for row in found], dtype=np.int64),
-            np.array([row.haystack for row in found], dtype=np.int64),
-            np.array([row.place[1] for row in found], dtype=np.int64),
-            both[:, 0],
-            both[:, 1],
-            np.array([row.tried for row in found], dtype=bool),
-            tuple(row.place for row in found),
+            names=names,
+            family=np.array([names.index(prompt.family) for prompt in prompts], dtype=np.int64),
+            haystack=np.array([prompt.haystack for prompt in prompts], dtype=np.int64),
+            length=np.array([prompt.place[1] for prompt in prompts], dtype=np.int64),
+            first=both[:, 0],
+            second=both[:, 1],
+            tried=np.array([prompt.tried for prompt in prompts], dtype=bool),
+            places=tuple(prompt.place for prompt in prompts),
         )
 
     def where(self, kept: NDArray[np.bool_]) -> Rows:
-        """Some of them."""
-        places = tuple(p for p, keep in zip(self.places, kept.tolist(), strict=False) if keep)
+        """Return the pairs that a mask keeps."""
+        places = zip(self.places, kept.tolist(), strict=False)
         return Rows(
-            self.names,
-            self.family[kept],
-            self.haystack[kept],
-            self.length[kept],
-            self.first[kept],
-            self.second[kept],
-            self.tried[kept],
-            places,
+            names=self.names,
+            family=self.family[kept],
+            haystack=self.haystack[kept],
+            length=self.length[kept],
+            first=self.first[kept],
+            second=self.second[kept],
+            tried=self.tried[kept],
+            places=tuple(place for place, is_kept in places if is_kept),
         )
 
     @property
     def failed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Where A failed and B has a score, and where B failed and A has one."""
+        """Return where only A's answer is missing, and where only B's is: two masks."""
         first, second = np.isnan(self.first), np.isnan(self.second)
         return first & ~second, second & ~first
 
     def against(self) -> Rows:
-        """The pairs that one of both scored, what misses counted against B."""
+        """Return the pairs with a score, with missing answers counted against B."""
         return self._filled(first=1.0, second=0.0)
 
     def in_favour(self) -> Rows:
-        """The same, what misses counted for B."""
+        """Return the pairs with a score, with missing answers counted for B."""
         return self._filled(first=0.0, second=1.0)
 
     def _filled(self, first: float, second: float) -> Rows:
@@ -96,11 +113,11 @@ class Rows:
 
     @property
     def graded(self) -> bool:
-        """Whether any score lies between wrong and right."""
+        """Return True if any score lies between 0 and 1."""
         scores = np.concatenate([self.first, self.second])
         return not bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
 
     @property
     def losses(self) -> Array:
-        """A - B."""
+        """Return A - B, NaN if either is missing."""
         return self.first - self.second

@@ -1,14 +1,14 @@
-"""Bets on whole haystacks: a verdict that may be looked at after each of them.
+"""Bet on units that are judged one after another, so that every look at them may decide.
 
-Each of two bets wins only where its claim is true, so that it ever comes above 1 / alpha with
-a chance of at most alpha where the claim is false (Ville 1939, Etude critique de la notion de
-collectif, chapter V). A bet is on the mean difference of one haystack, so it holds however the
-prompts of a haystack hang together.
+Each of two bets grows only if its claim is true. If the claim is false, it ever exceeds 1 / alpha
+with a probability of at most alpha (Ville 1939, Etude critique de la notion de collectif, chapter
+V). A unit is a pair, or a whole haystack, whose mean loss counts: then the bet holds however the
+prompts of a haystack are correlated.
 
-On these prompts: the planned haystacks are drawn without replacement, in a seeded order, and
-the bets are on the mean over all of them (Waudby-Smith and Ramdas 2020, NeurIPS 33, section
-3); when the last is seen, that mean is known. On new haystacks: they are drawn from all that
-the source could give.
+For planned units the bets are on the mean over all of them, since these are drawn without
+replacement in a seeded order (Waudby-Smith and Ramdas 2020, NeurIPS 33, section 3); when the last
+is seen, that mean is known. For new haystacks they are on the mean of all that the source could
+give.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from needlemap.stats import Array
 from needlemap.stats.verdicts import FAIL, HIGH_ALPHA, LOW_ALPHA, NOT_ENOUGH_DATA, PASS, Word
 
 BETS = np.array([0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.75, 0.9])
-FARTHEST = 20_000  # further haystacks that are looked ahead
-# Where one haystack in 20 is dead, fewer may be drawn without a dead one in more than 2.5 % of
-# runs: nothing is said of new haystacks then.
+# `further` looks ahead at most so many haystacks.
+FARTHEST = 20_000
+# If one haystack in 20 loses everything, fewer than these are drawn without such a haystack in
+# more than 2.5 % of runs: they show nothing about new haystacks.
 FEWEST_NEW = 72
-_CLAIMS: tuple[Word, Word] = (PASS, FAIL)
 
 
 def log_wealth(values: Array, bound: float, planned: int | None = None) -> Array:
-    """Log of the bet that the mean of haystacks' values lies above a bound, after each:
-    (looks,).
+    """Return the log of the bet that the mean of values lies above a bound: (looks,).
 
-    values: (looks,) in [0, 1]. planned: of how many haystacks these are drawn without
-    replacement; None for endlessly many. The mean of BETS, each 1 + g (x - c) / c, c being
-    what the next value would be in the mean if all of them had the bound for their mean.
-    Infinite where no values left could bring the mean down to the bound.
+    The bet is the mean of BETS, each 1 + g (x - c) / c, c being the mean of the values still to
+    come if the mean of all were the bound. It is infinite once no values to come could bring
+    the mean down to the bound.
+
+    Args:
+        values: of units in their order, (looks,) in [0, 1].
+        bound: in [0, 1].
+        planned: how many units these are drawn from without replacement; None for no end.
     """
     drawn = values.cumsum()
     if planned is None:
@@ -55,10 +58,12 @@ def log_wealth(values: Array, bound: float, planned: int | None = None) -> Array
 
 @dataclass(frozen=True, slots=True)
 class Bets:
-    """What whole haystacks say of a loss, each one bet on its mean loss.
+    """Two bets on the loss of units in their order.
 
-    no_worse, worse: logs of the bets after each haystack: that less than the margin is lost,
-    and more. alphas: how often each claim may be false.
+    Attributes:
+        no_worse: log of the bet that less than the margin is lost, after each unit.
+        worse: log of the bet that more is lost.
+        alphas: how often each claim may be false.
     """
 
     no_worse: Array
@@ -73,53 +78,69 @@ class Bets:
         planned: int | None = None,
         low_alpha: float = LOW_ALPHA,
     ) -> Bets:
-        """losses: haystacks' mean losses in [-1, 1], what misses counted against B and for it.
-        margin: a share. planned: as in `log_wealth`."""
-        against, in_favour = (np.array(each, dtype=np.float64) for each in losses)
-        no_worse = log_wealth((1 - against) / 2, (1 - margin) / 2, planned)
-        worse = log_wealth((1 + in_favour) / 2, (1 + margin) / 2, planned)
-        return cls(no_worse, worse, (HIGH_ALPHA, low_alpha))
+        """Bet on units' losses.
+
+        Args:
+            losses: in [-1, 1], with missing answers counted against B, and for B.
+            margin: the loss that is allowed, a share.
+            planned: as in `log_wealth`.
+            low_alpha: how often the claim of a larger loss may be false.
+        """
+        against, in_favour = (np.array(side, dtype=np.float64) for side in losses)
+        return cls(
+            no_worse=log_wealth((1 - against) / 2, (1 - margin) / 2, planned),
+            worse=log_wealth((1 + in_favour) / 2, (1 + margin) / 2, planned),
+            alphas=(HIGH_ALPHA, low_alpha),
+        )
 
     @property
     def looks(self) -> list[tuple[int, Word]]:
-        """Haystacks seen and the word, wherever one of the bets has won."""
-        goals = [-log(alpha) for alpha in self.alphas]
-        found = list[tuple[int, Word]]()
-        for word, wins, goal in zip(_CLAIMS, (self.no_worse, self.worse), goals, strict=True):
-            found += [(int(at) + 1, word) for at in np.flatnonzero(wins >= goal)]
-        return sorted(found)
+        """Return the units seen and the word of each look at which a bet is above its goal."""
+        looks = list[tuple[int, Word]]()
+        for word, wins, goal in self._claims:
+            looks += [(int(at) + 1, word) for at in np.flatnonzero(wins >= goal)]
+        return sorted(looks)
 
     def won(self, count: int) -> list[Word]:
-        """The claims whose bets have won at some look at so many haystacks, or before: a bet
-        that has won once has won."""
-        goals = [-log(alpha) for alpha in self.alphas]
-        pairs = zip(_CLAIMS, (self.no_worse, self.worse), goals, strict=True)
-        return [word for word, wins, goal in pairs if wins[:count].max(initial=-inf) >= goal]
+        """Return the claims whose bets have won within `count` units: once won stays won."""
+        return [word for word, wins, goal in self._claims if wins[:count].max(initial=-inf) >= goal]
+
+    @property
+    def _claims(self) -> list[tuple[Word, Array, float]]:
+        """Return the word, the log of the bet and its goal of both claims."""
+        return [
+            (PASS, self.no_worse, -log(self.alphas[0])),
+            (FAIL, self.worse, -log(self.alphas[1])),
+        ]
 
     @property
     def first(self) -> tuple[int, Word]:
-        """The first look at which one of them has won, and its word; all looks and NOT ENOUGH
-        DATA where none has."""
+        """Return the first look at which a bet has won, and its word.
+
+        If none has, return the number of looks and NOT ENOUGH DATA.
+        """
         looks = self.looks
         return looks[0] if looks else (len(self.worse), NOT_ENOUGH_DATA)
 
 
 def further(losses: Sequence[float], margin: float) -> int | None:
-    """Further haystacks after which a bet without an end to them has won, if they go on as
-    these; None beyond FARTHEST. Without any: if all answers are equal.
+    """Return the further haystacks after which an endless bet wins, if they go on as these.
+
+    Without any losses they are taken to be 0. None if that is beyond FARTHEST.
 
     >>> further([], 0.02), further([], 0.1)
     (287, 55)
     """
     mean = sum(losses) / len(losses) if losses else 0.0
     steps = np.arange(1, FARTHEST + 1)
-    found = []
+    counts = []
     for sign, alpha in ((-1.0, HIGH_ALPHA), (1.0, LOW_ALPHA)):
         bound = (1 + sign * margin) / 2
         values = (1 + sign * np.array([*losses, mean])) / 2
         grown = np.log1p(BETS * ((values - bound) / bound)[:, None])
-        each = grown[:-1].mean(axis=0) if losses else grown[-1]
-        ahead = grown[:-1].sum(axis=0) + steps[:, None] * each
+        step = grown[:-1].mean(axis=0) if losses else grown[-1]
+        ahead = grown[:-1].sum(axis=0) + steps[:, None] * step
         won = np.logaddexp.reduce(ahead, axis=-1) - log(len(BETS)) >= -log(alpha)
-        found += [int(won.argmax()) + 1] if won.any() else []
-    return min(found, default=None)
+        if won.any():
+            counts.append(int(won.argmax()) + 1)
+    return min(counts, default=None)

@@ -1,8 +1,8 @@
-"""What a comparison cannot test: families and lengths that the reference mostly gets wrong.
+"""Find what a comparison cannot test: families and lengths that the reference gets wrong.
 
-Where nothing is right, nothing can be lost. Averaged in, such a family hides the loss of the
-others: three dead families of four turn a loss of 50 points into 12. So a verdict leaves them
-out and names them.
+If nothing is right, nothing can be lost. In a mean such a family hides the loss of the others:
+three dead families of four turn a loss of 50 points into 12. So a verdict leaves them out and
+names them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ from numpy.typing import NDArray
 from needlemap.stats import Array
 from needlemap.stats.rows import Rows
 
-# So few prompts say little of a share: 20 that a model gets right with a chance of 0.75 are
-# under half right in 1 of 250 cases.
+# Fewer prompts show little about a share: of 20 that a model gets right with probability 0.75,
+# under half are right in 1 of 250 cases.
 LEAST_PROMPTS = 20
 LEAST_RIGHT = 0.5
 FLOOR = 0.01
-# None of six right is 1 chance in 64 for a length that is half right.
+# At a length that is half right, none of six is right in 1 of 64 cases.
 FEWEST_OF_LENGTH = 6
 
 
 @dataclass(frozen=True, slots=True)
 class NotTested:
-    """A family, or some of its lengths, that the reference mostly gets wrong. family: '' if
-    there is one only. lengths: () for all of them. right: of n prompts, graded scores added
-    up."""
+    """A family, or some of its lengths, that the reference mostly gets wrong.
+
+    Attributes:
+        family: empty if there is only one.
+        lengths: empty for all of them.
+        n: prompts.
+        right: the sum of their scores.
+    """
 
     family: str
     lengths: tuple[int, ...]
@@ -50,8 +55,8 @@ def keep_tested(rows: Rows, margin: float) -> tuple[Rows, tuple[NotTested, ...]]
     """Return the pairs that could show a loss, and what was left out.
 
     A family, and a length of FEWEST_OF_LENGTH prompts, is also left out if its mean is so low
-    that it could not lose the margin. If nothing could show a loss, all rows are returned beside
-    what is not tested, so that the numbers can still be shown.
+    that it could not lose the margin. If nothing could show a loss, all rows are returned, so
+    that the numbers can still be shown.
     """
     kept = np.ones(len(rows.first), dtype=bool)
     untested = list[NotTested]()
@@ -69,7 +74,7 @@ def families_left(rows: Rows, untested: tuple[NotTested, ...]) -> tuple[int, int
 
 
 def _untested(rows: Rows, margin: float) -> Iterator[tuple[NotTested, NDArray[np.bool_]]]:
-    """Each family that is not tested, or its lengths that are not, with their rows."""
+    """Yield what is not tested in each family, with a mask of its rows."""
     known = ~np.isnan(rows.first)
     for number in np.unique(rows.family[known]).tolist():
         here = rows.family == number
@@ -92,6 +97,6 @@ def _is_floored(n: int, right: float, margin: float) -> bool:
 
 
 def _is_dead(scores: Array, margin: float) -> bool:
-    """Whether a length cannot be tested."""
+    """Return True if a length cannot be tested."""
     n, right = len(scores), float(scores.sum())
     return is_untested(n, right) or (n >= FEWEST_OF_LENGTH and _is_floored(n, right, margin))

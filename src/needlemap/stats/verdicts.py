@@ -1,9 +1,10 @@
-"""What a verdict is: one type, four words, and the exit codes of all commands.
+"""Define what a verdict is: one type, its words, and the exit codes of all commands.
 
-PASS: what was claimed is shown. FAIL: the opposite is shown. SUSPECT: neither is, and something
-looks wrong. NOT ENOUGH DATA: neither is, and nothing looks wrong. NO RESULT: nothing was measured
-that a verdict could rest on. How the ends of a loss are found is no matter of this file: see
-`difference.py` for one look, `sequential.py` for many.
+PASS: the claim is shown. FAIL: the opposite is shown. SUSPECT: neither is shown, and something
+looks wrong. NOT ENOUGH DATA: neither is shown, and nothing looks wrong. NO RESULT: nothing was
+measured that a verdict could rest on.
+
+This module turns an interval into a word. `difference.py` and `sequential.py` compute it.
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ SUSPECT: Final = "SUSPECT"
 NO_RESULT: Final = "NO RESULT"
 OPEN = (NOT_ENOUGH_DATA, SUSPECT)
 
-LOW_ALPHA = 0.01  # how often a loss's lower end may lie above the true loss
-HIGH_ALPHA = 0.025  # how often its upper end may lie below
+# How often the lower end of a loss may lie above the true loss.
+LOW_ALPHA = 0.01
+# How often its upper end may lie below the true loss.
+HIGH_ALPHA = 0.025
 
 WRONG_SETTINGS = 2
 _CODES: dict[Word, int] = {PASS: 0, FAIL: 1, NO_RESULT: 3, NOT_ENOUGH_DATA: 4, SUSPECT: 5}
-# Of several the first counts: who was interrupted did not see the rest, and what fails stays
-# failed, whatever else is missing.
+# The first of these decides: an interrupted command did not see the rest, and a failure stays a
+# failure whatever else is missing.
 _ORDER = (143, 130, 1, 5, 4, 2, 3, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a command came to. claim: what the word is said of, with its number. evidence: what it
-    rests on. scope: what it holds for. next: what to type, or do, to know more."""
+    """The outcome of a command.
+
+    Attributes:
+        word: the verdict in a word.
+        claim: what the word is about, with its number.
+        evidence: what it rests on.
+        scope: what it holds for.
+        next: what to type or do to know more.
+    """
 
     word: Word
     claim: str
@@ -52,13 +62,14 @@ class Verdict:
         return f"{self.word} {command}: {'; '.join(parts)}."
 
     def plain(self, command: str) -> dict[str, Any]:
-        """Return the same for programs."""
+        """Return the verdict as JSON values, with its exit code and line."""
         return {**asdict(self), "code": exit_code(self.word), "line": self.line(command)}
 
 
 def decide(low: float, high: float, margin: float) -> Word:
-    """Judge a loss by its ends and the margin, all shares: the lower end at 99 %, the upper at
-    97.5 %, each one-sided. At a margin of 0 a PASS takes a sure gain.
+    """Return the word for a loss, given its one-sided ends at 99 % and 97.5 %, all shares.
+
+    At a margin of 0 a PASS needs a sure gain.
 
     >>> decide(-0.01, 0.015, 0.02), decide(0.03, 0.08, 0.02), decide(0.01, 0.05, 0.02)
     ('PASS', 'FAIL', 'NOT ENOUGH DATA')
@@ -69,14 +80,16 @@ def decide(low: float, high: float, margin: float) -> Word:
 
 
 def row_word(*, fails: bool, passes: bool, points: bool) -> Word:
-    """Return the word of one thing that was tried. points: whether something looks wrong.
+    """Return the word for one row of a table. points: True if something looks wrong.
 
     >>> row_word(fails=False, passes=False, points=True)
     'SUSPECT'
     """
     if fails:
         return FAIL
-    return PASS if passes else SUSPECT if points else NOT_ENOUGH_DATA
+    if passes:
+        return PASS
+    return SUSPECT if points else NOT_ENOUGH_DATA
 
 
 def exit_code(word: Word, on_undecided: str = "fail", *, exit_zero: bool = False) -> int:
@@ -93,7 +106,7 @@ def exit_code(word: Word, on_undecided: str = "fail", *, exit_zero: bool = False
 
 
 def combined_code(codes: Iterable[int]) -> int:
-    """Return the exit code of several: 1 over 5 over 4 over 2 and 3 over 0.
+    """Return the exit code of several commands: 1, 5, 4, 2, 3, 0 in this order.
 
     >>> combined_code([0, 4, 5]), combined_code([5, 1, 3]), combined_code([3, 0])
     (5, 1, 3)
@@ -102,7 +115,7 @@ def combined_code(codes: Iterable[int]) -> int:
 
 
 def combined_word(words: Iterable[Word]) -> Word:
-    """Return the word of several: FAIL over SUSPECT over NOT ENOUGH DATA over NO RESULT over PASS.
+    """Return the word of several: FAIL, SUSPECT, NOT ENOUGH DATA, NO RESULT, PASS in this order.
 
     >>> combined_word(["PASS", "NO RESULT", "NOT ENOUGH DATA"])
     'NOT ENOUGH DATA'
@@ -111,7 +124,7 @@ def combined_word(words: Iterable[Word]) -> Word:
 
 
 def most_serious(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return several in the order in which they count."""
+    """Return verdicts in that order."""
     return sorted(verdicts, key=lambda verdict: _rank(verdict.word))
 
 
