@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -101,6 +101,31 @@ def gauge(
     from needlemap.servers.gauge.command import gauge_command
 
     gauge_command(out, gguf)
+
+
+def export(
+    what: Annotated[Literal["gate"], typer.Argument(help="What to write.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, e.g. long_context_gate.py.")],
+    lengths: Annotated[str, option("Tokens of prompt and answer, e.g. 2k,8k.")] = "2k,8k",
+    depths: Annotated[str, option("Percent of the text before the needle.")] = "0,25,50,75,100",
+    repeats: Annotated[int, option("Texts; each has one prompt per length and depth.")] = 5,
+    fail_under: Annotated[
+        float, option("The least mean: PASS if its 95 % interval reaches it.", metavar="PERCENT")
+    ] = 90,
+    max_answer_tokens: Annotated[int, option("Tokens of an answer, at most.")] = 64,
+) -> None:
+    """Write a test of a server as one file. It needs Python, and no package.
+
+    \b
+    Examples:
+      needlemap export gate long_context_gate.py
+      needlemap export gate gate.py --lengths 4k,32k --repeats 10 --fail-under 95
+    """
+    from needlemap.grid import make_grid
+    from needlemap.servers.gate.export import export_gate
+
+    assert what == "gate"
+    export_gate(file, make_grid(lengths, depths), repeats, fail_under, max_answer_tokens)
 
 
 _MODEL_SETTINGS = (*settings_of("Model"), *marked("check"))

@@ -1,0 +1,1 @@
+"""A gate in one file, which the test suites of inference engines copy."""

@@ -1,0 +1,220 @@
+"""A gate is one file that needs only Python, and its verdict is that of `run --fail-under`."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+
+import numpy as np
+import pytest
+
+import needlemap
+from needlemap.reports.goals import mean_of, threshold_verdict
+from needlemap.scorers.words import Substring
+from needlemap.servers.gate.export import gate_source
+from needlemap.servers.gate.gate_file import (
+    cluster_interval,
+    judge,
+    make_prompt,
+    score_answer,
+)
+from needlemap.stats.intervals import cluster_mean
+from needlemap.tasks import Reference
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A server that finds the fact, but for prompts that `is_lost` names."""
+
+    is_lost = staticmethod(lambda _: False)
+    fails = staticmethod(lambda _: False)
+
+    def do_GET(self) -> None:
+        self._send(200, {"data": [{"id": "tiny"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = body["messages"][0]["content"]
+        if self.fails(text):
+            self._send(400, {"error": "no"})
+            return
+        found = re.search(r"The locker code for \w+ is (\d+)", text)
+        answer = "I do not know." if found is None or self.is_lost(text) else found[1]
+        reply = {"choices": [{"message": {"content": answer}}]}
+        self._send(200, {**reply, "usage": {"prompt_tokens": len(text) // 5}})
+
+    def _send(self, status: int, content: object) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def serve():
+    """Start a server whose prompts are lost, or refused, by a rule; return its address."""
+    servers = []
+
+    def start(is_lost=lambda _: False, fails=lambda _: False):
+        rules = {"is_lost": staticmethod(is_lost), "fails": staticmethod(fails)}
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Answers,), rules))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/v1"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def gate(typed, tmp_path):
+    """Run an exported gate in a Python without site-packages; return code and last line."""
+    file = tmp_path / "gate.py"
+    typed("export", "gate", file, "--lengths", "500,1k", "--depths", "0,50,100")
+
+    def run(address: str, *words: str) -> tuple[int, str]:
+        command = [sys.executable, "-I", "-S", str(file), "--base-url", address, "--seed", "4"]
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    return run
+
+
+def test_a_server_that_finds_all_passes(gate, serve):
+    code, line = gate(serve())
+    assert code == 4, "30 right answers do not show 90 %"
+    assert line.startswith("NOT ENOUGH DATA gate: mean 100.0 % (88.6 to 100.0), wanted 90; ")
+    code, line = gate(serve(), "--repeats", "12")
+    assert (code, line) == (
+        0,
+        "PASS gate: mean 100.0 % (94.9 to 100.0), wanted 90; 72 prompts of 12 haystacks.",
+    )
+
+
+def test_a_server_that_loses_long_prompts_fails(gate, serve):
+    code, line = gate(serve(is_lost=lambda text: len(text) > 3_000))
+    assert code == 1
+    assert line.startswith("FAIL gate: mean 50.0 % (")
+    assert line.endswith("; below it at 1000 tokens.")
+
+
+def test_refused_prompts_are_missing_and_never_right(gate, serve):
+    code, line = gate(serve(fails=lambda text: len(text) > 3_000), "--repeats", "24")
+    assert code == 4
+    assert line.startswith("NOT ENOUGH DATA gate: mean 100.0 % (94.9 to 100.0), wanted 90; ")
+    assert line.endswith("72 prompts of 24 haystacks, 72 missing.")
+
+
+def test_a_server_that_is_not_there_has_no_result(gate):
+    code, line = gate("http://127.0.0.1:9/v1", "--model", "tiny", "--repeats", "1")
+    assert (code, line[:13]) == (3, "NO RESULT gat")
+
+
+def test_the_same_seed_sends_the_same_prompts():
+    one, same, other = (make_prompt(2_000, 50, 3, seed, 4.0) for seed in (1, 1, 2))
+    assert one == same
+    assert one.text != other.text
+    assert one.text.startswith("Notes ")
+    assert one.text.count(one.number) == 1
+    place = one.text.index(one.number) / len(one.text)
+    assert 0.4 < place < 0.6
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It is 417302.", "417,302", "It is 417 302", "9417302", "417302.5", "4 1 7 3 0 2",
+        "417302,", "x417302x", "**417302**", "417.302", "\uff14\uff11\uff17\uff13\uff10\uff12",
+        "417_302", "417\u202f302", "-417302", "4,17302", "417-302", "", "9,417,302", "417302.",
+    ],
+)  # fmt: skip
+def test_an_answer_scores_as_by_the_substring_scorer(answer):
+    reference = Reference(answer="417302", keywords=("417302",))
+    expected = asyncio.run(Substring().score(answer, reference)).share
+    assert score_answer(answer, "417302") == expected
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_its_interval_is_that_of_the_core(seed):
+    random = Random(seed)
+    clusters, trials = random.randint(1, 12), random.randint(1, 9)
+    rate = random.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+    scores = np.array(
+        [[float(random.random() < rate) for _ in range(trials)] for _ in range(clusters)]
+    )
+    expected = cluster_mean(scores)
+    rows = [(at, score) for at, row in enumerate(scores.tolist()) for score in row]
+    assert cluster_interval(rows) == pytest.approx((expected.score, expected.low, expected.high))
+
+
+@pytest.mark.parametrize(
+    ("lost_of_100", "wanted", "word"),
+    [(0, 80, "PASS"), (0, 90, "NOT ENOUGH DATA"), (12, 90, "SUSPECT"), (60, 90, "FAIL")],
+)
+def test_its_verdict_is_that_of_a_run_with_the_same_answers(tmp_path, lost_of_100, wanted, word):
+    def answer(messages):
+        text = messages[-1]["content"]
+        digest = int(sha256(text.encode()).hexdigest(), 16)
+        question = re.search(r"What is the locker code for (\w+)\?", text)[1]
+        found = re.search(rf"The locker code for {question} is (\d+)", text)[1]
+        return "unknown" if digest % 100 < lost_of_100 else found
+
+    run = needlemap.run(
+        model=answer, lengths="1k,2k", depths="0,50,100", repeats=5, out=str(tmp_path / "run")
+    )
+    records = run.records() if callable(run.records) else run.records
+    rows = [(record.repeat, record.length_tokens, record.score) for record in records]
+    mean = mean_of(tmp_path / "run", wanted)
+    outcome = judge(rows, wanted)
+    assert outcome.word == threshold_verdict(mean, wanted).word == word
+    ends = outcome.score, outcome.low, outcome.high
+    assert ends == pytest.approx((mean.score, mean.low, mean.high), abs=1e-5)
+
+
+def test_settings_stand_in_the_file(typed, tmp_path):
+    file = tmp_path / "gate.py"
+    typed(
+        "export", "gate", file, "--lengths", "4k,32k", "--repeats", "7", "--fail-under", "95",
+        "--max-answer-tokens", "512",
+    )  # fmt: skip
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(file.read_text("utf-8")).body[:40]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.Constant)
+    }
+    assert values["LENGTHS"] == (4_000, 32_000)
+    assert values["DEPTHS"] == (0.0, 25.0, 50.0, 75.0, 100.0)
+    assert (values["REPEATS"], values["FAIL_UNDER"], values["ANSWER_TOKENS"]) == (7, 95.0, 512)
+
+
+def test_the_file_imports_the_standard_library_only():
+    names = set(re.findall(r"^(?:import|from) (\w+)", gate_source({}), re.MULTILINE))
+    assert names <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--lengths", "100"), "A gate's --lengths start at 320, got 100."),
+        (("--repeats", "0"), "--repeats must be 1 or more, got 0."),
+        (("--fail-under", "0"), "--fail-under is a mean in percent, above 0 and up to 100, got 0."),
+    ],
+)
+def test_settings_that_no_gate_can_have_are_refused(typed, tmp_path, words, message):
+    done = typed("export", "gate", tmp_path / "gate.py", *words, code=2)
+    assert message in done.stderr
+    assert not (tmp_path / "gate.py").exists()
