@@ -79,7 +79,7 @@ def test_a_thought_that_the_budget_cut_off_leaves_no_answer(start: str) -> None:
 
 @pytest.mark.parametrize("end", [end for marks in MARKS for end in marks.end])
 def test_an_end_without_a_start_ends_what_the_prompt_had_begun(end: str) -> None:
-    words = end[0].isalpha() and not end.startswith("assistant")
+    words = end[0].isalpha() and end != "assistantfinal"
     if words or end in ("...done thinking.", "</details>"):
         assert parted(f"{THOUGHT}{end}{ANSWER}").thinking is None
     else:
@@ -270,3 +270,23 @@ def test_other_special_tokens_are_left_out_as_ever(vocabulary: Tokenizer) -> Non
 def test_thinking_in_fields_and_parts_of_any_server_is_kept_apart(message: Any) -> None:
     answer = read({"choices": [{"message": message, "finish_reason": "stop"}]})
     assert (answer.thinking, answer.text) == (FACT, ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        (f"<think>{FACT}</thinking>No.", FACT, "No."),
+        (f"<think>{FACT}<|/think|>No.", FACT, "No."),
+        (f"<think>a<reasoning>b</reasoning>{FACT}", f"a<reasoning>b</reasoning>{FACT}", ""),
+        (f"<think>a</thinking>{FACT}</think>No.", f"a</thinking>{FACT}", "No."),
+        (f"<think>{FACT}</think><Answer>No.</ANSWER>", FACT, "No."),
+    ],
+)
+def test_a_thought_may_be_ended_by_another_mark_if_its_own_never_comes(
+    text: str, thinking: str, answer: str
+) -> None:
+    assert parted(text) == (thinking, answer)
+
+
+def test_a_thought_that_a_budget_cut_only_quotes_other_ends() -> None:
+    assert parted("<think>Close it by </thinking> then", cut=True).answer == ""

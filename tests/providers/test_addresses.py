@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from needlemap.errors import SettingsError
 from needlemap.http.client import check_address
 from needlemap.http.compatible import PROVIDERS, flags_of
+from needlemap.settings import Settings
+from needlemap.trials.resolve import model_traits
 
 
 @pytest.fixture
@@ -94,3 +97,22 @@ def test_every_prefix_is_one_providers_and_names_its_address() -> None:
     assert len(prefixes) == len(set(prefixes))
     for prefix in ("bedrock", "vertex_ai", "dashscope", "together", "fireworks", "xai", "lmstudio"):
         assert "--base-url http" in (flags_of(prefix, "m") or "")
+
+
+def test_a_token_without_a_documented_variable_is_left_to_the_user() -> None:
+    flags = flags_of("vertex_ai", "google/gemini-2.5-pro") or ""
+    assert flags.endswith("--model-options key_env=VARIABLE")
+
+
+@pytest.mark.parametrize(
+    ("model", "ours"),
+    [
+        ("turbomind/./x", "lmdeploy/./x"),
+        ("TurboMindModel/internlm/internlm2-chat-20b", "lmdeploy/internlm/internlm2-chat-20b"),
+        ("transformers/Qwen/Qwen3-0.6B", "hf/Qwen/Qwen3-0.6B"),
+    ],
+)
+def test_a_back_end_by_another_tools_name_is_told_its_own(model: str, ours: str) -> None:
+    settings = Settings(model=model)
+    with pytest.raises(SettingsError, match=f"here. Type: --model {re.escape(ours)}$"):
+        model_traits(settings)

@@ -51,3 +51,33 @@ def test_a_check_goes_on_without_them(needlemap: Any, wire: Any, flags: tuple[st
     sent = ["logprobs" in request["body"] for request in wire.log()]
     assert len(sent) > 3, ended
     assert sum(sent) in (range(1) if flags else range(1, 5))
+
+
+SIDE = ("--model", "openai/wire", "--tokenizer", "cl100k_base", "--max-answer-tokens", "60")
+STORM = ("--max-length", "2k", "--load", "4", "--limit-tokens", "20k", "--logprobs")
+AB = ("demo", "--lengths", "200", "--until", "4", "--arm", "new=baseline/bm25")
+
+
+@pytest.mark.parametrize("command", ["ab", "storm"])
+@pytest.mark.parametrize(("status", "body"), REFUSALS)
+def test_ab_and_storm_go_on_without_them(
+    needlemap: Any, wire: Any, command: str, status: int, body: Any
+) -> None:
+    wire.schedule(fault(status, body), cycle=True)
+    at = "--arm=ref=" if command == "ab" else "--base-url="
+    more = AB if command == "ab" else STORM
+    typed = (*more, *SIDE, f"{at}{wire.base_url}", "--quiet", "-o", "r")
+    ended = needlemap(command, *typed, code=None)
+    sent = ["logprobs" in request["body"] for request in wire.log()]
+    assert len(sent) > 8, ended
+    # Those that were under way when the first was refused.
+    assert 1 <= sum(sent) <= 4
+    assert not any(sent[8:])
+    asked = [
+        record
+        for file in needlemap.folder.rglob("records-*.jsonl")
+        if "new" not in file.parent.name
+        for record in needlemap.records(f"r/{file.parent.name}")
+    ]
+    assert asked
+    assert not any(record["failure"] for record in asked)

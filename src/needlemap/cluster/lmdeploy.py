@@ -67,6 +67,7 @@ class LMDeployModel(Model):
     """
 
     unread, free, longer = ("logprobs",), True, "session_len={}"
+    also_called = ("turbomind", "turbomindmodel", "turbomindmodelwithchattemplate")
 
     def __init__(
         self,

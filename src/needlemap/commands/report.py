@@ -32,7 +32,7 @@ from needlemap.reports.report import Heat, Report
 from needlemap.reports.run_notes import cache_lines
 from needlemap.reports.run_report import run_report, runs_below
 from needlemap.reports.seek_report import seeks
-from needlemap.reports.suite_report import fields_of, models_report, suite_report
+from needlemap.reports.suite_report import fields_of, models_report, suite_report, suites_in
 from needlemap.reports.summary import FAMILY_RULES, read_families
 from needlemap.reports.table import MARKDOWN, is_table, write_markdown, write_table
 from needlemap.stats.effective import RULES, parse_rules
@@ -83,10 +83,7 @@ def report_command(
         if len(runs) > 1 and all(map(is_run_folder, runs)):
             show_report(models_report(runs))
             show("")
-        whole = _whole_runs(runs, typed)
-        for path in (each for each in whole if isinstance(each, Path)):
-            show_families(families_of(path), _rules(typed, FAMILY_RULES))
-        _draw(_titled([run for run in whole if isinstance(run, Loaded)], added), typed)
+        _show(_whole_runs(runs, typed), typed, added)
         return
     if out is not None and out.suffix.lower() == MARKDOWN and (kept := _kept(runs)):
         tell(str(reported.write_markdown(kept, out)))
@@ -104,6 +101,19 @@ def report_command(
     for flags in elsewhere:
         for line in flags.send(loaded, typed, rules):
             tell(line)
+
+
+def _show(
+    whole: Sequence[Loaded | Path], typed: ReportFlags, added: Sequence[MoreReportFlags]
+) -> None:
+    """Print tables of runs with several families, and maps of all others."""
+    rules = _rules(typed, FAMILY_RULES)
+    for path in (each for each in whole if isinstance(each, Path)):
+        show_families(families_of(path), rules)
+    suites, loaded = suites_in([run for run in whole if isinstance(run, Loaded)])
+    for families, read in suites:
+        show_report(suite_report(families, read, rules))
+    _draw(_titled(loaded, added), typed)
 
 
 def _prints_alone(

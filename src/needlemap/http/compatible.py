@@ -19,7 +19,8 @@ class Provider(NamedTuple):
     """A server or provider of that API.
 
     prefixes: names that other tools give it. address: with words in capitals that a user fills in.
-    key: the variable that holds its key, None where it wants none. tried: whether needlemap was run
+    key: the variable that holds its key, None where it wants none; `VARIABLE`, which a user fills
+    in, where its documentation names none. tried: whether needlemap was run
     against it, else its documentation is all that is known.
     """
 
@@ -58,7 +59,8 @@ PROVIDERS = (
     Provider(
         ("vertex_ai", "vertex"),
         "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/LOCATION/endpoints/openapi",
-        "VERTEX_ACCESS_TOKEN",
+        # Google documents an access token that lasts an hour, and no variable for it.
+        "VARIABLE",
     ),
     Provider(("cohere",), "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
     Provider(("deepseek",), "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),

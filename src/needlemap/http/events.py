@@ -20,6 +20,8 @@ from needlemap.http import faults
 
 MEDIA_TYPE = "text/event-stream"
 _DONE = "[DONE]"
+# Events, or their data, that keep a connection open and say nothing.
+_IDLE = ("ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive")
 _FIELD = re.compile(r":|(data|event|id|retry|error):")
 _LONGEST_FIELD = len("retry:")
 _BOM = "\ufeff"
@@ -222,8 +224,10 @@ class StreamedReply:
             raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
         if not text:
             return
+        if event.name in _IDLE or text.casefold() in _IDLE:
+            return
         try:
-            yield text if text == _DONE else json.loads(text)
+            yield _DONE if text.upper() == _DONE else json.loads(text)
         except ValueError:
             lines = [line for line in event.data if line.strip()]
             if len(lines) > 1:
@@ -261,7 +265,7 @@ class StreamedReply:
         elif kind.startswith(("message_", "content_block_")):
             self._is_message = True
             self._take_message(kind, value, at)
-        elif kind != "ping":
+        elif kind not in _IDLE:
             self._take_chunk(value, at)
 
     def _take_response(self, kind: str, value: dict[str, Any], at: float | None) -> None:

@@ -26,6 +26,7 @@ from needlemap.http.wording import (
     limit_a_minute,
     message_of,
     page_title,
+    spelt,
     status_in,
 )
 from needlemap.secrets import scrub
@@ -54,7 +55,7 @@ def from_status(
 ) -> Unmeasured:
     """What a refused request means. body: the response's text, JSON or not."""
     words = _redirect_target(headers) if 300 <= status < 400 else message_of(body)
-    return _refused(status, words, body[:READ], headers, f"{server} answered {status}")
+    return _refused(status, words, spelt(body), headers, f"{server} answered {status}")
 
 
 def from_reply(reply: Mapping[str, Any], server: str) -> Unmeasured | None:

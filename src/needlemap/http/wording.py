@@ -21,8 +21,8 @@ _LEVELS = 5  # of an error in an error in an error ...
 # nothing: see `models/openai.py`.
 TOO_LONG = re.compile(
     # OpenAI
-    r"context_length_exceeded|context length is|exceeds the context window|tokens exceed the "
-    r"configured limit"
+    r"context_length_e(xceeded|rror)|context length is|exceeds the context window|tokens exceed "
+    r"the configured limit"
     r"|max(imum)? (context|model) length|is longer than the maximum model"  # vLLM
     r"|longer than the model's context|token count exceeds the model"  # SGLang
     # llama.cpp
@@ -46,7 +46,10 @@ TOO_LONG = re.compile(
     r"(?! (should|must) be)[^.\n]{0,40}(\btoo (long|large)\b|\boverflow|exceed(s|ed|ing)?\b"
     r"[^.\n]{0,20}(length|token|size|window|max|context))"
     r"|exceed(s|ed|ing)? (the )?(model'?s? )?(max(imum)?[ _])?(context|prompt|input|sequence)[ _]"
-    r"(length|size|window|limit|tokens?)|context[ _](length|window|size|limit)[ _](is )?exceeded"
+    r"(length|size|window|limit|tokens?)|context[ _]?(length|window|size|limit)[ _]?(is )?exceeded"
+    r"|\b(length|size) of (the |your )?(prompt|input|context|messages)\b[^.\n]{0,20}exceed"
+    r"|\b(request|prompt|input)\b[^.\n]{0,20}exceed(s|ed|ing)? the max(imum)? number of tokens"
+    r"|\bfit\b[^.\n]{0,30}\bcontext\b"
     # In Chinese.
     r"|(输入|上下文|提示词|文本|内容|prompt)[^。\n]{0,20}(超过|超出|超限|过长|太长)"
     r"|(超过|超出)[^。\n]{0,12}(上下文|长度|token)",
@@ -59,12 +62,15 @@ _LENGTH = re.compile(
 )
 _EXCESS = re.compile(
     r"exceed|too (long|large|many|big)|longer|larger|greater|bigger|more than|less than|fewer than"
-    r"|at most|up to|over(flow|s\b)|\bonly\b|surpass|above|beyond|limit|not enough|insufficient"
-    r"|out of range|reduce|shorten|shorter|maximum|\bmax(_?len(gth)?)?\b|cannot|can't|must be"
+    r"|at most|up to|\bover\b|overflow|\bpast\b|\bonly\b|surpass|above|beyond|limit|not enough"
+    r"|insufficient|out of range|reduce|shorten|shorter|maximum|\bmax\b|max_?(len|input|seq|model)"
+    r"|\b(takes|accepts|allow(s|ed))\b|cannot|can't|must be"
     r"|(does not|doesn't) fit|\d ?[<>]=? ?\d|超|最大|最多",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"(?<![\w.-])\d[\d,_]{0,20}(?:\.\d{1,9})?k?(?![\w-])", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?<![\w.-])\d[\d,_]{0,20}(?:\.\d{1,9})?[km]?(?!\w|-(?!token))", re.IGNORECASE
+)
 # Other fields have limits too. They are meant unless the prompt is named.
 _OTHER_LIMIT = re.compile(
     r"max_?(completion|output|new)?_?tokens|max(imum)?[ _]output|(completion|output) tokens"
@@ -110,6 +116,8 @@ _ASKED_OF = re.compile(
 _A_MINUTE = re.compile(r"\b([\d,]{1,20}) (?:input |prompt )?tokens (?:per|/|a) ?min", re.IGNORECASE)
 _OF_TOKENS = re.compile(r"token|context|prompt|\blong\b", re.IGNORECASE)
 
+# A letter as JSON escapes it, but for those of ASCII, which may be a quotation mark.
+_ESCAPED = re.compile(r"\\u(?!00[0-7])([0-9a-f]{4})", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
 
@@ -219,6 +227,16 @@ def status_in(error: Any, reply: Mapping[str, Any]) -> int:
             if isinstance(status, int) and 400 <= status < 600:
                 return status
     return 0
+
+
+def spelt(body: str) -> str:
+    """The part of a body that is read for words, with its letters as they are: many servers escape
+    all but those of ASCII.
+
+    >>> spelt(r'{"message": "\\u8f93\\u5165\\u8fc7\\u957f", "is": "\\u0022"}')
+    '{"message": "输入过长", "is": "\\\\u0022"}'
+    """
+    return _ESCAPED.sub(lambda letter: chr(int(letter[1], 16)), body[:READ])
 
 
 def message_of(body: str) -> str:

@@ -36,7 +36,7 @@ from needlemap.records.run_file import (
     RunFile,
     RunTokenizer,
 )
-from needlemap.settings.suites import load_suite
+from needlemap.settings.suites import load_suite, scores_among
 from needlemap.version import SCHEMA, __version__
 
 MODE = "imported"
@@ -89,7 +89,23 @@ def imported(sources: Sequence[ResultsFile], said: ImportOptions) -> list[Import
     for source, row in rows:
         parts[said.model or row.model or UNKNOWN, row.task, row.series].append((source, row))
     names = _names(list(parts))
-    return [_run(names[key], key, part, said) for key, part in parts.items()]
+    return _in_order([_run(names[key], key, part, said) for key, part in parts.items()])
+
+
+def _in_order(runs: Sequence[Imported]) -> list[Imported]:
+    """Runs with each model's families of a suite in its order, and its tool's others behind."""
+    known = {suite: [*load_suite(suite).families] for suite in {run.suite for run in runs} - {""}}
+    first = dict[tuple[object, str], int]()
+
+    def place(numbered: tuple[int, Imported]) -> tuple[int, int]:
+        number, run = numbered
+        if not run.suite:
+            return number, 0
+        families = known[run.suite]
+        behind = families.index(run.family) if run.family in families else len(families)
+        return first.setdefault((run.about.named.model, run.suite), number), behind
+
+    return [run for _, run in sorted(enumerate(runs), key=place)]
 
 
 def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
@@ -260,7 +276,13 @@ class OtherTools(ResultsReader):
         runs = imported(found.sources, ImportOptions(metric=metric))
         places = [str(path) if len(runs) == 1 else str(path / run.name) for run in runs]
         return [
-            Loaded(place, run.about, run.records, tuple(found.notes) if run is runs[0] else ())
+            Loaded(
+                place,
+                run.about,
+                run.records,
+                tuple(found.notes) if run is runs[0] else (),
+                suite=run.suite,
+            )
             for place, run in zip(places, runs, strict=True)
         ]
 
@@ -295,10 +317,7 @@ def begin_suites(runs: Sequence[Imported], places: Mapping[str, Path]) -> None:
         if run.suite:
             families[places[run.name].parent, run.suite].append(run.family)
     for (path, suite), found in families.items():
-        known = load_suite(suite)
-        names = tuple(name for name in known.families if name in found)
-        scores = {name: part for name, part in known.scores.items() if {*part} <= {*names}}
-        begin_families(path, suite, names, scores)
+        begin_families(path, suite, tuple(found), scores_among(suite, found))
 
 
 def write(run: Imported, path: Path) -> None:

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from needlemap.errors import NeedlemapError, Unmeasured, did_you_mean
 from needlemap.extras import install_line
-from needlemap.files import MOST_BYTES, lines_of, open_regular, read_regular
+from needlemap.files import MOST_BYTES, folder_name, lines_of, open_regular, read_regular
 from needlemap.finishes import check_finish, finish_of
 from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, ResultRow, parse_json
@@ -44,6 +44,8 @@ _PIECE = 4096
 _SHOWN = 500  # characters of an input that are kept
 _WORDS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 BY_LENGTH = "string_match"  # RULER's rule, whose metrics the harness names after lengths
+RULER_SUITE = "ruler"
+_RULER_TESTS = {"qa-squad": "qa-1", "qa-hotpot": "qa-2"}  # by the harness's names
 _LENGTH = re.compile(r"[1-9]\d{2,8}")
 _NO_METRIC = (
     "doc_id",
@@ -60,7 +62,8 @@ _NO_METRIC = (
 @dataclass(frozen=True, slots=True)
 class Log:
     """One file. model, task: as it names them. samples: rows without the score that counts.
-    notes: what a reader should know of it. lower: metrics of which less is better."""
+    notes: what a reader should know of it. lower: metrics of which less is better. suite: of which
+    suite of ours the task is a family."""
 
     tool: str
     model: str
@@ -68,6 +71,7 @@ class Log:
     samples: Sequence[ResultRow]
     notes: tuple[str, ...] = ()
     lower: tuple[str, ...] = ()
+    suite: str = ""
 
     def rows(self, metric: str = "") -> tuple[list[ResultRow], list[str]]:
         """A row a sample by one metric, and what else is to be said. Raises NeedlemapError for
@@ -103,6 +107,7 @@ class Log:
             native=native,
             model=self.model,
             task=self.task,
+            suite=self.suite,
             scorer=shown(metric),
             error=error,
         )
@@ -196,7 +201,20 @@ def read_harness(file: Path) -> Log:
     mine = better.get(task) if isinstance(better, dict) else None
     lower = [name for name, more in mine.items() if more is False] if isinstance(mine, dict) else []
     model = shown(beside.get("model_name")) or file.absolute().parent.name
-    return Log(HARNESS, model, task or file.stem, samples, tuple(notes), tuple(lower))
+    name, suite = task or file.stem, ""
+    if any(BY_LENGTH in sample.scores for sample in samples):
+        name, suite = ruler_family(name), RULER_SUITE
+    return Log(HARNESS, model, name, samples, tuple(notes), tuple(lower), suite)
+
+
+def ruler_family(test: str) -> str:
+    """The family of `suite:ruler` that one of RULER's tests is, by whatever name a tool gives it.
+
+    >>> ruler_family("niah_single_1"), ruler_family("ruler_qa_hotpot"), ruler_family("../x")
+    ('niah-single-1', 'qa-2', 'x')
+    """
+    name = folder_name(test.removeprefix("ruler_").replace("_", "-"))
+    return _RULER_TESTS.get(name, name)
 
 
 def _beside(file: Path) -> dict[str, Any]:

@@ -3,8 +3,9 @@ Skills, which asks RULER's prompts.
 
 A file of either is of one test at one length, which its folder names: MODEL/synthetic/LENGTH/pred/
 TEST.jsonl, and eval-results/ruler.SETUP_LENGTH.TEST/output.jsonl. Elsewhere each prompt has the
-length that its line says. Predictions hold no score: they are scored by RULER's own rule, the
-share of the right texts that the answer holds, of tests named `qa` whether it holds one.
+length that its line says. Tests are families of `suite:ruler`. Predictions hold no score: they are
+scored by RULER's own rule, the share of the right texts that the answer holds, of tests named `qa`
+whether it holds one.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from needlemap.errors import NeedlemapError
 from needlemap.grid import MOST_TOKENS
 from needlemap.interop.logs import (
     BY_LENGTH,
+    RULER_SUITE,
     Log,
     hash_of,
     number_of,
+    ruler_family,
     samples_in,
     score_of,
     shown,
@@ -56,7 +59,8 @@ def read_predictions(file: Path) -> Log:
     test = _CHUNK.sub("", file.stem)
     folder = _length_folder(file)
     rows, notes = samples_in(file, lambda said, place: _prediction(said, place, test, folder))
-    return Log(RULER, _model(folder), test, rows, (*notes, *_own_lengths(file, folder)))
+    notes += _own_lengths(file, folder)
+    return Log(RULER, _model(folder), ruler_family(test), rows, tuple(notes), suite=RULER_SUITE)
 
 
 def _own_lengths(file: Path, folder: Path | None) -> list[str]:
@@ -157,7 +161,8 @@ def summary_rows(text: str, file: Path) -> list[ResultRow]:
                 0.0,
                 Fields({test: score}, place).number(test),
                 model=_model(folder),
-                task=test or "single",
+                task=ruler_family(test or "single"),
+                suite=RULER_SUITE,
                 scorer=BY_LENGTH,
                 scale=_PERCENT,
                 mean=asked != "1",
@@ -184,7 +189,10 @@ def read_nemo(file: Path) -> Log:
         rows = [replace(row, length=size) for row in rows]
     folder = file.absolute().parent.parent
     above = folder.parent if folder.name in ("eval-results", "tmp-eval-results") else folder
-    return Log(NEMO, above.name, test or benchmark or file.stem, rows, tuple(notes))
+    name, suite = test or benchmark or file.stem, ""
+    if setup.startswith("ruler"):
+        name, suite = ruler_family(name), RULER_SUITE
+    return Log(NEMO, above.name, name, rows, tuple(notes), suite=suite)
 
 
 def _size(setup: str, lengths: Sequence[int]) -> int:

@@ -67,6 +67,7 @@ class HuggingFaceModel(WalkingModel):
     """
 
     unread, free, longer = ("concurrency",), True, "allow_beyond=true"
+    also_called = ("transformers",)
     backend = "hf"
 
     def __init__(

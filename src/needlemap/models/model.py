@@ -344,6 +344,8 @@ class Model(metaclass=Checked):
     its server makes tokens of chat messages by the model's own template, so that the model's files,
     where they are here, tell which.
 
+    also_called: names that other tools give it, for which `--model` is told its own.
+
     vocabulary: a sentence on a vocabulary that is not public. longer: the option that lets it take
     longer prompts, with {} for their tokens, '' for none.
 
@@ -356,6 +358,7 @@ class Model(metaclass=Checked):
     """
 
     unread: tuple[str, ...] = ()
+    also_called: tuple[str, ...] = ()
     free = renders = streams = False
     vendor = host = base_url_variable = key_variable = ""
     headers_variable = vocabulary = longer = ""

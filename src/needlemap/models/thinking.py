@@ -69,7 +69,7 @@ MARKS = (
     Marks(
         "harmony without its special tokens",
         ("analysis", "assistantanalysis", "assistantcommentary"),
-        ("assistantfinal",),
+        ("assistantfinal", "assistant\nfinal"),
         "gpt-oss behind servers that drop special tokens",
         "text",
     ),
@@ -222,6 +222,9 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _SHOWN = re.compile(r"\S")
+_WRAPPER = re.compile(
+    "|".join(re.escape(mark) for pair in WRAPPERS for mark in pair), re.IGNORECASE
+)
 _ENDED = re.compile(rf"(?:\s*(?:{'|'.join(map(re.escape, _ENDS))}))+\s*\Z")
 
 
@@ -268,7 +271,7 @@ def _counts(text: str, match: re.Match[str], first: int, *, opens: bool, marks: 
     """Whether words that an answer may hold too are a mark where they stand. first: where the
     text's own words start."""
     # `assistantfinal` is no word of any language; a sentence counts behind its start alone.
-    glued = match[0].casefold().startswith("assistant")
+    glued = match[0].casefold().startswith("assistant") and "\n" not in match[0]
     if not opens or glued:
         return glued or text[first : first + _LINE].startswith(marks.start)
     if match.start() > first or not match[0].startswith(marks.start):
@@ -294,7 +297,9 @@ def parted(text: str, *, cut: bool = False) -> Parted:
     for mark in parting.marks:
         if mark.opens and parting.name is None:
             parting.open(mark)
-        elif not mark.opens and parting.name in (None, mark.name):
+        elif mark.opens:
+            parting.quote(mark)
+        elif parting.is_ended_by(mark):
             parting.end(mark)
     return parting.parted()
 
@@ -309,6 +314,7 @@ class _Parting:
         self._words_end = len(text.rstrip())
         self._before, self._thoughts, self._said = "", list[str](), list[str]()
         self._thought = False
+        self._quoted = set[str]()
         self.name: str | None = None
 
     def open(self, mark: _Mark) -> None:
@@ -323,6 +329,22 @@ class _Parting:
         else:
             self._before = piece
         self.name, self._thought, self._place = mark.name, True, mark.stop
+        self._quoted = set()
+
+    def quote(self, mark: _Mark) -> None:
+        """A mark starts within a thought. The end of its name is no end of the thought."""
+        self._quoted.add(mark.name)
+
+    def is_ended_by(self, mark: _Mark) -> bool:
+        """Whether an end is that of the open thought, or of one that the prompt began.
+
+        Models close a thought by other marks now and then. They count if its own never come, unless
+        a budget cut it, since it may quote them then.
+        """
+        if self.name in (None, mark.name):
+            return True
+        comes = self._last_end.get(self.name, -1) > mark.start
+        return not (comes or self._cut or mark.name in self._quoted)
 
     def end(self, mark: _Mark) -> None:
         """A thought ends, which the prompt may have begun."""
@@ -369,9 +391,7 @@ def _is_open(text: str, mark: _Mark) -> bool:
 def _unwrapped(text: str) -> str:
     """A part of an answer behind thoughts, without the marks around it."""
     text = _ENDED.sub("", text)
-    for marks in WRAPPERS:
-        for mark in marks:
-            text = text.replace(mark, "")
+    text = _WRAPPER.sub("", text)
     return text.strip() if text.endswith("\n") else text.lstrip()
 
 

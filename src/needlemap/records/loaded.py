@@ -63,13 +63,15 @@ _COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
 class Loaded:
     """path: as the user gave it. about: its run.json. records: one a trial, as
     `latest_records`. notes: what in its folder was left out, and which prompts are shorter than
-    their length. folder: None where another tool's file was read."""
+    their length. folder: None where another tool's file was read. suite: of which suite it is a
+    family in such a file."""
 
     path: str
     about: RunFile
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
     folder: RunFolder | None = None
+    suite: str = ""
 
     @cached_property
     def prompts(self) -> list[AskedPrompt]:

@@ -18,6 +18,7 @@ from needlemap.records import (
     phrase,
     prompt_contrast,
 )
+from needlemap.records.families import families_of
 from needlemap.records.folder import RunFolder
 from needlemap.records.loaded import Loaded, load_run
 from needlemap.records.results import reader_of
@@ -116,7 +117,8 @@ def _tasks(path: Path, metric: str) -> dict[str, Loaded]:
     """The runs at a path, by task. Raises NeedlemapError for several of one task: nothing
     could pair them."""
     reader = reader_of(path)
-    runs = [load_run(path)] if reader is None else reader.load(path, metric)
+    folders = families_of(path).folders if reader is None else []
+    runs = [*map(load_run, folders)] if reader is None else reader.load(path, metric)
     found = {str(run.about.named.task): run for run in runs}
     if len(found) < len(runs):
         named = ", ".join(f"{run.about.called} ({run.about.named.task})" for run in runs)

@@ -44,6 +44,7 @@ from needlemap.reports.summary import (
     scores_of,
     weighted_scores,
 )
+from needlemap.settings.suites import scores_among
 from needlemap.stats.effective import RULES, FamilyScores, Mean, parse_rule
 from needlemap.stats.intervals import ClusterMean
 from needlemap.stats.seek import Sought
@@ -195,6 +196,22 @@ def models_report(paths: Sequence[Path]) -> Report:
     rows = [_model(families, read_families(families)) for families in map(families_of, paths)]
     missing = [Column("missing", "missing", COUNT)] if any(row["missing"] for row in rows) else []
     return Report("models", f"{len(rows)} models", (_by_length("model", rows, *missing),))
+
+
+def suites_in(runs: Sequence[Loaded]) -> tuple[list[tuple[Families, Read]], list[Loaded]]:
+    """Part runs of other tools' files: several that are families of one suite and model, together,
+    and all the rest."""
+    parts: dict[tuple[Path, str, str], list[Loaded]] = {}
+    for run in runs:
+        parts.setdefault((Path(run.path).parent, run.suite, run.about.called), []).append(run)
+    found, together = list[tuple[Families, Read]](), set[int]()
+    for (path, suite, _), part in parts.items():
+        if not suite or len(part) == 1:
+            continue
+        read = {str(run.about.named.task): run for run in part}
+        found.append((Families(path, suite, tuple(read), scores_among(suite, read)), read))
+        together.update(map(id, part))
+    return found, [run for run in runs if id(run) not in together]
 
 
 def fields_of(path: str | Path, rules: Sequence[str] | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A preset is one family; a suite, which is data, names several.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -282,6 +282,12 @@ def load_suite(name: str) -> Suite:
     families = {str(family): settings or {} for family, settings in data["families"].items()}
     scores = weighted(name, data.get("scores") or {}, [*families])
     return Suite(name, families, data.get("settings") or {}, scores)
+
+
+def scores_among(suite: str, families: Iterable[str]) -> dict[str, Mapping[str, float]]:
+    """The scores of a suite whose families are all among these. Raises SettingsError."""
+    known, scores = {*families}, load_suite(suite).scores
+    return {name: weights for name, weights in scores.items() if {*weights} <= known}
 
 
 def weighted(suite: str, scores: Any, families: Sequence[str]) -> dict[str, dict[str, float]]:

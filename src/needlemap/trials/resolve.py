@@ -151,12 +151,27 @@ def model_traits(settings: Settings) -> Traits:
     if flags and settings.backend not in installed("models"):
         raise SettingsError(f"'{settings.backend}' is asked at its address. Type: {flags}")
     if settings.backend not in installed("models"):
+        if own := _own_name(settings.backend):
+            raise SettingsError(
+                f"'{settings.backend}' is called {own} here. Type: --model "
+                f"{own}/{settings.model_name}"
+            )
         raise SettingsError(
             f"Unknown model '{settings.backend}'. "
             f"{did_you_mean(settings.backend, installed('models'))} A server: --model "
             f"{served(settings.model_name)} --base-url http://HOST:PORT/v1"
         )
     return find_backend(settings.backend).traits(settings.model_name, model_options(settings))
+
+
+def _own_name(backend: str) -> str:
+    """Our name of a back end that other tools call so; '' for none."""
+    names = (
+        name
+        for name in installed("models")
+        if backend.casefold() in backend_or_default(name).also_called
+    )
+    return next(names, "")
 
 
 def traits_unasked(settings: Settings) -> Traits:

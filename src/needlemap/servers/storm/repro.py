@@ -124,7 +124,7 @@ def write_repro(storm: Storm, shrunk: Shrunk, folder: Path) -> list[Path]:
     title = f"{shrunk.act.operation}: {len(shrunk.sequence.acts)} requests, fails {_often(shrunk)}"
     key = f". ${held['key_env']} holds the key" if held["key_env"] else ""
     packed = gzip.compress(json.dumps(held).encode(), mtime=0)
-    streams = storm.resolved.settings.stream
+    streams = held["fields"].get("stream")
     reading = {"joined": _JOINED, "rows": _STREAMED} if streams else _AT_ONCE
     script = _SCRIPT.format(title=title, minutes=minutes, key=key, **reading)
     issue = issue_text(storm, shrunk, held["loops"], minutes)
@@ -160,7 +160,7 @@ def document(storm: Storm, shrunk: Shrunk) -> dict[str, Any]:
         "path": "/completions" if is_text else "/chat/completions",
         "text": is_text,
         "model": settings.model_name,
-        "fields": _fields(settings, storm.resolved.stops),
+        "fields": _fields(settings, storm.resolved.stops, streams=_streams(storm)),
         "key_env": _key_variable(settings),
         "null": "stop" if settings.model_options.get("null_finish") == "whole" else "null",
         "broken": pattern_of(Ending.BROKEN, Ending.WINDOW, Ending.FILTERED),
@@ -195,7 +195,15 @@ def loops_of(storm: Storm, shrunk: Shrunk) -> int:
     return min(loops, LOOPS)
 
 
-def _fields(settings: Settings, stops: Sequence[str]) -> dict[str, Any]:
+def _streams(storm: Storm) -> bool:
+    """Return whether the storm's answers were streamed, as typed or as the server wanted it."""
+    records = storm.records().values()
+    return storm.resolved.settings.stream or any(
+        record.first_token_s is not None for record in records
+    )
+
+
+def _fields(settings: Settings, stops: Sequence[str], *, streams: bool) -> dict[str, Any]:
     """What a request holds beside its model and its prompt."""
     budget = settings.model_options.get("max_tokens_field") or "max_tokens"
     fields: dict[str, Any] = {budget: decoding_of(settings).most_tokens}
@@ -203,7 +211,7 @@ def _fields(settings: Settings, stops: Sequence[str]) -> dict[str, Any]:
         fields["temperature"] = settings.temperature
     if stops:
         fields["stop"] = list(stops)
-    if settings.stream:
+    if streams:
         fields["stream"] = True
     return {**fields, **settings.request}
 

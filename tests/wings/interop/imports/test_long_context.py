@@ -77,7 +77,7 @@ def test_each_sample_of_the_harness_is_scored_at_its_own_length(tmp_path):
         (131072, 0, 4, 0.25),
     ]
     (run,) = OtherTools().load(file)
-    assert (run.map.task, run.map.model, run.map.scorer) == ("niah_single_1", "m", "string_match")
+    assert (run.map.task, run.map.model, run.map.scorer) == ("niah-single-1", "m", "string_match")
     assert run.notes == ()
 
 
@@ -139,7 +139,7 @@ def test_predictions_are_scored_by_rulers_rule_at_the_length_of_their_folder(tmp
     (run,) = OtherTools().load(file)
     assert (run.map.model, run.map.task, run.map.scorer) == (
         "llama",
-        "niah_single_1",
+        "niah-single-1",
         "string_match",
     )
     assert (run.records[0].answer, run.records[0].reference) == ("It is 42.", "42")
@@ -183,8 +183,8 @@ def test_a_folder_of_rulers_is_opened_wherever_it_is_named(tmp_path, place):
     summary(tmp_path / "llama" / "synthetic" / "4096" / "pred")
     assert is_other_tools(tmp_path / place)
     runs = {run.map.task: run for run in OtherTools().load(tmp_path / place)}
-    assert set(runs) == {"niah_single_1", "vt"}
-    lengths = {row.length_tokens for row in runs["niah_single_1"].records}
+    assert set(runs) == {"niah-single-1", "vt"}
+    lengths = {row.length_tokens for row in runs["niah-single-1"].records}
     assert lengths == ({4096} if place.endswith("pred") else {4096, 8192})
 
 
@@ -220,11 +220,11 @@ def test_a_summary_is_a_mean_a_test_at_the_length_of_its_folder(tmp_path):
     file = summary(tmp_path / "llama" / "synthetic" / "8192" / "pred")
     runs = {run.map.task: run for run in OtherTools().load(file)}
     scores = {task: run.records[0].score for task, run in runs.items()}
-    assert scores == pytest.approx({"niah_single_1": 1, "niah_multikey_1": 0.974, "vt": 0.3325})
+    assert scores == pytest.approx({"niah-single-1": 1, "niah-multikey-1": 0.974, "vt": 0.3325})
     assert {run.records[0].length_tokens for run in runs.values()} == {8192}
     assert {run.map.model for run in runs.values()} == {"llama"}
     means = {task: run.records[0].scorer.mean for task, run in runs.items()}
-    assert means == {"niah_single_1": True, "niah_multikey_1": True, "vt": False}
+    assert means == {"niah-single-1": True, "niah-multikey-1": True, "vt": False}
 
 
 def test_a_summary_with_quotation_marks_and_of_one_test_is_read_too(tmp_path):
@@ -274,7 +274,7 @@ def test_the_output_of_nemo_skills_is_a_sample_a_line(tmp_path):
     (run,) = OtherTools().load(file)
     assert (run.map.model, run.map.task, run.map.scorer) == (
         "test-eval",
-        "niah_single_1",
+        "niah-single-1",
         "is_correct",
     )
     assert run.records[0].completion_tokens == 5
@@ -530,10 +530,67 @@ def test_import_and_report_take_them(tmp_path, needlemap):
     ruler(tmp_path / "ruler", 4096, ["42", "no"])
     ruler(tmp_path / "ruler", 8192, ["no", "no"])
     shown = needlemap("report", tmp_path / "ruler").stdout
-    assert "llama · niah_single_1 · tokenizer unknown · scorer string_match" in shown
+    assert "llama · niah-single-1 · tokenizer unknown · scorer string_match" in shown
     made = needlemap("import", tmp_path / "ruler", "-o", "kept").stderr
     assert "4 results in 2 cells, 0 missing · overall 25.0" in made
-    assert "niah_single_1" in needlemap("report", "kept").stdout
+    assert "niah-single-1" in needlemap("report", "kept").stdout
+
+
+TESTS = (
+    *("niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2"),
+    *("niah_multikey_3", "niah_multivalue", "niah_multiquery", "vt", "cwe", "fwe", "qa_1", "qa_2"),
+)
+FAMILIES = [name.replace("_", "-") for name in TESTS]
+
+
+def rows_of(text: str) -> list[str]:
+    """The first words of a table's rows, from its head on."""
+    lines = text.partition("\nfamily ")[2].splitlines()[1:]
+    return [line.split()[0] for line in lines[: lines.index("")]]
+
+
+def test_the_tests_of_ruler_are_the_families_of_one_run(tmp_path, needlemap):
+    """They came in as thirteen runs, each reported and compared by itself."""
+    for folder, answer in (("a", "42"), ("b", "no")):
+        for test in (*sorted(TESTS), "own_test"):
+            right = answer if test == "vt" else "42"
+            ruler(tmp_path / folder, 4096, [right, "42"] * 10, test)
+        needlemap("import", tmp_path / folder, "-o", f"kept-{folder}")
+    shown = needlemap("report", "kept-a").stdout
+    assert shown == needlemap("report", tmp_path / "a").stdout
+    assert shown.startswith("suite ruler · llama\n")
+    assert rows_of(shown) == [*FAMILIES, "own-test", "mean"]
+    for one in ("kept-a", tmp_path / "a"):
+        for other in ("kept-b", tmp_path / "b"):
+            found = needlemap("compare", one, other).stdout
+            assert sorted(rows_of(found)) == sorted([*FAMILIES, "own-test"])
+            (vt,) = (line.split() for line in found.splitlines() if line.startswith("vt "))
+            assert vt[1:4] == ["100.0", "50.0", "50.0"]
+
+
+def test_a_summary_and_other_tools_have_the_same_families(tmp_path):
+    summary(tmp_path / "s" / "llama" / "synthetic" / "8192" / "pred")
+    nemo(tmp_path / "n" / "eval-results" / "ruler.llama_4096.qa_1", [1.0])
+    harness(tmp_path / "h", {4096: [1.0]}, "ruler_qa_squad")
+    harness(tmp_path / "h", {4096: [1.0]}, "niah_multiquery")
+    found = {
+        place: [run.about.named.task for run in OtherTools().load(tmp_path / place)]
+        for place in ("s", "n", "h")
+    }
+    assert found == {
+        "s": ["niah-single-1", "niah-multikey-1", "vt"],
+        "n": ["qa-1"],
+        "h": ["niah-multiquery", "qa-1"],
+    }
+
+
+def test_a_hostile_name_of_a_test_stays_in_its_folder(tmp_path, needlemap):
+    tests = ["../../up", "vt", "/etc"]
+    file = summary(tmp_path / "8192" / "pred", Tasks=tests)
+    needlemap("import", file, "-o", "kept")
+    assert "suite ruler" in needlemap("report", "kept").stdout
+    folders = {path.parent.name for path in needlemap.folder.rglob("run.json")}
+    assert folders == {"vt", "up", "etc"}
 
 
 def test_what_can_be_read_is_told_where_nothing_can(tmp_path):

@@ -23,12 +23,13 @@ from reported_faults import make_engine
 from needlemap.deadline import TimeUp
 from needlemap.models import Answer, Decoding
 from needlemap.prompts import Prompt
+from needlemap.records.record import Record
 from needlemap.servers.storm.act import Round
 from needlemap.servers.storm.file import STORM, StormFile, StormRequest
 from needlemap.servers.storm.operation import Limits
 from needlemap.servers.storm.plan import make_round
 from needlemap.servers.storm.report import storm_report
-from needlemap.servers.storm.repro import SCRIPT, write_repro
+from needlemap.servers.storm.repro import SCRIPT, document, write_repro
 from needlemap.servers.storm.shrink import (
     LOOPS,
     MOST,
@@ -40,7 +41,8 @@ from needlemap.servers.storm.shrink import (
     times,
     to_replay,
 )
-from needlemap.servers.storm.storm import Storm, StormOptions
+from needlemap.servers.storm.storm import STORMED, Storm, StormOptions
+from needlemap.version import SCHEMA
 
 BOX = {"pages": 300, "host": 400}
 LIMITS = Limits(8_000, load=4, answer_tokens=60, kv_tokens=None)
@@ -282,9 +284,28 @@ def test_the_script_takes_null_as_the_storm_did(tmp_path):
     assert played(storm, shrunk, tmp_path, lambda _: (200, reply)).returncode == 0
 
 
+def write_record(storm: Storm, **fields: Any) -> None:
+    """A storm's first answer, as its folder keeps it."""
+    known = {"schema": SCHEMA, "task": STORMED, "length_tokens": 9, "depth": 0, "seed": 0}
+    record = Record(key="k", model="openai/box", repeat=0, answer="Hi", **known, **fields)
+    folder = storm.folder.folder(STORMED)
+    folder.mkdir(parents=True)
+    (folder / "records-1.jsonl").write_bytes(record.line())
+
+
+def test_the_script_of_a_storm_whose_answers_came_whole_does_not_stream(tmp_path):
+    storm, shrunk = one_request(tmp_path / "storm")
+    write_record(storm)
+    assert "stream" not in document(storm, shrunk)["fields"]
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "as the server wanted"])
 @pytest.mark.parametrize("broken", ["", "cut", "error"])
-def test_the_script_of_a_streamed_storm_streams(broken, tmp_path):
-    storm, shrunk = one_request(tmp_path / "storm", flags={**COMPLETIONS, "stream": True})
+def test_the_script_of_a_streamed_storm_streams(broken, typed, tmp_path):
+    flags = {**COMPLETIONS, "stream": True} if typed else COMPLETIONS
+    storm, shrunk = one_request(tmp_path / "storm", flags=flags)
+    if not typed:
+        write_record(storm, first_token_s=0.1)
     (secret,) = storm.texts.secrets(shrunk.sequence.number, shrunk.act)
 
     def events(pieces: Sequence[str], *last: object) -> bytes:
