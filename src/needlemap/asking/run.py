@@ -27,7 +27,7 @@ from needlemap.asking.session import Session, check_judge, check_price, make_mod
 from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError, naming, naming_family
-from needlemap.grid import setting
+from needlemap.grid import Depths, Lengths, setting
 from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import Kept, RunFolder
@@ -253,10 +253,9 @@ def _sampled(resolved: Resolved) -> Settings:
     if resolved.ready:
         return settings
     mode = "exact" if settings.mode in GRID_MODES else settings.mode
-    lengths, depths = sorted({min(grid.lengths), max(grid.lengths)}), [setting(grid.depths[0])]
     corners = {
-        "lengths": lengths,
-        "depths": depths,
+        "lengths": Lengths.of(sorted({min(grid.lengths), max(grid.lengths)})),
+        "depths": Depths.of([setting(grid.depths[0])]),
         "repeats": 1,
         "depth_rounding": "none",
         "mode": mode,
