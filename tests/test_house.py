@@ -309,3 +309,46 @@ def test_a_second_parse_of_an_axis_would_be_seen() -> None:
     assert parses_an_axis(ast.parse("def f(asks):\n    return Lengths.parse(','.join(asks))"))
     assert parses_an_axis(ast.parse("f = lambda text: grid.Depths.parse(text)"))
     assert not parses_an_axis(ast.parse("usual = Lengths.parse('1k,4k')"))
+
+
+def drives_a_generator(tree: ast.AST) -> bool:
+    """Whether a generator takes what is sent into it, or is driven by hand: a coroutine does the
+    same with `await`."""
+    plain = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Yield | ast.YieldFrom) and id(node) not in plain:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            starts = node.func.attr == "send" and [ast.unparse(each) for each in node.args] == [
+                "None"
+            ]
+            if starts or node.func.attr == "throw":
+                return True
+    return False
+
+
+def test_no_generator_is_driven_by_send_or_throw(house: Any) -> None:
+    """One helper runs a coroutine that awaits nothing; strategies are awaited."""
+    found = [source.module for source in house.sources if drives_a_generator(source.tree)]
+    assert found == ["needlemap.sync"]
+
+
+@pytest.mark.parametrize(
+    "driven",
+    [
+        "def f():\n    outcome = yield 1",
+        "def f():\n    return (yield from g())",
+        "def f():\n    if (yield 1):\n        pass",
+        "steps.send(None)",
+        "steps.throw(error)",
+    ],
+)
+def test_a_driven_generator_would_be_seen(driven: str) -> None:
+    assert drives_a_generator(ast.parse(driven))
+
+
+@pytest.mark.parametrize(
+    "plain", ["def f():\n    yield 1\n    yield from g()", "connection.send(data)"]
+)
+def test_a_generator_that_only_yields_is_none(plain: str) -> None:
+    assert not drives_a_generator(ast.parse(plain))
