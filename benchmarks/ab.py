@@ -30,7 +30,7 @@ from time import monotonic
 import numpy as np
 
 from machine import machine
-from needlemap.asking.campaign import Campaign, RunObserver
+from needlemap.asking.campaign import RunObserver
 from needlemap.models import Logprobs
 from needlemap.servers.ab.arms import ArmTrial, judge_arms, tripwire
 from needlemap.servers.ab.campaign import Ab, AbOptions, ArmsInBlocks
@@ -155,8 +155,9 @@ def asked_of(engine: type[Engine], folder: Path, pairs: int) -> list[ArmTrial]:
     flags = {"lengths": "192,256", "depths": "10,60", "quiet": True, "seed": 3}
     arms = Arm("ref", "demo/retriever"), Arm("new", "demo/retriever")
     asked = AbOptions(arms, flags, partial(choose_each, "demo"), 100 * MARGIN, pairs)
-    blocks = ArmsInBlocks(Ab.of(asked, folder), RunObserver(), lambda _: None)
-    return asyncio.run(Campaign({"new": lambda _: Faulty(engine)}).run(blocks))
+    make = {"new": lambda _: Faulty(engine)}
+    blocks = ArmsInBlocks(Ab.of(asked, folder), RunObserver(), lambda _: None, make)
+    return asyncio.run(blocks.run())
 
 
 def moved_by_chance(found: list[ArmTrial], random: np.random.Generator) -> list[ArmTrial]:

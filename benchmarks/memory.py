@@ -24,7 +24,7 @@ from urllib.request import urlopen
 
 from essays import essays
 from machine import machine, run
-from needlemap.grid import make_grid
+from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.records.folder import RunFolder
 from ranks import write_ranks
 from sides.sink import WORD
@@ -119,7 +119,10 @@ def measure(folder: Path, grid: tuple[str, str, str], out: Path) -> Took:
 def verify(out: Path, lengths: str, depths: str, came: dict[str, int], code: int) -> int:
     """Prompt tokens of a run, each cell of which was asked once, at its exact length, and
     scored."""
-    grid, records = make_grid(lengths, depths), list(RunFolder(out).records())
+    grid, records = (
+        make_grid(Lengths.parse(lengths), Depths.parse(depths)),
+        list(RunFolder(out).records()),
+    )
     cells = {(record.length_tokens, record.depth) for record in records if record.scored}
     exact = all(record.prompt.tokens == record.length_tokens - _ANSWER_TOKENS for record in records)
     tokens = sum(record.prompt.tokens for record in records)
@@ -144,7 +147,7 @@ def measure_peer(folder: Path, scratch: Path, options: argparse.Namespace) -> tu
     )
     way = "rewritten" if probe.returncode else "package"
     name = "needlehaystack 0.1.0" if way == "package" else "needlehaystack's way, in our words"
-    longest = max(make_grid(options.grids[-1][1], "0").lengths)
+    longest = max(Lengths.parse(options.grids[-1][1]).tokens)
     with sink() as url:
         where = [str(folder.resolve()), f"{url}/v1", json.dumps([longest]), json.dumps(PEER_DEPTHS)]
         done = run(
@@ -160,7 +163,7 @@ def measure_peer(folder: Path, scratch: Path, options: argparse.Namespace) -> tu
 def _report(about: str, took: list[Took], peer: tuple[str, int] | None) -> None:
     whole = took[-1]
     text = whole.sent / whole.tokens
-    longest = max(make_grid(_grid_of(whole), "0").lengths)
+    longest = max(Lengths.parse(_grid_of(whole)).tokens)
     limit = whole.imports + 2 * longest * text
     rows = [(f"needlemap, {one.grid}", *_figures(one)) for one in took]
     if peer is not None:

@@ -23,7 +23,7 @@ from time import perf_counter
 import numpy as np
 
 from machine import machine
-from needlemap.grid import make_grid
+from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.plan import laned, ordered
 from needlemap.plan.bins import bin_edges, chain_tokens, lower_bound, make_bins
 from needlemap.plan.cover import places
@@ -134,7 +134,7 @@ def planning_s(experiment: Experiment, sizes: Sequence[int]) -> float:
 
 def plan_alone(lengths: str, depths: str) -> Counted:
     """Positions alone, for a text that has a sentence end every 20 tokens."""
-    grid = make_grid(lengths, depths)
+    grid = make_grid(Lengths.parse(lengths), Depths.parse(depths))
     sizes = [length - _OUTSIDE for length in grid.lengths]
     at = np.arange(sizes[-1] + 1, dtype=np.int32)
     cuts = Cuts(at, at - at % _SENTENCE, at, at)

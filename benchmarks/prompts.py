@@ -24,7 +24,7 @@ import tiktoken
 
 from essays import essays
 from machine import machine, run
-from needlemap.grid import make_grid, percent
+from needlemap.grid import Depths, Lengths, make_grid, percent
 from ranks import write_ranks
 from sides.needlemap_parts import RESERVE_TOKENS, Side
 from table import rounded, show
@@ -81,7 +81,7 @@ def warm(*grid: str, passes: int) -> dict[str, float]:
 def original(options: argparse.Namespace, folder: str, lengths: str, depths: str) -> Peer:
     """The original tool on the same grid; what was not run is extrapolated from cells spread
     evenly."""
-    grid = make_grid(lengths, depths, depth_digits=0)
+    grid = make_grid(Lengths.parse(lengths), Depths.parse(depths), depth_digits=0)
     has_it = [
         options.peer_python,
         "-c",
@@ -126,7 +126,8 @@ def _report(
     stages: dict[str, float],
 ) -> None:
     parts, idle_threads, settings = map(median, colds)
-    cells = len(make_grid(options.lengths, options.depths, depth_digits=0).cells)
+    lengths, depths = Lengths.parse(options.lengths), Depths.parse(options.depths)
+    cells = len(make_grid(lengths, depths, depth_digits=0).cells)
     whole = "" if peer.cells == cells else f", extrapolated from {peer.cells} of {cells:,} cells"
     costs = [
         (f"{peer.name}, cold{whole}", peer.cold_s, peer.cold_s),

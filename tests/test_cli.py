@@ -85,7 +85,10 @@ WRONG = {
         "Use lengths of 354 or more",
     ),
     "no length": (["run", "--lengths", "many"], "'many' is not a number. Write 4000, 4k or 1M."),
-    "depth": (["run", "--depths", "0,101"], "depths: 101 is outside 0..100"),
+    "depth": (
+        ["run", "--depths", "0,101"],
+        "Setting 'depths' in the command line: 101 is outside 0..100",
+    ),
     "number": (
         ["run", "--concurrency", "0"],
         "Setting 'concurrency' in the command line: must be greater",

@@ -23,7 +23,7 @@ def test_rulers_eight_needle_tests_are_its_presets():
         "multiquery",
     }
     assert all(settings.scorer_options == {"rule": "ruler"} for settings in settled.values())
-    assert {settings.lengths for settings in settled.values()} == {"4k:128k:6"}
+    assert {settings.lengths.written for settings in settled.values()} == {"4k:128k:6"}
 
 
 @pytest.mark.parametrize("name", SUITES.texts)
@@ -60,8 +60,8 @@ def test_later_settings_win_and_options_are_merged(tmp_path: Path):
 
 def test_a_familys_own_depths_stay_as_it_may_ask_about_the_whole_text():
     settled = load_suite("smoke").settle({"depths": "10,90"})
-    assert settled["count-frequent"].depths == [50]
-    assert settled["magic"].depths == "10,90"
+    assert settled["count-frequent"].depths.written == [50]
+    assert settled["magic"].depths.written == "10,90"
 
 
 @pytest.mark.parametrize(

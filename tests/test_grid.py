@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell, make_grid, percent, sigmoid, spaced, tokens
+from needlemap.grid import Cell, Depths, Grid, Lengths, make_grid, percent, sigmoid, spaced, tokens
 from needlemap.interop.opencompass import script_depth_percents
 
 DEPTHS = "0,50,100"
+
+
+def grid_of(lengths: Any, depths: Any, **rounding: Any) -> Grid:
+    return make_grid(Lengths.parse(lengths), Depths.parse(depths), **rounding)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +33,7 @@ DEPTHS = "0,50,100"
     ],
 )
 def test_lengths_in_every_form(spec, lengths):
-    assert make_grid(spec, DEPTHS).lengths == lengths
+    assert grid_of(spec, DEPTHS).lengths == lengths
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,28 @@ def test_lengths_in_every_form(spec, lengths):
     ],
 )
 def test_depths_in_every_form(spec, depths):
-    assert make_grid(1000, spec).depths == depths
+    assert grid_of(1000, spec).depths == depths
+
+
+@pytest.mark.parametrize("spec", ["1k,4k", [1000, "4k"], (1000, 4000), {4000: 1, 1000: 1}.keys()])
+def test_two_ways_to_write_an_axis_are_equal_and_each_is_kept(spec):
+    axis = Lengths.parse(spec)
+    assert sorted(axis.tokens) == [1000, 4000]
+    assert axis.written == (spec if isinstance(spec, str) else list(spec))
+    assert Lengths.parse("1000,4000") == Lengths.of([1000, 4000]) != Lengths.parse("4000,1000")
+
+
+def test_an_axis_of_numbers_is_written_as_a_list_that_parses_to_the_last_bit():
+    depths = Depths.of([0, 100 / 3, 100.0])
+    assert depths.written == "0,33.333333333333336,100"
+    assert Depths.parse(depths.written).values == depths.values
+
+
+@pytest.mark.parametrize("axis", [Lengths, Depths])
+@pytest.mark.parametrize("value", [-1, 10**9])
+def test_an_axis_of_numbers_is_held_to_the_same_bounds(axis, value):
+    with pytest.raises(SettingsError):
+        axis.of([value])
 
 
 @pytest.mark.parametrize(
@@ -59,10 +86,10 @@ def test_spaced_values_end_exactly_where_they_should():
 
 
 def test_both_sigmoids_of_the_older_tools():
-    kept = make_grid(1000, "0:100:35:sigmoid").depths
+    kept = grid_of(1000, "0:100:35:sigmoid").depths
     assert [percent(depth) for depth in kept[:3]] == [0, 0.896, 1.199]
     assert percent(kept[-1]) == 100
-    squashed = make_grid(1000, "0:100:35:sigmoid", ends="squash", depth_digits=-1).depths
+    squashed = grid_of(1000, "0:100:35:sigmoid", ends="squash", depth_digits=-1).depths
     assert [percent(depth) for depth in squashed] == sorted(
         {int(depth) for depth in script_depth_percents(35, "sigmoid")}
     )
@@ -74,16 +101,16 @@ def test_both_sigmoids_of_the_older_tools():
     ("digits", "depths"), [(None, (0.125, 0.335)), (0, (0.12, 0.34)), (-1, (0.12, 0.33))]
 )
 def test_depths_are_kept_rounded_half_to_even_or_cut(digits, depths):
-    assert make_grid(1000, [12.5, 33.5], depth_digits=digits).depths == depths
+    assert grid_of(1000, [12.5, 33.5], depth_digits=digits).depths == depths
 
 
 def test_what_falls_together_is_asked_once_and_counted():
-    grid = make_grid([1000, 1000.2, 2000], "0:2:9", depth_digits=0)
+    grid = grid_of([1000, 1000.2, 2000], "0:2:9", depth_digits=0)
     assert (grid.lengths, grid.depths, grid.duplicates) == ((1000, 2000), (0, 0.01, 0.02), (1, 6))
 
 
 def test_cells_have_lengths_in_the_outer_loop():
-    assert make_grid("2k,1k", "100,0").cells == (
+    assert grid_of("2k,1k", "100,0").cells == (
         *(Cell(1000, 0), Cell(1000, 1)),
         *(Cell(2000, 0), Cell(2000, 1)),
     )
@@ -96,17 +123,17 @@ def test_depths_for_people_have_no_binary_noise():
 @pytest.mark.parametrize(
     ("lengths", "depths", "words"),
     [
-        ("0", DEPTHS, "lengths: 0 is not a number of tokens"),
+        ("0", DEPTHS, "0 is not a number of tokens"),
         (-5, DEPTHS, "Lengths start at 1"),
         ("1k,101x", DEPTHS, "'101x' is not a number. Write 4000, 4k or 1M"),
-        ("1k-4k", DEPTHS, "lengths: '1k-4k' is no list. Write 1k,4k, or min:max:count as 1k:4k:5"),
-        ("1k", "0..100", "depths: '0..100' is no list. Write 0,100, or min:max:count as 0:100:5"),
+        ("1k-4k", DEPTHS, "'1k-4k' is no list. Write 1k,4k, or min:max:count as 1k:4k:5"),
+        ("1k", "0..100", "'0..100' is no list. Write 0,100, or min:max:count as 0:100:5"),
         ("4kk", DEPTHS, "'4kk' is not a number"),
         ("nan", DEPTHS, "'nan' is not a number"),
         ("inf", DEPTHS, "'inf' is not a number"),
         ([None], DEPTHS, "'None' is not a number"),
-        ("", DEPTHS, "lengths: the list is empty"),
-        ([], DEPTHS, "lengths: the list is empty"),
+        ("", DEPTHS, "the list is empty"),
+        ([], DEPTHS, "the list is empty"),
         ("1k:2k", DEPTHS, r"is not min:max:count\[:scale\]"),
         ("1k:2k:3:log:x", DEPTHS, "is not min:max:count"),
         ("1k:2k:3:sigmoid", DEPTHS, "unknown scale 'sigmoid'. Known: linear, log"),
@@ -116,11 +143,11 @@ def test_depths_for_people_have_no_binary_noise():
         ("0:2k:3:log", DEPTHS, "a log scale needs min above 0"),
         ({"min": 1, "max": 2}, DEPTHS, "count missing"),
         ({"min": 1, "max": 2, "cuont": 3}, DEPTHS, r"unknown key 'cuont'. Did you mean 'count'\?"),
-        ("1k", "0,101", r"depths: 101 is outside 0..100"),
-        ("1k", "-1", r"depths: -1 is outside 0..100"),
-        ("1k", "0:100:3:log", "depths: unknown scale 'log'"),
+        ("1k", "0,101", r"101 is outside 0..100"),
+        ("1k", "-1", r"-1 is outside 0..100"),
+        ("1k", "0:100:3:log", "unknown scale 'log'"),
     ],
 )
 def test_what_cannot_be_a_grid_is_said(lengths, depths, words):
     with pytest.raises(SettingsError, match=words):
-        make_grid(lengths, depths)
+        grid_of(lengths, depths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,119 @@ def test_a_vague_name_would_be_seen(tmp_path: Path, tool: dict[str, Any]) -> Non
     (tmp_path / "a.py").write_text("class A:\n    def _asked(self): ...\ndef asked_at(): ...\n")
     (source,) = tool["House"].read(tmp_path).sources
     assert vague_names(source) == {"a._asked"}
+
+
+# Where a person types one number of tokens: a setting, a flag of a command. Nothing behind parses.
+TYPED_NUMBERS = {
+    "needlemap.settings",
+    "needlemap.commands.replay",
+    "needlemap.servers.check.command",
+    "needlemap.servers.check.judge",
+    "needlemap.servers.storm.command",
+}
+GRID = "needlemap.grid"
+# RULER's tables name a size only, as 4k, which is 4,000 or 4,096.
+SUFFIXES = [GRID, "needlemap.interop.ruler_results"]
+
+
+def parses_an_axis(tree: ast.AST) -> bool:
+    """Whether a specification of lengths or depths is parsed: pydantic alone does, in settings."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(("Lengths.parse", "Depths.parse"))
+        for node in functions_of(tree)
+    )
+
+
+def functions_of(tree: ast.AST) -> Iterator[ast.AST]:
+    """What stands in functions: a constant of a module is parsed once, as it is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from ast.walk(node)
+
+
+def knows_the_suffixes(tree: ast.AST) -> bool:
+    """Whether a function tells k or M behind a number by itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+            if {"k", "m"} <= {str(key).lower() for key in keys}:
+                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            cut = node.func.attr in ("endswith", "removesuffix", "rstrip", "replace", "strip")
+            words = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            letters = [set(word.lower()) for word in words if isinstance(word, str) and word]
+            if cut and any(each <= {"k", "m"} for each in letters):
+                return True
+    return False
+
+
+def test_lengths_and_depths_are_parsed_in_one_place(house: Any) -> None:
+    trees = {source.module: source.tree for source in house.sources}
+    assert [name for name, tree in trees.items() if parses_an_axis(tree)] == []
+    assert [name for name, tree in trees.items() if knows_the_suffixes(tree)] == SUFFIXES
+    readers = {name for name, tree in trees.items() if f"{GRID}.tokens" in imported(tree)}
+    assert readers == TYPED_NUMBERS
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "def f(text):\n    return int(text[:-1]) * {'k': 1000, 'M': 1000000}[text[-1]]",
+        "def f(text):\n    return 1000 * int(text.removesuffix('k'))",
+        "f = lambda text: 1000 * int(text[:-1]) if text.endswith(('k', 'K')) else int(text)",
+        "f = lambda text: 1000 * int(text.rstrip('kK'))",
+        "f = lambda text: float(text.lower().replace('k', '000'))",
+    ],
+)
+def test_a_second_parser_would_be_seen(second: str) -> None:
+    assert knows_the_suffixes(ast.parse(second))
+
+
+def test_a_second_parse_of_an_axis_would_be_seen() -> None:
+    assert parses_an_axis(ast.parse("def f(asks):\n    return Lengths.parse(','.join(asks))"))
+    assert parses_an_axis(ast.parse("f = lambda text: grid.Depths.parse(text)"))
+    assert not parses_an_axis(ast.parse("usual = Lengths.parse('1k,4k')"))
+
+
+def drives_a_generator(tree: ast.AST) -> bool:
+    """Whether a generator takes what is sent into it, or is driven by hand: a coroutine does the
+    same with `await`."""
+    plain = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Yield | ast.YieldFrom) and id(node) not in plain:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            starts = node.func.attr == "send" and [ast.unparse(each) for each in node.args] == [
+                "None"
+            ]
+            if starts or node.func.attr == "throw":
+                return True
+    return False
+
+
+def test_no_generator_is_driven_by_send_or_throw(house: Any) -> None:
+    """One helper runs a coroutine that awaits nothing; strategies are awaited."""
+    found = [source.module for source in house.sources if drives_a_generator(source.tree)]
+    assert found == ["needlemap.sync"]
+
+
+@pytest.mark.parametrize(
+    "driven",
+    [
+        "def f():\n    outcome = yield 1",
+        "def f():\n    return (yield from g())",
+        "def f():\n    if (yield 1):\n        pass",
+        "steps.send(None)",
+        "steps.throw(error)",
+    ],
+)
+def test_a_driven_generator_would_be_seen(driven: str) -> None:
+    assert drives_a_generator(ast.parse(driven))
+
+
+@pytest.mark.parametrize(
+    "plain", ["def f():\n    yield 1\n    yield from g()", "connection.send(data)"]
+)
+def test_a_generator_that_only_yields_is_none(plain: str) -> None:
+    assert not drives_a_generator(ast.parse(plain))

@@ -151,8 +151,8 @@ def test_names_that_are_the_same_work_in_a_file(name, tmp_path):
 
 def test_parts_of_a_range_add_up_and_start_from_the_presets_own(flags):
     settings = flags("--context-lengths-min", "2000", "--context-lengths-max", "8k")
-    assert settings.lengths == {"min": 2000, "max": "8k", "count": 35}
-    assert configure("cdme-8k", {"context_lengths_max": 4000}).lengths == {
+    assert settings.lengths.written == {"min": 2000, "max": "8k", "count": 35}
+    assert configure("cdme-8k", {"context_lengths_max": 4000}).lengths.written == {
         "min": 1000,
         "max": 4000,
         "count": 8,
@@ -161,7 +161,7 @@ def test_parts_of_a_range_add_up_and_start_from_the_presets_own(flags):
 
 def test_none_under_an_older_name_is_that_tools_not_given():
     given = {"context_lengths": None, "context_lengths_min": 2000, "openai_api_key": None}
-    assert configure(None, given).lengths == LENGTHS | {"min": 2000}
+    assert configure(None, given).lengths.written == LENGTHS | {"min": 2000}
 
 
 def test_claude_models_go_to_anthropic():
@@ -609,7 +609,7 @@ def test_flags_are_read_as_their_settings_kind(flags):
             "n=1:9",
         ),
     )
-    assert (made.lengths, made.temperature, made.limit_usd) == ("1k,2k", None, 0.5)
+    assert (made.lengths.written, made.temperature, made.limit_usd) == ("1k,2k", None, 0.5)
     assert (made.save, made.guide, made.needles) == (False, True, ["A {city}, and more", "B {n}"])
     assert (made.file_list, made.request) == (["a.jsonl", "b.jsonl"], {"top_p": 0.5, "stop": ["x"]})
     assert made.draw == {"city": ["Oslo", "Lima"], "n": "1:9"}
@@ -677,7 +677,7 @@ def test_every_setting_has_a_flag_with_its_help():
         ),
         ({"repeats": 0}, "Setting 'repeats' .*greater than or equal to 1, got 0"),
         ({"mode": "fast"}, "Setting 'mode' .*'exact'.*, got 'fast'"),
-        ({"lengths": None}, "Setting 'lengths' in .*, got None"),
+        ({"lengths": None}, "Setting 'lengths' in .*'None' is not a number"),
         ({"prices": {"input": "x"}}, "Setting 'prices' .*number.*, got 'x'"),
         (
             {"language": "French"},
@@ -756,7 +756,7 @@ def test_every_preset_is_valid_and_says_what_it_is(name):
 
 def test_the_presets_of_the_older_tools_have_their_numbers():
     hay, cdme = configure("needlehaystack"), configure("cdme-8k")
-    assert (hay.lengths, hay.depths) == (
+    assert (hay.lengths.written, hay.depths.written) == (
         {"min": 1000, "max": 200_000, "count": 35},
         {"min": 0, "max": 100, "count": 35, "scale": "linear"},
     )

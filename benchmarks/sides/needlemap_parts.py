@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from time import process_time
 
-from needlemap.grid import make_grid
+from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.haystacks import Haystack, assemble
 from needlemap.haystacks.folder import Folder
 from needlemap.prompts import Prompt
@@ -45,7 +45,8 @@ class Side:
 
     def __init__(self, folder: str, lengths: str, depths: str) -> None:
         self.tokenizer = Bundled("cl100k_base")
-        self.cells = make_grid(lengths, depths, depth_digits=0).cells
+        grid = make_grid(Lengths.parse(lengths), Depths.parse(depths), depth_digits=0)
+        self.cells = grid.cells
         longest = max(cell.length_tokens for cell in self.cells)
         self.haystack: Haystack = assemble(Folder(folder), self.tokenizer, longest, joined="text")
         self._builder = PromptBuilder(self.haystack, self.tokenizer, reserve_tokens=RESERVE_TOKENS)

@@ -19,7 +19,7 @@ from weakref import finalize
 from needlemap.asking import Outcome
 from needlemap.asking.chosen import folders_of, models_to_ask
 from needlemap.asking.discovery import listed_model, time_limit
-from needlemap.asking.run import ModelsInTurn, campaign_of, try_servers
+from needlemap.asking.run import ModelsInTurn, try_servers
 from needlemap.asking.session import Session
 from needlemap.deadline import LimitReached, limited_to
 from needlemap.errors import NeedlemapError, SettingsError, in_python
@@ -140,7 +140,7 @@ async def _ask(each: Mapping[str, Chosen], path: Path) -> dict[str, Outcome]:
     cannot be asked."""
     models = ModelsInTurn(each, path, _Progress(Families(path, "", ("",))))
     await try_servers(each)
-    outcomes = await campaign_of(models).run(models)
+    outcomes = await models.run()
     return {
         f"{name}/{family}".strip("/"): outcome
         for name, found in outcomes.items()

@@ -181,7 +181,9 @@ def validator_words(said: str, got: object) -> str:
     said = re.sub(r"^must be (?=(number|string|boolean|list|dictionary)\b)", "must be a ", said)
     said = re.sub(r"^must be (?=integer\b)", "must be an ", said)
     shown = _brief(got)
-    return f"{said}." if shown in said else f"{said}, got {shown}."
+    # Two sentences are ours: the second says what to type.
+    complete = shown in said or ". " in said
+    return f"{said}." if complete else f"{said}, got {shown}."
 
 
 def _brief(value: object) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from needlemap.errors import SettingsError, did_you_mean
 
@@ -19,9 +19,16 @@ MOST_TOKENS = 10**12  # of a length, whoever wrote it
 MOST_LENGTH = 100_000_000  # tokens that are asked for: ten times the longest context that is sold
 MOST_TRIALS = 1_000_000  # of a run
 MOST_VALUES = 100_000  # of one axis: a slip of the finger, not a grid
-LENGTH_SCALES = ("linear", "log")
 DEPTH_SCALES = ("linear", "sigmoid")
 _KEYS = ("min", "max", "count", "scale")
+# How JSON may hold an axis.
+_JSON_KINDS: tuple[dict[str, Any], ...] = (
+    {"type": "string"},
+    {"type": "integer"},
+    {"type": "number"},
+    {"items": {}, "type": "array"},
+    {"additionalProperties": True, "type": "object"},
+)
 _SHOWN = 60  # characters of what is no number
 _RANGE = re.compile(r"(\d+(?:\.\d+)?[km]?)\s*(?:\.\.+|-|–|to)\s*(\d+(?:\.\d+)?[km]?)", re.I)
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -123,27 +130,150 @@ def setting(depth: float) -> float:
     return next((value for value in candidates if value / 100 == depth), near)
 
 
-def make_grid(
-    lengths: Any, depths: Any, *, ends: str = "keep", depth_digits: int | None = None
-) -> Grid:
-    """A grid from two specifications: a list, {min, max, count, scale}, or
-    'min:max:count:scale'.
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a grid, parsed where it enters; `Lengths` and `Depths` say of what.
 
-    ends: for sigmoid depths, 'keep' holds 0 and 100 as they are, 'squash' sends them through
-    the curve. depth_digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut
-    to whole percents).
+    It is written as a list ('1k,4k'), as min:max:count[:scale], or as a mapping with these keys.
+    Settings and run.json hold this type (pydantic parses it), so nothing behind them parses.
+    Two axes are equal if they have the same values, however they are written.
     """
-    raw_lengths = [round(value) for value in _values(lengths, "lengths", LENGTH_SCALES, ends)]
-    raw_depths = [
-        _rounded(value, depth_digits) for value in _values(depths, "depths", DEPTH_SCALES, ends)
-    ]
-    _check(raw_lengths, raw_depths)
-    check_size(len(set(raw_lengths)) * len(set(raw_depths)))
-    unique_lengths, unique_depths = tuple(sorted(set(raw_lengths))), tuple(sorted(set(raw_depths)))
+
+    values: tuple[float, ...]
+    scale: str = "linear"
+    # The specification as it was given, which is what run.json keeps.
+    written: Any = field(default=None, compare=False)
+
+    example: ClassVar[str]
+    scales: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def parse(cls, spec: Any) -> Self:
+        """Return the axis that a specification stands for. Raises SettingsError."""
+        written = _plain(spec)
+        if isinstance(written, str):
+            values, scale = _typed(written, cls.scales, cls.example)
+        elif isinstance(written, dict):
+            values, scale = _spread(written, cls.scales)
+        else:
+            listed = written if isinstance(written, list) else [written]
+            values, scale = _listed(listed), "linear"
+        axis = cls(tuple(values), scale, written)
+        axis.check()
+        return axis
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Self:
+        """Return the axis of these numbers, as if they were typed as a list."""
+        listed = list(values)
+        written = ",".join(f"{value!r}".removesuffix(".0") for value in listed)
+        axis = cls(tuple(listed), "linear", written)
+        axis.check()
+        return axis
+
+    def check(self) -> None:
+        """Raise SettingsError for a value that no prompt can have."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return str(self.written)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        # Late: this module is needed where pydantic is not.
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            cls._validated,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda axis: axis.written
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, Any]:
+        return {"anyOf": [dict(kind) for kind in _JSON_KINDS]}
+
+    @classmethod
+    def _validated(cls, value: Any) -> Self:
+        if isinstance(value, cls):
+            return value
+        try:
+            return cls.parse(value)
+        except SettingsError as error:
+            # What pydantic takes for a wrong value.
+            raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths(Axis):
+    """Lengths of prompts in tokens.
+
+    >>> Lengths.parse("1k,4k").tokens
+    (1000, 4000)
+    """
+
+    example = "1k:128k:35:log"
+    scales = ("linear", "log")
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Whole tokens, as they were given: in any order, and more than once."""
+        return tuple(round(value) for value in self.values)
+
+    def check(self) -> None:
+        """Raise SettingsError for a length below 1 or above MOST_LENGTH."""
+        for length in self.tokens:
+            if length < 1:
+                raise SettingsError(f"{length} is not a number of tokens. Lengths start at 1.")
+            if length > MOST_LENGTH:
+                raise SettingsError(
+                    f"{length:.6g} tokens are too many: a length is {MOST_LENGTH:,} at most."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Depths(Axis):
+    """Depths in percent of the haystack; on a sigmoid scale, before the curve.
+
+    >>> Depths.parse("0:100:3").percents()
+    (0.0, 50.0, 100.0)
+    """
+
+    example = "0:100:11"
+    scales = DEPTH_SCALES
+
+    def percents(self, ends: str = "keep", digits: int | None = None) -> tuple[float, ...]:
+        """Percents, as they were given: in any order, and more than once.
+
+        ends: on a sigmoid scale, 'keep' holds 0 and 100 as they are, 'squash' sends them through
+        the curve. digits: decimals kept (None: as they are; 0: rounded half to even; -1: cut to
+        whole percents).
+        """
+        values = self.values
+        if self.scale == "sigmoid":
+            values = tuple(sigmoid(value, ends) for value in values)
+        return tuple(_rounded(value, digits) for value in values)
+
+    def check(self) -> None:
+        """Raise SettingsError for a depth outside the haystack."""
+        for depth in self.percents():
+            if not 0 <= depth <= 100:
+                raise SettingsError(f"{depth:g} is outside 0..100 (percent of the haystack).")
+
+
+def make_grid(
+    lengths: Lengths, depths: Depths, *, ends: str = "keep", depth_digits: int | None = None
+) -> Grid:
+    """Return the grid of two axes, each value once and in order. ends, depth_digits: as
+    `Depths.percents` takes them. Raises SettingsError for more cells than a run may have."""
+    tokens_, percents_ = lengths.tokens, depths.percents(ends, depth_digits)
+    unique_tokens, unique_percents = sorted(set(tokens_)), sorted(set(percents_))
+    check_size(len(unique_tokens) * len(unique_percents))
     return Grid(
-        unique_lengths,
-        tuple(depth / 100 for depth in unique_depths),
-        (len(raw_lengths) - len(unique_lengths), len(raw_depths) - len(unique_depths)),
+        lengths=tuple(unique_tokens),
+        depths=tuple(value / 100 for value in unique_percents),
+        duplicates=(len(tokens_) - len(unique_tokens), len(percents_) - len(unique_percents)),
     )
 
 
@@ -186,82 +316,72 @@ def check_size(trials: int) -> None:
         )
 
 
-def _values(spec: Any, name: str, scales: tuple[str, ...], ends: str) -> list[float]:
-    if isinstance(spec, dict):
-        return _spread(spec, name, scales, ends)
-    if isinstance(spec, str):
-        parts = spec.split(":")
-        if found := _RANGE.fullmatch(spec.strip()):
-            low, high = found.groups()
-            raise SettingsError(
-                f"{name}: '{spec}' is no list. Write {low},{high}, or min:max:count as "
-                f"{low}:{high}:5."
-            )
-        if len(parts) == 1:
-            return _listed([part for part in spec.split(",") if part.strip()], name)
-        if not 3 <= len(parts) <= 4:
-            raise SettingsError(
-                f"{name}: '{spec}' is not min:max:count[:scale], for instance 1k:128k:35:log."
-            )
-        return _spread(dict(zip(_KEYS, parts, strict=False)), name, scales, ends)
-    return _listed(spec if isinstance(spec, (list, tuple)) else [spec], name)
+def _plain(spec: Any) -> Any:
+    """Return a specification as JSON can hold it: a text, a number, a list or a dict."""
+    if isinstance(spec, Mapping):
+        return dict(spec)
+    if isinstance(spec, Iterable) and not isinstance(spec, str | bytes):
+        return list(spec)
+    return spec
 
 
-def _listed(values: Iterable[Any], name: str) -> list[float]:
+def _typed(spec: str, scales: tuple[str, ...], example: str) -> tuple[list[float], str]:
+    """Return the values and the scale of a text."""
+    span = _RANGE.fullmatch(spec.strip())
+    if span:
+        low, high = span.groups()
+        raise SettingsError(
+            f"'{spec}' is no list. Write {low},{high}, or min:max:count as {low}:{high}:5."
+        )
+
+    parts = spec.split(":")
+    if len(parts) == 1:
+        return _listed([part for part in spec.split(",") if part.strip()]), "linear"
+    if not 3 <= len(parts) <= 4:
+        raise SettingsError(f"'{spec}' is not min:max:count[:scale], for instance {example}.")
+    return _spread(dict(zip(_KEYS, parts, strict=False)), scales)
+
+
+def _listed(values: Iterable[Any]) -> list[float]:
     listed = [tokens(value) for value in values]
     if not listed:
-        raise SettingsError(
-            f"{name}: the list is empty. Give at least one, for instance 1000,4000."
-        )
+        raise SettingsError("the list is empty. Give at least one, for instance 1000,4000.")
     return listed
 
 
-def _spread(spec: dict[str, Any], name: str, scales: tuple[str, ...], ends: str) -> list[float]:
+def _spread(spec: dict[str, Any], scales: tuple[str, ...]) -> tuple[list[float], str]:
+    """Return the values and the scale of a mapping; a sigmoid's before the curve."""
     for key in spec:
         if key not in _KEYS:
-            raise SettingsError(f"{name}: unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
+            raise SettingsError(f"unknown key '{key}'. {did_you_mean(str(key), _KEYS)}")
     missing = [key for key in ("min", "max", "count") if spec.get(key) is None]
     if missing:
-        raise SettingsError(
-            f"{name}: {', '.join(missing)} missing. Give min, max and count, or a list."
-        )
+        raise SettingsError(f"{', '.join(missing)} missing. Give min, max and count, or a list.")
     scale = str(spec.get("scale") or "linear")
     if scale not in scales:
-        raise SettingsError(f"{name}: unknown scale '{scale}'. {did_you_mean(scale, scales)}")
+        raise SettingsError(f"unknown scale '{scale}'. {did_you_mean(scale, scales)}")
+
     low, high, count = (tokens(spec[key]) for key in ("min", "max", "count"))
     if count != int(count):
-        raise SettingsError(f"{name}: count must be a whole number, got {count:g}.")
+        raise SettingsError(f"count must be a whole number, got {count:g}.")
     if low > high:
-        raise SettingsError(f"{name}: min {low:g} is above max {high:g}.")
+        raise SettingsError(f"min {low:g} is above max {high:g}.")
     if not -MOST_TOKENS <= low <= high <= MOST_TOKENS:
         raise SettingsError(
-            f"{name}: {low:g} to {high:g} is no range of anything. Give less than {MOST_TOKENS:g}."
+            f"{low:g} to {high:g} is no range of anything. Give less than {MOST_TOKENS:g}."
         )
     if scale == "log":
         if low <= 0:
-            raise SettingsError(f"{name}: a log scale needs min above 0, got {low:g}.")
-        return [math.exp(value) for value in spaced(math.log(low), math.log(high), int(count))]
-    values = spaced(low, high, int(count))
-    return [sigmoid(value, ends) for value in values] if scale == "sigmoid" else values
+            raise SettingsError(f"a log scale needs min above 0, got {low:g}.")
+        logs = spaced(math.log(low), math.log(high), int(count))
+        return [math.exp(value) for value in logs], scale
+    return spaced(low, high, int(count)), scale
 
 
 def _rounded(value: float, digits: int | None) -> float:
     if digits is None:
         return value
     return float(int(value)) if digits < 0 else float(round(value, digits))
-
-
-def _check(lengths: list[int], depths: list[float]) -> None:
-    for length in lengths:
-        if length < 1:
-            raise SettingsError(f"lengths: {length} is not a number of tokens. Lengths start at 1.")
-        if length > MOST_LENGTH:
-            raise SettingsError(
-                f"lengths: {length:.6g} tokens are too many: a length is {MOST_LENGTH:,} at most."
-            )
-    for depth in depths:
-        if not 0 <= depth <= 100:
-            raise SettingsError(f"depths: {depth:g} is outside 0..100 (percent of the haystack).")
 
 
 def short_size(size: int) -> str:

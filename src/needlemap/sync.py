@@ -41,6 +41,18 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(coroutine) if loop is None else _run_in_thread(coroutine)
 
 
+def result_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that awaits nothing, without a loop. Raises RuntimeError
+    if it does."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    coroutine.close()
+    raise RuntimeError("this coroutine waits for something")
+
+
 def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """An interrupt here cancels it there, and waits until it has put its things away."""
     with _other_loop() as loop:

@@ -1,5 +1,5 @@
-"""The one loop that asks: what a strategy yields is asked, in its order, and what came of it is
-what the `yield` returns. The path to the model is short."""
+"""A campaign asks what a strategy awaits, in its order, and returns how that ended. The path to
+the model is short."""
 
 from __future__ import annotations
 
@@ -12,18 +12,9 @@ from typing import Any
 import pytest
 
 import needlemap as package
-from needlemap.asking import Outcome
-from needlemap.asking.campaign import (
-    Batch,
-    Batches,
-    Campaign,
-    FullGrid,
-    Release,
-    RunObserver,
-    Strategy,
-)
+from needlemap.asking.campaign import Campaign, FullGrid, MakeModel
 from needlemap.asking.session import Session
-from needlemap.asking.single import OpenFamily, Step, Steps
+from needlemap.asking.single import OpenFamily, Step
 from needlemap.errors import NeedlemapError
 from needlemap.models import Answer, Decoding, Model
 from needlemap.models.baseline import Baseline
@@ -31,12 +22,13 @@ from needlemap.prompts import Prompt
 from needlemap.records.folder import RunFolder
 from needlemap.settings import Settings
 from needlemap.settings.reading import configure
-from needlemap.trials.build import prepare
+from needlemap.trials.build import Experiment, prepare
 from needlemap.trials.resolve import resolve
 
 SOURCE = str(Path(package.__file__).parent)
 SMALL = {"model": "baseline/random", "lengths": "500", "depths": "0,100", "closed_book": False}
-MOST_FRAMES = 10
+# Four of them are of strategies: models in turn, one model, its families, a family.
+MOST_FRAMES = 14
 
 
 def frames_here() -> list[str]:
@@ -57,7 +49,7 @@ def frames_here() -> list[str]:
     return [*stack[::-1], *waiting]
 
 
-def test_ten_of_our_frames_lead_from_the_command_to_the_model(
+def test_few_of_our_frames_lead_from_the_command_to_the_model(
     needlemap: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = list[list[str]]()
@@ -70,23 +62,19 @@ def test_ten_of_our_frames_lead_from_the_command_to_the_model(
     small = ("--model", "baseline/random", "--lengths", "500", "--depths", "0")
     needlemap("run", *small, "-o", "r", "--quiet")
     frames = found[0][found[0].index("run") :]  # behind the parsing of flags
-    assert {"Campaign.run", "Session.run", "call_model"} < set(frames)
+    assert {"Campaign.ask", "Session.run", "call_model"} < set(frames)
     assert len(frames) <= MOST_FRAMES, frames
 
 
-class TwoModels(Strategy[list[int]]):
-    """Asks a family of one model, then one of another. Finds how many each scored."""
+def small(seed: int = 0) -> Experiment:
+    return prepare(configure(None, {**SMALL, "seed": seed}))
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(RunObserver(), [folder / name for name in "ab"])
 
-    def batches(self) -> Batches[list[int]]:
-        """The first batch alone, the second as a family."""
-        settings = [configure(None, {**SMALL, "seed": seed}) for seed in (1, 2)]
-        first, second = (prepare(each) for each in settings)
-        one: Outcome = yield Batch("a", Session.open(first, self.folders[0]), "left")
-        session = Session.open(second, self.folders[1])
-        two = yield from FullGrid(session, self.observer, "b", "right").batches()
+async def ask_two_models(campaign: Campaign, folder: Path) -> list[int]:
+    """Ask a batch of one model, then a family of another; how many each scored."""
+    async with campaign:
+        one = await campaign.ask(Session.open(small(1), folder / "a"), "a", "left")
+        two = await FullGrid(Session.open(small(2), folder / "b")).ask(campaign, "b", "right")
         assert two is not None
         return [one.scored, two.scored]
 
@@ -111,29 +99,28 @@ def closing(settings: Settings) -> Model:
 
 
 def test_a_strategy_hears_how_each_of_its_batches_ended(tmp_path: Path, closed: list[str]) -> None:
-    campaign = Campaign({"left": closing, "right": closing})
-    assert asyncio.run(campaign.run(TwoModels(tmp_path))) == [2, 2]
+    campaign = Campaign(make={"left": closing, "right": closing})
+    assert asyncio.run(ask_two_models(campaign, tmp_path)) == [2, 2]
     assert sorted(campaign.models) == ["left", "right"]
     assert closed == ["closed", "closed"]
 
 
 def test_what_was_scored_is_not_asked_again(tmp_path: Path) -> None:
-    asyncio.run(Campaign().run(TwoModels(tmp_path)))
-
-    session = Session.open(prepare(configure(None, {**SMALL, "seed": 2})), tmp_path / "b")
-    assert asyncio.run(Campaign().run(FullGrid(session))) is None
+    asyncio.run(ask_two_models(Campaign(), tmp_path))
+    family = FullGrid(Session.open(small(2), tmp_path / "b"))
+    assert asyncio.run(family.ask(Campaign())) is None
 
 
 def test_a_strategy_that_raises_ends_the_campaign_and_its_models(
     tmp_path: Path, closed: list[str]
 ) -> None:
-    class Broken(TwoModels):
-        def batches(self) -> Batches[list[int]]:
-            yield Batch("a", Session.open(prepare(configure(None, SMALL)), self.folders[0]))
+    async def broken() -> None:
+        async with Campaign(make={"": closing}) as campaign:
+            await campaign.ask(Session.open(small(), tmp_path))
             raise NeedlemapError("nothing more")
 
     with pytest.raises(NeedlemapError, match="nothing more"):
-        asyncio.run(Campaign({"": closing}).run(Broken(tmp_path)))
+        asyncio.run(broken())
     assert closed == ["closed"]
 
 
@@ -153,14 +140,13 @@ class OneFails(Baseline):
         raise AssertionError
 
 
-class AtOnce(Strategy[None]):
-    """Three trials at the same time, of a family that stays open."""
-
-    def batches(self) -> Batches[None]:
-        resolved = resolve(configure(None, {**SMALL, "depths": "0,50,100"}))
-        trials = prepare(resolved.settings).trials
-        folder = RunFolder(self.folders[0])
-        yield Steps([Step("a", trial, resolved, folder) for trial in trials], 3)
+async def ask_at_once(make: MakeModel, folder: Path) -> None:
+    """Ask three trials at the same time, of a family that stays open."""
+    resolved = resolve(configure(None, {**SMALL, "depths": "0,50,100"}))
+    trials = prepare(resolved.settings).trials
+    steps = [Step("a", trial, resolved, RunFolder(folder)) for trial in trials]
+    async with Campaign([folder], {"": make}) as campaign:
+        await campaign.ask_together(steps, at_a_time=3)
 
 
 def test_a_trial_that_raises_ends_those_beside_it_before_their_folder_is_closed(
@@ -172,7 +158,7 @@ def test_a_trial_that_raises_ends_those_beside_it_before_their_folder_is_closed(
 
     async def ask() -> None:
         with pytest.raises(NeedlemapError, match="the model is gone"):
-            await Campaign({"": lambda _: model}).run(AtOnce(RunObserver(), [tmp_path / "a"]))
+            await ask_at_once(lambda _: model, tmp_path / "a")
         waiting.append(len(asyncio.all_tasks()) - 1)
 
     asyncio.run(ask())
@@ -189,9 +175,8 @@ def test_a_folder_that_cannot_be_closed_keeps_no_model_open(
 
     close = OpenFamily.close
     monkeypatch.setattr(OpenFamily, "close", full)
-    strategy = AtOnce(RunObserver(), [tmp_path / "a"])
     with pytest.raises(OSError, match="no space left"):
-        asyncio.run(Campaign({"": closing}).run(strategy))
+        asyncio.run(ask_at_once(closing, tmp_path / "a"))
     assert closed == ["closed"]
 
 
@@ -199,19 +184,45 @@ def test_a_folder_that_cannot_be_closed_keeps_no_model_open(
 def test_a_strategy_hears_what_ended_a_batch_and_may_go_on(tmp_path: Path) -> None:
     """One of several models cannot be made: the others are asked all the same."""
 
-    class GoesOn(TwoModels):
-        def batches(self) -> Batches[list[int]]:
-            settings = configure(None, SMALL)
-            with pytest.raises(NeedlemapError, match="no such model"):
-                yield Batch("a", Session.open(prepare(settings), self.folders[0]), "broken")
-            left = yield Batch("b", Session.open(prepare(settings), self.folders[1]), "left")
-            return [left.scored]
-
     def broken(_: Settings) -> Model:
         raise NeedlemapError("no such model")
 
-    campaign = Campaign({"left": closing, "broken": broken})
-    assert asyncio.run(campaign.run(GoesOn(tmp_path))) == [2]
+    async def goes_on() -> int:
+        async with Campaign(make={"left": closing, "broken": broken}) as campaign:
+            with pytest.raises(NeedlemapError, match="no such model"):
+                await campaign.ask(Session.open(small(), tmp_path / "a"), "a", "broken")
+            left = await campaign.ask(Session.open(small(), tmp_path / "b"), "b", "left")
+            return left.scored
+
+    assert asyncio.run(goes_on()) == 2
+
+
+def test_a_strategy_that_is_cancelled_closes_its_models(tmp_path: Path, closed: list[str]) -> None:
+    """Ctrl-C reaches a strategy where it awaits: what it holds is written, and models close."""
+
+    class Waits(Closing):
+        async def answer(self, *_: Any) -> Answer:
+            waiting.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def asked() -> None:
+        try:
+            async with Campaign(make={"": lambda _: Waits("random")}) as campaign:
+                await campaign.ask(Session.open(small(), tmp_path))
+        finally:
+            closed.append("written")
+
+    async def cancel() -> None:
+        task = asyncio.create_task(asked())
+        await waiting.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    waiting = asyncio.Event()
+    asyncio.run(cancel())
+    assert closed == ["closed", "written"]
 
 
 def test_a_model_that_is_released_is_closed_before_the_next_is_made(
@@ -223,12 +234,11 @@ def test_a_model_that_is_released_is_closed_before_the_next_is_made(
         closed.append("made")
         return closing(settings)
 
-    class OneByOne(TwoModels):
-        def batches(self) -> Batches[list[int]]:
-            for name, folder in zip("ab", self.folders, strict=True):
-                yield Batch(name, Session.open(prepare(configure(None, SMALL)), folder), name)
-                yield Release(name)
-            return []
+    async def one_by_one() -> None:
+        async with Campaign(make={"a": made, "b": made}) as campaign:
+            for name in "ab":
+                await campaign.ask(Session.open(small(), tmp_path / name), name, name)
+                await campaign.release(name)
 
-    asyncio.run(Campaign({"a": made, "b": made}).run(OneByOne(tmp_path)))
+    asyncio.run(one_by_one())
     assert closed == ["made", "closed", "made", "closed"]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needlemap.errors import TooShort
-from needlemap.grid import Cell, make_grid
+from needlemap.grid import Cell, Depths, Lengths, make_grid
 from needlemap.plan import ordered, reused
 from needlemap.plan.bins import bin_edges, chain_tokens
 from needlemap.plan.cover import in_bin, places
@@ -52,7 +52,7 @@ def sentence_ends(prompt: Prompt, low: float, high: float) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["exact", "single", "cold"])
 def test_modes_that_choose_nothing_leave_every_cell_its_depth(mode, cuts):
-    grid = make_grid("100,200", "0,50,100")
+    grid = make_grid(Lengths.of([100, 200]), Depths.of([0, 50, 100]))
     assert places(mode, grid, [80, 180], cuts(200)) == [(cell, None) for cell in grid.cells]
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from needlemap.allowance import read_allowance, retry_after_s
 from needlemap.errors import NeedlemapError
-from needlemap.grid import make_grid
+from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.http import HttpReply, JsonClient
 from needlemap.http.faults import from_status
 from needlemap.interop.imported import ImportOptions, imported
@@ -214,7 +214,7 @@ SPECS = (
 @READERS
 @given(SPECS, SPECS)
 def test_grids_of_any_spec(lengths, depths):
-    only_ours(lambda: make_grid(lengths, depths))
+    only_ours(lambda: make_grid(Lengths.parse(lengths), Depths.parse(depths)))
 
 
 @READERS

@@ -1,33 +1,33 @@
-"""A campaign is the one loop over batches, for every strategy.
+"""A campaign asks batch by batch what a strategy chooses.
 
 It makes each model when it is first needed and closes it at the end, shares the limits among
-all folders, and shows how the asking goes. The strategy decides which batch is next and when
-to stop: all families of a run (`run.py`), the blocks of two arms (`ab.py`), the prompts of a
-check. How one batch is asked is `session.py`'s and `single.py`'s.
+all folders, and shows how the asking goes. The strategy, a coroutine, decides which batch is next
+and when to stop: all families of a run (`run.py`), the blocks of two arms (`ab`), the prompts of
+a check. How one batch is asked is `session.py`'s and `single.py`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Self
 
 from needlemap.asking import Outcome, TrialObserver, pacer_of
 from needlemap.asking.budget import Budget
 from needlemap.asking.pacer import Pacer
 from needlemap.asking.session import Session, make_model
-from needlemap.asking.single import OpenFamily, Step, Steps
+from needlemap.asking.single import OpenFamily, Step
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
 from needlemap.models import Model
 from needlemap.records.folder import RunFolder
+from needlemap.records.record import Record
 from needlemap.settings import Settings
 from needlemap.sync import together
 
 MakeModel = Callable[[Settings], Model]
-Found = TypeVar("Found")
 
 
 class RunObserver:
@@ -55,183 +55,150 @@ class RunObserver:
         can, unless a limit was reached (LimitReached)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The next trials to ask: those that a session has left. family: its name, '' of a single
-    one. model: the name of the model that answers, '' of a single one. goes_on: whether the
-    batch before it was of the same family, and this one follows from its answers."""
+class Campaign:
+    """The models and the limits of one command, for a strategy that asks batch by batch.
 
-    family: str
-    session: Session
-    model: str = ""
-    goes_on: bool = False
+    A strategy is a coroutine: it enters the campaign and awaits `ask`, `ask_together` and
+    `release` in any order. What ends a batch with an error is raised there, so a strategy may go
+    on with the next.
 
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Asks nothing: a model is not wanted any more, and is closed before another takes its
-    memory."""
-
-    model: str
-
-
-Batches = Generator[Batch | Steps | Release, Outcome, Found]
-
-
-class Strategy(Generic[Found]):
-    """The choice of batches for a campaign. Override `batches`.
-
-    folders: all that share the limits; their spending counts. sharing: into how many parts the
-    rest of the limits is divided. The next batch may spend one of them.
-    """
-
-    sharing = 1
-
-    def __init__(self, observer: RunObserver, folders: Iterable[Path]) -> None:
-        self.observer, self.folders = observer, list(folders)
-
-    def batches(self) -> Batches[Found]:
-        """Yields the batches. Each `yield` returns how asking the batch ended (for steps: how
-        their families are asked), or raises the error that ended it. Returns the strategy's
-        result. Raises NeedlemapError."""
-        raise NotImplementedError
-
-
-class FullGrid(Strategy[Outcome | None]):
-    """All trials that one family has left. Its result is how asking them ended, None if none
-    was left. Override `next` if further trials depend on the answers.
-
-    session: the present one. name: the family's, '' of a single one. model: as a batch names
-    it.
+    folders: all that share the limits; their spending counts. make: how each model is made, by
+    its name; '' is the name of a single one. models: those that were made and are open.
     """
 
     def __init__(
-        self, session: Session, observer: RunObserver | None = None, name: str = "", model: str = ""
+        self,
+        folders: Iterable[Path] = (),
+        make: Mapping[str, MakeModel] | None = None,
+        observer: RunObserver | None = None,
     ) -> None:
-        super().__init__(observer or RunObserver(), [session.folder.path])
-        self.session, self.name, self.model = session, name, model
+        self.folders = list(folders)
+        self.make = make or {}
+        self.observer = observer or RunObserver()
+        # Into how many parts the rest of the limits is divided. The next batch may spend one.
+        self.sharing = 1
+        self.models: dict[str, Model] = {}
+        self._open: dict[str, OpenFamily] = {}
+        # Of all open families, and of the models that answer them.
+        self._budget: Budget | None = None
+        self._pacers: dict[str, Pacer] = {}
 
-    def next(self, scored: int) -> Session | None:
-        """The next session, or None at the end. scored: how many trials of the last batch were
-        scored."""
-        return None
+    async def __aenter__(self) -> Self:
+        return self
 
-    def batches(self) -> Batches[Outcome | None]:
-        """Batch by batch, unless one ends as every further one would."""
-        if not self.session.wanted:
-            self.session.relabel()
-            self.observer.whole(self.name, self.session)
-            return None
-        outcome = yield Batch(self.name, self.session, self.model)
-        scored = outcome.scored
-        try:
-            while not outcome.over and (session := self.next(scored)) is not None:
-                self.session = session
-                more = yield Batch(self.name, session, self.model, goes_on=True)
-                outcome, scored = outcome + more, more.scored
-        except LimitReached as error:  # while the next prompts were built
-            outcome += Outcome(stopped=str(error))
-        self.observer.ended(self.name, self.session, outcome)
-        return outcome
+    async def __aexit__(self, *_: object) -> None:
+        """Close the open families, then the models: each, even if another fails to close."""
+        async with AsyncExitStack() as stack:
+            for model in self.models.values():
+                stack.push_async_callback(model.close)
+            for family in self._open.values():
+                stack.callback(family.close)
 
+    async def ask(
+        self, session: Session, family: str = "", model: str = "", *, goes_on: bool = False
+    ) -> Outcome:
+        """Ask the trials that a session has left, and return how that ended.
 
-@dataclass
-class Campaign:
-    """make: how each model is made, by its name among the batches. models: those that were
-    made."""
-
-    make: Mapping[str, MakeModel] = field(default_factory=dict)
-    models: dict[str, Model] = field(default_factory=dict)
-    _open: dict[str, OpenFamily] = field(default_factory=dict)
-    _budget: Budget | None = None  # of all open families
-    _pacers: dict[str, Pacer] = field(default_factory=dict)  # of their models
-
-    async def run(self, strategy: Strategy[Found]) -> Found:
-        """Ask batch by batch until the strategy ends, and let go of the models. Returns what
-        it found. Raises NeedlemapError as the strategy, a model or a folder does."""
-        batches = strategy.batches()
-        try:
-            batch = next(batches)
-            while True:
-                try:
-                    if isinstance(batch, Steps):
-                        outcome = await self._ask_steps(batch, strategy.folders)
-                    elif isinstance(batch, Release):
-                        outcome = await self._release(batch.model)
-                    else:
-                        session, model = self._ready(batch, strategy)
-                        with strategy.observer.watch(batch.family, session) as watcher:
-                            outcome = await session.run(model, watcher, close=False)
-                        del session, model, watcher  # before the next are built and loaded
-                except NeedlemapError as error:
-                    batch = batches.throw(error)
-                else:
-                    del batch
-                    batch = batches.send(outcome)
-        except StopIteration as done:
-            found: Found = done.value
-            return found
-        finally:
-            async with AsyncExitStack() as stack:  # from the last to the first, whatever fails
-                for model in self.models.values():
-                    stack.push_async_callback(model.close)
-                stack.callback(batches.close)
-                for family in self._open.values():
-                    stack.callback(family.close)
-
-    def _ready(self, batch: Batch, strategy: Strategy[Found]) -> tuple[Session, Model | None]:
-        """What a batch asks within the limits, and of which model, once that is shown."""
-        session = self._with_budget(batch.session, strategy)
-        needed = batch.model in self.models or session.asks
-        model = self._model(batch.model, session.experiment.settings) if needed else None
-        if batch.goes_on:
-            strategy.observer.goes_on(batch.family, session)
+        family, model: their names, '' of a single one. goes_on: whether these trials follow from
+        the answers to the batch before, which was of the same family. Raises NeedlemapError.
+        """
+        session = self._with_budget(session)
+        needed = model in self.models or session.asks
+        answering = self._model(model, session.experiment.settings) if needed else None
+        if goes_on:
+            self.observer.goes_on(family, session)
         else:
-            strategy.observer.begins(batch.family, session, model)
-        return session, model
+            self.observer.begins(family, session, answering)
+        with self.observer.watch(family, session) as watcher:
+            return await session.run(answering, watcher, close=False)
 
-    async def _release(self, name: str) -> Outcome:
-        """Let go of a model, if it was made."""
-        if name in self.models:
-            await self.models.pop(name).close()
-        return Outcome()
+    async def ask_together(
+        self, steps: Sequence[Step], *, at_a_time: int = 1, scored: int = 0
+    ) -> tuple[Sequence[Record | None], Outcome]:
+        """Ask trials at the same time, of families that stay open until the campaign ends.
+
+        at_a_time: the most requests that any call of this campaign has open. scored: how many
+        were scored before, or 1 for any. Returns what came of each, None if a limit let it not be
+        sent or it was cancelled, and how the families are asked by now. The first trial that
+        raises ends the others.
+        """
+        opened = [self._open_family(step, at_a_time, scored) for step in steps]
+        pairs = zip(opened, steps, strict=True)
+        records = await together(family.ask(step) for family, step in pairs)
+        outcome = Outcome()
+        for family in {id(family): family for family in opened}.values():
+            outcome += family.runner.outcome
+        return records, outcome
+
+    async def release(self, model: str) -> None:
+        """Close a model that is not wanted any more, before another takes its memory."""
+        if model in self.models:
+            await self.models.pop(model).close()
 
     def _model(self, name: str, settings: Settings) -> Model:
-        """The model of that name, made when it is first needed."""
+        """Return the model of that name, made when it is first needed."""
         if name not in self.models:
             self.models[name] = self.make.get(name, make_model)(settings)
         return self.models[name]
 
-    async def _ask_steps(self, batch: Steps, folders: Iterable[Path]) -> Outcome:
-        """Ask trials of families that stay open, all at the same time. The first that raises
-        ends the others."""
-        opened = [self._open_family(step, batch, folders) for step in batch.steps]
-        pairs = zip(opened, batch.steps, strict=True)
-        batch.records = await together(each.ask(step) for each, step in pairs)
-        outcome = Outcome()
-        for each in {id(family): family for family in opened}.values():
-            outcome += each.runner.outcome
-        return outcome
-
-    def _open_family(self, step: Step, batch: Steps, folders: Iterable[Path]) -> OpenFamily:
-        """The family of a step, which stays open until the campaign ends."""
+    def _open_family(self, step: Step, at_a_time: int, scored: int) -> OpenFamily:
+        """Return the family of a step, which stays open until the campaign ends."""
         if step.family not in self._open:
             settings = step.resolved.settings
-            self._budget = self._budget or spent_in(settings, folders)
-            budget, model = self._budget, self._model(step.model, settings)
+            self._budget = self._budget or spent_in(settings, self.folders)
+            model = self._model(step.model, settings)
             if step.model not in self._pacers:
                 say = TrialObserver().show_event
-                self._pacers[step.model] = pacer_of(settings, budget, batch.at_a_time, say)
+                self._pacers[step.model] = pacer_of(settings, self._budget, at_a_time, say)
             pacer = self._pacers[step.model]
-            self._open[step.family] = OpenFamily.of(step, model, budget, pacer, batch.scored)
+            self._open[step.family] = OpenFamily.of(step, model, self._budget, pacer, scored)
         return self._open[step.family]
 
-    def _with_budget(self, session: Session, strategy: Strategy[Found]) -> Session:
-        """A session with its part of what the others leave of the limits."""
+    def _with_budget(self, session: Session) -> Session:
+        """Return a session with its part of what the others leave of the limits."""
         settings = session.experiment.settings
         limited = settings.limit_usd is not None or settings.limit_tokens is not None
-        others = [path for path in strategy.folders if limited and path != session.folder.path]
-        return replace(session, budget=spent_in(settings, others).part(strategy.sharing))
+        others = [path for path in self.folders if limited and path != session.folder.path]
+        return replace(session, budget=spent_in(settings, others).part(self.sharing))
+
+
+class FullGrid:
+    """All trials that one family has left. Override `next` if more depend on the answers.
+
+    session: the present one.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def next(self, scored: int) -> Session | None:
+        """Return the next session, or None at the end. scored: how many trials of the last batch
+        were scored."""
+        return None
+
+    async def ask(self, campaign: Campaign, name: str = "", model: str = "") -> Outcome | None:
+        """Ask batch by batch, unless one ends as every further one would. Returns how that ended,
+        None if nothing was left. name, model: as `Campaign.ask` takes them."""
+        if not self.session.wanted:
+            self.session.relabel()
+            campaign.observer.whole(name, self.session)
+            return None
+
+        outcome = await campaign.ask(self.session, name, model)
+        scored = outcome.scored
+        try:
+            while not outcome.over:
+                session = self.next(scored)
+                if session is None:
+                    break
+                self.session = session
+                more = await campaign.ask(session, name, model, goes_on=True)
+                outcome, scored = outcome + more, more.scored
+        except LimitReached as error:
+            # The next prompts were not built in time.
+            outcome += Outcome(stopped=str(error))
+        campaign.observer.ended(name, self.session, outcome)
+        return outcome
 
 
 def spent_in(settings: Settings, folders: Iterable[Path]) -> Budget:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import RUN_FILE
-from needlemap.grid import make_grid, percent
+from needlemap.grid import percent
 from needlemap.records import RuledScorer, how_to_score
 from needlemap.records.folder import (
     CLOSED_BOOK,
@@ -31,7 +31,7 @@ from needlemap.records.folder import (
 from needlemap.records.origin import CheckedRun
 from needlemap.records.record import Record
 from needlemap.scorers import Scorer, rule_of
-from needlemap.settings import PromptSource, Settings, marked, settings_of, with_role
+from needlemap.settings import DEFAULTS, PromptSource, Settings, marked, settings_of, with_role
 from needlemap.settings.reading import DEFAULT_ITEMS
 from needlemap.settings.trust import Trust, refuse_foreign
 from needlemap.stats import Place, place_of, places_of
@@ -149,7 +149,7 @@ def check_same(folder: RunFolder, wanted: Experiment | Resolved) -> None:
     differing += [  # that came with a later version
         name
         for name, value in ours.items()
-        if name not in (*free, *theirs.settings) and value != Settings.model_fields[name].default
+        if name not in (*free, *theirs.settings) and value != DEFAULTS[name]
     ]
     if (theirs.named.seek is None) != (ours["seek"] is None):
         differing.append("seek")
@@ -254,8 +254,8 @@ def _part(settings: Settings, theirs: Settings) -> dict[str, Any]:
     default = Settings.model_fields["lengths"].default
     if settings.lengths in (default, theirs.lengths) or theirs.mode in GRID_MODES:
         return {}
-    some, all_ = (set(make_grid(each.lengths, "0").lengths) for each in (settings, theirs))
-    return {"lengths": settings.lengths} if some < all_ else {}
+    some, every = set(settings.lengths.tokens), set(theirs.lengths.tokens)
+    return {"lengths": settings.lengths} if some < every else {}
 
 
 def _refuse(settings: Settings, theirs: Settings) -> None:
@@ -270,6 +270,6 @@ def _refuse(settings: Settings, theirs: Settings) -> None:
         if name not in _ASKER and name != "prompts_of" and value not in known:
             raise SettingsError(
                 f"--prompts-of asks prompts as they are, and their run has {name} "
-                f"{getattr(theirs, name)!r}. "
+                f"{theirs.model_dump()[name]!r}. "
                 f"Leave --{name.replace('_', '-')} out{some if name == 'lengths' else ''}."
             )

@@ -12,22 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import (
-    Batches,
-    Campaign,
-    FullGrid,
-    MakeModel,
-    Release,
-    RunObserver,
-    Strategy,
-)
+from needlemap.asking.campaign import Campaign, FullGrid, MakeModel, RunObserver
 from needlemap.asking.resume import GRID_MODES, check_same, is_unanswered, unscored
 from needlemap.asking.seek import Seek
 from needlemap.asking.session import Session, check_judge, check_price, make_model
 from needlemap.asking.until import UntilDecided
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError, SettingsError, naming, naming_family
-from needlemap.grid import setting
+from needlemap.grid import Depths, Lengths, setting
 from needlemap.models import find_backend
 from needlemap.records.families import Families, begin_families
 from needlemap.records.folder import Kept, RunFolder
@@ -123,37 +115,30 @@ async def try_servers(each: Mapping[str, Chosen]) -> None:
             await make_model(settings).close()
 
 
-class FamiliesInTurn(Strategy[dict[str, Outcome]]):
-    """The families of one model that are not whole yet, in their order, until one ends as all
-    others would. Finds how the asking of each ended."""
-
-    def __init__(self, asking: FamiliesToAsk, observer: RunObserver, model: str = "") -> None:
-        super().__init__(observer, map(asking.families.folder, asking.families.names))
-        self._asking, self._model = asking, model
-
-    def batches(self) -> Batches[dict[str, Outcome]]:
-        """Family by family."""
-        outcomes: dict[str, Outcome] = {}
-        for name, settings in self._asking.settled.items():
-            if (outcome := (yield from self._turn(name, settings))) is not None:
-                outcomes[name] = outcome
-                if outcome.over:
-                    break
-        return outcomes
-
-    def _turn(self, name: str, settings: Settings) -> Batches[Outcome | None]:
-        """Prepare a family, ask it, and let go of its prompts."""
-        asking = self._asking
+async def ask_families(
+    campaign: Campaign, asking: FamiliesToAsk, model: str = ""
+) -> dict[str, Outcome]:
+    """Ask the families of one model that are not whole yet, in their order, until one ends as all
+    others would. Returns how the asking of each ended."""
+    outcomes: dict[str, Outcome] = {}
+    for name, settings in asking.settled.items():
         try:
             family = asking.opened or open_family(settings, asking.families.folder(name))
         except LimitReached as error:
-            self.observer.left_out(name, error)
-            return Outcome(stopped=str(error))
+            campaign.observer.left_out(name, error)
+            outcomes[name] = Outcome(stopped=str(error))
+            break
         except NeedlemapError as error:
-            self.observer.left_out(name, error)
-            return None
-        family.observer, family.name, family.model = self.observer, name, self._model
-        return (yield from family.batches())
+            campaign.observer.left_out(name, error)
+            continue
+        outcome = await family.ask(campaign, name, model)
+        # Its prompts are freed before the next family's are built.
+        del family
+        if outcome is not None:
+            outcomes[name] = outcome
+            if outcome.over:
+                break
+    return outcomes
 
 
 class ModelsObserver(RunObserver):
@@ -170,62 +155,64 @@ class ModelsObserver(RunObserver):
         raise error
 
 
-class ModelsInTurn(Strategy[dict[str, dict[str, Outcome]]]):
-    """All families of each model, one model after the other. Its result says how each family
-    ended, by the models' names.
+class ModelsInTurn:
+    """All families of each model, one model after the other.
 
     Each model gets an equal part of the remaining limits. A model that its part stopped is
     asked once more, if the others leave something. each: the families of each model, by the
-    name of its folder in `path` ('' of a single one, which is opened at once). Raises
-    NeedlemapError for what is wrong with any.
+    name of its folder in `path` ('' of a single one, which is opened at once). make: how each
+    model is made, by that name. The only one is made now, if it is to be asked: what it lacks is
+    said before anything is shown. Raises NeedlemapError for what is wrong with any.
     """
 
-    def __init__(self, each: Mapping[str, Chosen], path: Path, observer: ModelsObserver) -> None:
+    def __init__(
+        self,
+        each: Mapping[str, Chosen],
+        path: Path,
+        observer: ModelsObserver,
+        make: Mapping[str, MakeModel] | None = None,
+    ) -> None:
         folders = [path / name / family for name, of in each.items() for family in of.families]
-        super().__init__(observer, folders)
         self._each, self._path, self._observer = each, path, observer
+        self._campaign = Campaign(folders, make, observer)
         self.only = FamiliesToAsk.of(each[""], path) if "" in each else None
         self._waiting = unfinished(each, path) if self.only is None else []
+        if self.only is not None and self.only.opened is not None:
+            session = self.only.opened.session
+            if session.wanted and session.asks:
+                made = self._campaign.make.get("", make_model)(session.experiment.settings)
+                self._campaign.models[""] = made
 
-    def batches(self) -> Batches[dict[str, dict[str, Outcome]]]:
-        """Model by model."""
+    async def run(self) -> dict[str, dict[str, Outcome]]:
+        """Ask model by model. Returns how each family ended, by the models' names."""
         outcomes, left = dict[str, dict[str, Outcome]](), list(self._each)
-        while left:
-            for name in left:
-                behind = list(self._each)[list(self._each).index(name) :]
-                self.sharing = max(1, len(set(behind) & set(self._waiting)))
-                outcomes[name] = yield from self._turn(name)
-            cut = [name for name in left if any(each.stopped for each in outcomes[name].values())]
-            left = cut if len(cut) < len(left) else []
-            self._waiting = unfinished(self._each, self._path) if left else []
+        async with self._campaign:
+            while left:
+                for name in left:
+                    behind = list(self._each)[list(self._each).index(name) :]
+                    self._campaign.sharing = max(1, len(set(behind) & set(self._waiting)))
+                    outcomes[name] = await self._ask(name)
+                cut = [
+                    name for name in left if any(each.stopped for each in outcomes[name].values())
+                ]
+                left = cut if len(cut) < len(left) else []
+                self._waiting = unfinished(self._each, self._path) if left else []
         return outcomes
 
-    def _turn(self, name: str) -> Batches[dict[str, Outcome]]:
+    async def _ask(self, name: str) -> dict[str, Outcome]:
         """Ask one model, and let go of it."""
         outcomes = dict[str, Outcome]()
         try:
             asking = self.only or FamiliesToAsk.of(self._each[name], self._path / name)
             self._observer.begins_model(name, asking)
-            outcomes = yield from FamiliesInTurn(asking, self._observer, name).batches()
+            outcomes = await ask_families(self._campaign, asking, name)
         except NeedlemapError as error:
-            yield Release(name)
+            await self._campaign.release(name)
             self._observer.leaves_model(name, error)
         else:
-            yield Release(name)
+            await self._campaign.release(name)
             self._observer.ends_model(name, outcomes)
         return outcomes
-
-
-def campaign_of(models: ModelsInTurn, make: Mapping[str, MakeModel] | None = None) -> Campaign:
-    """The campaign of some models. The only one is made now, if it is to be asked: what it
-    lacks is said before anything is shown. Raises NeedlemapError."""
-    campaign, only = Campaign(make or {}), models.only
-    if only is not None and only.opened is not None:
-        session = only.opened.session
-        if session.wanted and session.asks:
-            made = campaign.make.get("", make_model)(session.experiment.settings)
-            campaign.models[""] = made
-    return campaign
 
 
 def look_ahead(settings: Settings, path: Path) -> Ahead:
@@ -253,10 +240,9 @@ def _sampled(resolved: Resolved) -> Settings:
     if resolved.ready:
         return settings
     mode = "exact" if settings.mode in GRID_MODES else settings.mode
-    lengths, depths = sorted({min(grid.lengths), max(grid.lengths)}), [setting(grid.depths[0])]
     corners = {
-        "lengths": lengths,
-        "depths": depths,
+        "lengths": Lengths.of(sorted({min(grid.lengths), max(grid.lengths)})),
+        "depths": Depths.of([setting(grid.depths[0])]),
         "repeats": 1,
         "depth_rounding": "none",
         "mode": mode,

@@ -39,7 +39,7 @@ class Seek(FullGrid):
 
     def __init__(self, settings: Settings, path: Path) -> None:
         self.settings, self._resolved = settings, resolve_sought(settings)
-        self.axis = axis_of(settings.lengths, settings.depths)
+        self.axis = axis_of(settings.lengths)
         folder = RunFolder(path)
         first = self._unfinished(folder) or self._following(folder) or self._finished(folder)
         super().__init__(Session.open(first, path))
@@ -139,5 +139,5 @@ def rehearsed(settings: Settings) -> dict[str, tuple[float, float, float]]:
     """What a seek would ask of made-up models, in prompt tokens: 10 %, median and 90 % by kind
     of model."""
     resolve_sought(settings)
-    axis, threshold = axis_of(settings.lengths, settings.depths), float(settings.seek or 0) / 100
+    axis, threshold = axis_of(settings.lengths), float(settings.seek or 0) / 100
     return tokens_by_kind(axis, threshold, settings.within / 100)

@@ -27,9 +27,12 @@ from needlemap.trials.resolve import Resolved
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One trial. family: the name of the one that keeps its record. model: as a batch names
-    it. after_s: how long it is held back. cancel_s: how long it is waited for until the client
-    goes away; None: to its end."""
+    """One trial.
+
+    family: the name of the one that keeps its record. model: its name in the campaign. after_s:
+    how long it is held back. cancel_s: how long it is waited for until the client goes away;
+    None: to its end.
+    """
 
     family: str
     trial: Trial
@@ -38,19 +41,6 @@ class Step:
     model: str = ""
     after_s: float = 0.0
     cancel_s: float | None = None
-
-
-@dataclass(slots=True)
-class Steps:
-    """Trials that are asked at the same time. at_a_time: the most requests that any of the
-    campaign's batches has open. scored: how many were scored before, or 1 for any. Once asked,
-    records holds what came of each, None where a limit let it not be sent, or where it was
-    cancelled."""
-
-    steps: Sequence[Step]
-    at_a_time: int = 1
-    scored: int = 0
-    records: Sequence[Record | None] = ()
 
 
 @dataclass(slots=True)

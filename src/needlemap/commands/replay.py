@@ -14,7 +14,7 @@ from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import make_model
 from needlemap.commands.arguments import ReplayFlags
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.grid import percent, setting, tokens
+from needlemap.grid import Depths, Lengths, percent, setting, tokens
 from needlemap.models import Answer
 from needlemap.models.call import call_model
 from needlemap.records.folder import RunFolder
@@ -148,8 +148,8 @@ def with_cells(settings: Settings, cells: Collection[Any]) -> Settings:
         "repeats": max(repeats) - min(repeats) + 1,
     }
     if settings.mode not in GRID_MODES:
-        grid["lengths"] = sorted({length for length, _, _ in cells})
-        grid["depths"] = sorted({setting(depth) for _, depth, _ in cells})
+        grid["lengths"] = Lengths.of(sorted({length for length, _, _ in cells}))
+        grid["depths"] = Depths.of(sorted({setting(depth) for _, depth, _ in cells}))
         grid["depth_rounding"] = "none"
     return settings.model_copy(update=grid)
 

@@ -16,7 +16,6 @@ from needlemap.asking.campaign import spent_in
 from needlemap.asking.run import (
     FamiliesToAsk,
     ModelsInTurn,
-    campaign_of,
     look_ahead,
     open_family,
     try_servers,
@@ -166,12 +165,11 @@ class _Command:
         """Ask all models; the exit code of each that was begun."""
         make = {name: partial(model_of, self.copies, run=self.path / name) for name in self.each}
         observer = Terminal(self.each, self.path, self.typed)
-        models = ModelsInTurn(self.each, self.path, observer)
-        campaign = campaign_of(models, make)
+        models = ModelsInTurn(self.each, self.path, observer, make)
         run_coroutine(try_servers(self.each))
         with terminable() as ending:
             try:
-                ending.run(campaign.run(models))
+                ending.run(models.run())
             except KeyboardInterrupt:
                 observer.interrupted()
                 observer.codes[observer.model] = interrupted(self.settings, self.path, ending.code)

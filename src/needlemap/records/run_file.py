@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from needlemap.extras import NEWER
 from needlemap.files import RUN_FILE
-from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
+from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS, Depths, Lengths
 from needlemap.records.document import DocumentKind
 from needlemap.scorers import FIRST_RULE
 from needlemap.text import printable
@@ -34,8 +34,8 @@ class RunSettings(BaseModel):
     order: str = ""
     seed: Any = 0
     haystack_path: Any = None
-    lengths: Any = None
-    depths: Any = None
+    lengths: Lengths | None = None
+    depths: Depths | None = None
     seek: Annotated[float, Field(ge=0, le=100)] | None = None
     within: Annotated[float, Field(ge=0, le=100)] = 0.0
     until: str = ""

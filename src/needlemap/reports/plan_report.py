@@ -12,7 +12,6 @@ import numpy as np
 
 from needlemap.asking.seek import rehearsed
 from needlemap.asking.until import PlannedPairs
-from needlemap.grid import make_grid
 from needlemap.plan.estimate import PlanEstimate, estimate_plan, sum_of
 from needlemap.plan.summary import WORTH, Summary, Terms
 from needlemap.reports.labels import tokens_label
@@ -238,8 +237,8 @@ def _seek_report(chosen: Chosen, blank: bool) -> Report:
     """What seeking asks: prompt tokens by kind of model, in all a range, and a grid beside it;
     of a suite of each of its families. blank: whether it ends with an empty line."""
     settings, families = chosen.first, len(chosen.families)
-    lengths, kinds = make_grid(settings.lengths, settings.depths).lengths, rehearsed(settings)
-    ends = [lengths[0], lengths[-1]]
+    lengths, kinds = settings.lengths.tokens, rehearsed(settings)
+    ends = [min(lengths), max(lengths)]
     least, most = min(each[0] for each in kinds.values()), max(each[2] for each in kinds.values())
     grid = round(_GRID * np.geomspace(ends[0], ends[1], _GRID).sum())
     facts = {

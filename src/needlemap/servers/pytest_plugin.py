@@ -165,8 +165,8 @@ class NeedleServer:
         from dataclasses import replace
 
         from needlemap.deadline import limited_to
-        from needlemap.grid import tokens
         from needlemap.servers.check.asking import Check, CheckOptions, ProbesOnSchedule
+        from needlemap.servers.check.command import longest_of
         from needlemap.servers.check.gauge import beside_the_gauge
         from needlemap.servers.check.haystack import QUICK_LENGTH, Options
         from needlemap.sync import run_coroutine
@@ -174,7 +174,7 @@ class NeedleServer:
         with _failing():
             flags = {**self._flags(), "limit_time": 60 * minutes}
             quick = max_length is None and not probes
-            longest = int(tokens(max_length or "128k"))
+            longest = longest_of(max_length, quick=False)
             options = Options(QUICK_LENGTH if quick else longest, quick=quick)
             options = replace(options, probes=probes or (), require=probes or ())
             with limited_to(60 * minutes, "minutes"):

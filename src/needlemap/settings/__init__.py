@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from needlemap.errors import SettingsError
-from needlemap.grid import MOST, MOST_LENGTH, duration_s, percents, tokens
+from needlemap.grid import MOST, MOST_LENGTH, Depths, Lengths, duration_s, percents, tokens
 
 MOST_REPEATS = 100_000
 MOST_SENTENCES = 1_000
@@ -31,9 +31,6 @@ MOST_AT_A_TIME = 10_000  # requests, lanes or copies of a model
 MOST_S = 10_000_000.0  # of a wait: four months
 LEAST_FRAMING = -100  # tokens: a server that trims blanks counts a few less than we do
 _CODES = {"en": "english", "zh": "chinese"}
-Spec = (
-    str | int | float | list[Any] | dict[str, Any]
-)  # [...], {min, max, count, scale}, "min:max:count"
 Role = Literal["asked", "built", "scored", "grid", "free"]
 Mark = Literal[
     "model_identity",
@@ -257,9 +254,9 @@ class Settings(BaseModel):
     )
     """When the haystack already holds the answer."""
     # grid
-    lengths: Annotated[Spec, _GRID("grid", "ab")] = "1k:16k:8:log"
+    lengths: Annotated[Lengths, _GRID("grid", "ab")] = Lengths.parse("1k:16k:8:log")
     """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
-    depths: Annotated[Spec, _GRID("grid", "per_family", "ab")] = "0:100:11"
+    depths: Annotated[Depths, _GRID("grid", "per_family", "ab")] = Depths.parse("0:100:11")
     """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
     repeats: Annotated[int, _GRID("free", read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
     """Draws of each cell: other documents, other values."""
@@ -471,6 +468,9 @@ def written(settings: Settings) -> dict[str, Any]:
         name for name in LATER if getattr(settings, name) == Settings.model_fields[name].default
     }
     return settings.model_dump(mode="json", exclude=usual)
+
+
+DEFAULTS = Settings().model_dump(mode="json")  # as run.json has them
 
 
 OPTIONS = tuple(

@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 
 from needlemap.errors import SettingsError, validator_words
 from needlemap.files import is_yaml, read_yaml
+from needlemap.grid import Depths, Lengths
 from needlemap.settings import KNOWN, Settings
 from needlemap.settings.older_names import REFUSED, TABLE, explained
 from needlemap.shelves import PRESETS
@@ -276,6 +277,8 @@ def taken(kind: Any) -> str | None:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is dict:
         return "KEY=VALUE"
+    if kind in (Lengths, Depths):
+        return "SPEC"
     kinds = {kind, *get_args(kind)}
     kinds |= {inner for each in kinds if get_origin(each) is list for inner in get_args(each)}
     if bool in kinds:

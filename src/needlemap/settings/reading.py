@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from needlemap.errors import SettingsError, did_you_mean, validator_words
 from needlemap.files import is_yaml
-from needlemap.grid import make_grid
 from needlemap.haystacks.folder import source_of
 from needlemap.http import check_address
 from needlemap.http.compatible import KEY, served
@@ -293,16 +292,6 @@ def _wrong(raw: Mapping[str, Any]) -> dict[str, str]:
             found.setdefault(
                 str(problem["loc"][0]), validator_words(problem["msg"], problem["input"])
             )
-    for name, axes in (
-        ("lengths", (raw.get("lengths", 1), 0)),
-        ("depths", (1, raw.get("depths", 0))),
-    ):
-        try:
-            make_grid(*axes)
-        except SettingsError as error:
-            found.setdefault(name, str(error).removeprefix(f"{name}: "))
-        except (TypeError, ValueError):  # no text, number or list: told above
-            pass
     return found
 
 

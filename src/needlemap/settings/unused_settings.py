@@ -229,9 +229,7 @@ def _has_languages(case: Case) -> bool:
 
 def _is_straight(case: Case) -> bool:
     """Whether the depths are on no sigmoid curve."""
-    depths = case.s.depths
-    scale = depths.get("scale") if isinstance(depths, dict) else str(depths).rpartition(":")[2]
-    return scale != "sigmoid"
+    return case.s.depths.scale != "sigmoid"
 
 
 RULES: dict[str, UnreadRule] = {

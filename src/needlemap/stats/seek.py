@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from needlemap.errors import SettingsError
-from needlemap.grid import make_grid
+from needlemap.grid import Lengths
 from needlemap.stats import Array
 from needlemap.stats.gaussian import DEPTH_CELLS, is_rough, matern_curves, newton
 
@@ -136,12 +136,13 @@ class LengthAsks:
         return np.asarray(np.maximum(LEAST_EFFECT, pooled))
 
 
-def axis_of(lengths: Any, depths: Any) -> LengthAxis:
-    """Of settings as they are typed or kept. Raises SettingsError."""
-    found = make_grid(lengths, depths).lengths
-    if len(found) < 2:
+def axis_of(lengths: Lengths | None) -> LengthAxis:
+    """Return the axis from the shortest to the longest length. Raises SettingsError for fewer
+    than two lengths."""
+    sizes = set(lengths.tokens) if lengths else set()
+    if len(sizes) < 2:
         raise SettingsError("--seek needs a shortest and a longest length, as --lengths 1k,128k.")
-    return LengthAxis.between(found[0], found[-1])
+    return LengthAxis.between(min(sizes), max(sizes))
 
 
 def asked_in(records: Iterable[Record], axis: LengthAxis) -> LengthAsks:
@@ -434,7 +435,7 @@ def sought_in(about: RunFile, records: Iterable[Record]) -> Sought | None:
     named, records = about.named, list(records)
     if named.seek is None:
         return None
-    axis = axis_of(named.lengths, named.depths)
+    axis = axis_of(named.lengths)
     asked = asked_in(records, axis)
     if not asked.asks.any():
         return None

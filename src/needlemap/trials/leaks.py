@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.scorers import Scorer
+from needlemap.sync import result_at_once
 from needlemap.tasks import Item, Reference
 from needlemap.text import held as holds_word
 from needlemap.text import plain
@@ -183,15 +184,11 @@ def refuse_rewarded(scorer: Scorer, items: Iterable[Item]) -> None:
 def _score_at_once(scorer: Scorer, text: str, reference: Reference) -> float | None:
     """The score of a text, from 0 to 1; None where the scorer waits for something, or
     fails."""
-    scoring = scorer.score(text, reference)
     try:
-        scoring.send(None)
-    except StopIteration as ended:
-        return float(ended.value.share)
-    except Exception:  # the first real answer says it, with its remedy
+        return float(result_at_once(scorer.score(text, reference)).share)
+    except Exception:
+        # The first real answer says it, with its remedy.
         return None
-    scoring.close()
-    return None
 
 
 def valueless(distractors: int | Sequence[str], trials: Iterable[Trial]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.grid import make_grid
+from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.haystacks import shuffled
 from needlemap.interop.opencompass import depth_percents, load, script_depth_percents
 from needlemap.interop.opencompass.prompts import chain, read
@@ -115,10 +115,11 @@ def test_our_own_grid_makes_the_same_whole_depths(vectors: Path) -> None:
     for row in json.loads((vectors / "depth_percents.json").read_text(encoding="utf-8")):
         for scale in ("linear", "sigmoid"):
             spec = {"min": 0, "max": 100, "count": row["intervals"], "scale": scale}
-            whole = make_grid([1000], spec, ends="squash", depth_digits=-1)
+            depths = Depths.parse(spec)
+            whole = make_grid(Lengths.of([1000]), depths, ends="squash", depth_digits=-1)
             asked = sorted(set(row[f"{scale}_int"]))
             assert [round(depth * 100) for depth in whole.depths] == asked
-            fine = make_grid([1000], spec, ends="squash")
+            fine = make_grid(Lengths.of([1000]), depths, ends="squash")
             assert list(fine.depths) == [depth / 100 for depth in row[scale]]
 
 

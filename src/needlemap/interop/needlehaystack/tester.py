@@ -46,7 +46,7 @@ from needlemap.prompts.templates import load_template
 from needlemap.scorers import Scorer, call_beside
 from needlemap.scorers.words import Substring
 from needlemap.secrets import hidden, scrub
-from needlemap.sync import run_coroutine
+from needlemap.sync import result_at_once, run_coroutine
 from needlemap.tasks import Reference
 from needlemap.text import printable, show
 
@@ -132,12 +132,7 @@ class LLMNeedleHaystackTester(ContextMethods):
     def evaluate_response_substring_match(self, response: str) -> Any:
         """1 if all words are in the response, else 0; it may be awaited."""
         scorer = Substring(words=tuple(self.substr_validation_words), anywhere=True)
-        scored = scorer.score(response, self._reference())
-        try:
-            scored.send(None)  # it waits for nothing
-        except StopIteration as done:
-            return Points(done.value.native)
-        raise AssertionError("words are compared without waiting")
+        return Points(result_at_once(scorer.score(response, self._reference())).native)
 
     def _scored(self, response: str) -> Any:
         if self._loop is None:

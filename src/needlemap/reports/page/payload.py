@@ -38,7 +38,7 @@ from needlemap.reports.run_report import run_report
 from needlemap.reports.seek_report import seeks
 from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden
-from needlemap.settings import ITEM, Settings
+from needlemap.settings import DEFAULTS, ITEM
 from needlemap.stats import AskedPrompt, Cube
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.comparison import Comparison, FamilyComparison
@@ -257,9 +257,8 @@ _DIGITS = 12  # of a hash
 
 def setting_rows(settings: Mapping[str, Any]) -> list[list[Any]]:
     """Name, value as text, and whether it differs from the default."""
-    fields = Settings.model_fields
     return [
-        [name, value_text(name, value), name not in fields or value != fields[name].default]
+        [name, value_text(name, value), name not in DEFAULTS or value != DEFAULTS[name]]
         for name, value in settings.items()
     ]
 

@@ -22,7 +22,7 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, FullGrid, RunObserver, Strategy
+from needlemap.asking.campaign import Campaign, FullGrid, MakeModel, RunObserver
 from needlemap.asking.failures import ARM_GONE, Failures
 from needlemap.asking.resume import GRID_MODES
 from needlemap.asking.session import Session
@@ -328,29 +328,37 @@ def _check_fixed(made: Ab, before: AbFile) -> None:
         )
 
 
-class ArmsInBlocks(Strategy[list[ArmTrial]]):
+class ArmsInBlocks:
     """Asks all arms block by block, in random order, until a verdict, a limit, or an arm that
-    stops answering. Its result is all that was asked. Its models have the arms' names.
+    stops answering. Its models have the arms' names, and `make` says how they
+    are made.
 
     tell: is called with the verdict after each block. stopped: the reason if some trials were
     not asked.
     """
 
-    def __init__(self, ab: Ab, observer: RunObserver, tell: Callable[[ArmsLoss], None]) -> None:
-        super().__init__(observer, map(ab.folder.folder, ab.folder.names))
+    def __init__(
+        self,
+        ab: Ab,
+        observer: RunObserver,
+        tell: Callable[[ArmsLoss], None],
+        make: Mapping[str, MakeModel] | None = None,
+    ) -> None:
+        self._campaign = Campaign(map(ab.folder.folder, ab.folder.names), make, observer)
         self.ab, self.tell, self.stopped = ab, tell, ""
         self._limited = False
         self._failing = {arm.name: Failures(gone=ARM_GONE) for arm in ab.asked.arms}
         self._gone = dict[str, str]()
         self._again = Counter[tuple[str, str, int]]()
 
-    def batches(self) -> Batches[list[ArmTrial]]:
-        """Raises NeedlemapError where both arms are gone."""
+    async def run(self) -> list[ArmTrial]:
+        """Return all that was asked. Raises NeedlemapError if both arms are gone."""
         self.ab.begin()
-        try:
-            yield from self._blocks()
-        except LimitReached as error:  # while prompts were built
-            self._limited, self.stopped = True, str(error)
+        async with self._campaign:
+            try:
+                await self._blocks()
+            except LimitReached as error:  # while prompts were built
+                self._limited, self.stopped = True, str(error)
         arms = [arm.name for arm in self.ab.asked.arms]
         if len(self._gone) == len(arms):
             raise NeedlemapError(f"No arm answers. {self._why_gone()}")
@@ -364,7 +372,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             return f"{' and '.join(gone)}: {reasons.pop()}"
         return " ".join(f"{arm}: {why}" for arm, why in gone.items())
 
-    def _blocks(self) -> Batches[None]:
+    async def _blocks(self) -> None:
         ab = self.ab
         arms = [*(arm.name for arm in ab.asked.arms), AGAIN]
         number = first_open(ab)
@@ -373,7 +381,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
             if ab.asked.decided and _ends(judged):
                 break
             stop = min(ab.haystacks, number + self._size(number))
-            yield from self._ask_again(range(number))
+            await self._ask_again(range(number))
             untested = ab.untested()
             if all(untested[name] == set(each.grid.lengths) for name, each in ab.first.items()):
                 reference = ab.asked.arms[0].name
@@ -384,17 +392,17 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
                 Random(f"{ab.seed}:{number}:{family}").shuffle(order)
                 numbers = ab.tested(family, range(number, stop), untested)
                 for arm in order:
-                    yield from self._ask_arm(arm, family, numbers)
+                    await self._ask_arm(arm, family, numbers)
                 for arm in order if ab.weighing else ():
-                    yield from self._ask_arm(arm, family, numbers, weigh=True)
+                    await self._ask_arm(arm, family, numbers, weigh=True)
             number = stop
             judged = ab.judged()
             if number == ab.haystacks or (ab.asked.decided and _ends(judged)):
-                while not self.stopped and (yield from self._ask_again(range(number))):
+                while not self.stopped and (await self._ask_again(range(number))):
                     judged = ab.judged()
             self.tell(judged)
 
-    def _ask_again(self, numbers: range) -> Batches[bool]:
+    async def _ask_again(self, numbers: range) -> bool:
         """Ask again for the answers that one arm lost, at most AGAINS times each. Returns
         whether there were any. Time-outs alone must not make a difference between two arms."""
         ab, found = self.ab, False
@@ -413,7 +421,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
                 name = f"{arm.name}-{family}"
                 made = ab.experiment(arm.name, family, wanted)
                 session = Session.open(made, ab.folder.folder(name))
-                outcome = yield from FullGrid(session, self.observer, name, arm.name).batches()
+                outcome = await FullGrid(session).ask(self._campaign, name, arm.name)
                 if outcome is not None and outcome.stopped:
                     self._limited, self.stopped = True, str(outcome.stopped)
         return found
@@ -426,9 +434,9 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         ]
         return max(number // _PART, *sizes)
 
-    def _ask_arm(
+    async def _ask_arm(
         self, arm: str, family: str, numbers: Iterable[int], *, weigh: bool = False
-    ) -> Batches[None]:
+    ) -> None:
         """Ask one arm one family's haystacks, unless a limit was met or it answers no more."""
         wanted = [
             number for number in numbers if arm != AGAIN or number < YARDSTICK or number % 4 == 0
@@ -439,8 +447,7 @@ class ArmsInBlocks(Strategy[list[ArmTrial]]):
         made = self.ab.experiment(arm, family, wanted, weigh=weigh)
         if made.trials:
             session = Session.open(made, self.ab.folder.folder(name))
-            asked = FullGrid(session, self.observer, name, self._server(arm))
-            outcome = yield from asked.batches()
+            outcome = await FullGrid(session).ask(self._campaign, name, self._server(arm))
             if outcome is not None:
                 self._look(self._server(arm), outcome)
 

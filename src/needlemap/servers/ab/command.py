@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from needlemap.asking.campaign import Campaign
 from needlemap.asking.discovery import find_model, sent_with
 from needlemap.commands.announce import (
     Ending,
@@ -188,7 +187,7 @@ def _run_ab(asked: AbOptions, typed: AbFlags, ending: Ending) -> int:
     observer = FailuresObserver(ab.folder)
     with hold_folder(path):
         blocks = ArmsInBlocks(ab, observer, AbProgress(quiet))
-        found = ending.finish(Campaign().run(blocks), going_on(path))
+        found = ending.finish(blocks.run(), going_on(path))
     if found is not None:
         say_stopped(blocks.stopped, path)
     trios = ab.trios() if found is None else found

@@ -16,10 +16,10 @@ from secrets import randbits
 from typing import Any
 
 from needlemap.asking import Outcome
-from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
+from needlemap.asking.campaign import Campaign, MakeModel
 from needlemap.asking.failures import FIRST, Failures, no_answer
 from needlemap.asking.session import check_price, make_model, marked
-from needlemap.asking.single import Step, Steps
+from needlemap.asking.single import Step
 from needlemap.deadline import LimitReached, without_limit
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
 from needlemap.files import RUN_FILE, is_regular, plain_name
@@ -213,7 +213,7 @@ def show_nothing(asks: Sequence[Ask], done: int) -> None:
     """Hears that a batch is about to be asked, after so many answers."""
 
 
-class ProbesOnSchedule(Strategy[Checked]):
+class ProbesOnSchedule:
     """Batch by batch what the schedule of a check says, until nothing is left, a limit is met or
     the server is gone. Finds the verdict.
 
@@ -229,20 +229,20 @@ class ProbesOnSchedule(Strategy[Checked]):
         elsewhere: MakeModel = make_model,
     ) -> None:
         self.check, self.progress = check, progress
-        self.make, self.elsewhere = make, elsewhere
+        models = {"": make, BESIDE: elsewhere}
+        self._campaign = Campaign(folders_in(check.folder.path), models)
         self.stopped = self.missed = ""
         self.failing, self.finishes = Failures(), list[str | None]()
         self._limited = False
         self._stored = stored_in(check.folder.path)
         self._prompts = BuiltAhead(self._trials)
-        super().__init__(RunObserver(), folders_in(check.folder.path))
 
     async def run(self) -> Checked:
         """The verdict, once all is asked. Raises NeedlemapError where nothing could be asked."""
-        return await Campaign({"": self.make, BESIDE: self.elsewhere}).run(self)
+        async with self._campaign:
+            return await self._ask_all()
 
-    def batches(self) -> Batches[Checked]:
-        """Raises NeedlemapError where nothing could be asked at all."""
+    async def _ask_all(self) -> Checked:
         check = self.check
         schedule, answers, path = check.asker.schedule, check.answers, check.folder.path
         check_price(check.asker.first.settings)
@@ -251,9 +251,9 @@ class ProbesOnSchedule(Strategy[Checked]):
             check.write(None)
         try:
             while (batch := schedule.next(answers)) is not None:
-                yield from self._ask(batch)
+                await self._ask(batch)
                 self._look_at_first()
-            yield from self._window()
+            await self._window()
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
         finally:
@@ -268,7 +268,7 @@ class ProbesOnSchedule(Strategy[Checked]):
             self._nothing()
         return found
 
-    def _ask(self, batch: AskBatch) -> Batches[None]:
+    async def _ask(self, batch: AskBatch) -> None:
         """Take what is on disk, and ask the rest, while the prompts of the next batch are
         built."""
         answers, asker = self.check.answers, self.check.asker
@@ -294,7 +294,7 @@ class ProbesOnSchedule(Strategy[Checked]):
             return
         self._build_behind(batch)
         for group in [left] if batch.together else [[ask] for ask in left]:
-            yield from self._ask_at_once(group, trials)
+            await self._ask_at_once(group, trials)
 
     def _build_behind(self, batch: AskBatch) -> None:
         """Have the prompts of the batch behind one built, where it is known and all of it is
@@ -330,7 +330,7 @@ class ProbesOnSchedule(Strategy[Checked]):
             self.stopped or (self.failing.refused_from and ask.length >= self.failing.refused_from)
         )
 
-    def _ask_at_once(self, asks: Sequence[Ask], trials: Mapping[Key, Trial]) -> Batches[None]:
+    async def _ask_at_once(self, asks: Sequence[Ask], trials: Mapping[Key, Trial]) -> None:
         """Ask some prompts at the same time, and take what came of each."""
         check, answers, wanted = self.check, self.check.answers, list[Ask]()
         for ask in asks:
@@ -344,9 +344,11 @@ class ProbesOnSchedule(Strategy[Checked]):
         options, first = check.asker.schedule.options, check.asker.first.settings
         scored = int(any(reply.measured for reply in answers.by_key.values()))
         steps = [self._step(ask, trials[ask.key]) for ask in wanted]
-        batch = Steps(steps, max(first.concurrency, options.load), scored)
-        outcome = yield batch
-        for ask, record in zip(wanted, batch.records, strict=True):
+        at_a_time = max(first.concurrency, options.load)
+        records, outcome = await self._campaign.ask_together(
+            steps, at_a_time=at_a_time, scored=scored
+        )
+        for ask, record in zip(wanted, records, strict=True):
             if record is None:
                 self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
                 self._limited = True
@@ -378,7 +380,7 @@ class ProbesOnSchedule(Strategy[Checked]):
             self.check.folder = Families(path, "check", (*names, name))
             rewrite_families(self.check.folder)
 
-    def _window(self) -> Batches[None]:
+    async def _window(self) -> None:
         """The end of the context, where it is known and lengths are the model's own."""
         if self.stopped or self.failing.refused_from:
             return
@@ -389,7 +391,7 @@ class ProbesOnSchedule(Strategy[Checked]):
             if record is not None:
                 self.check.answers.add(asker.reply(ask, record))
                 continue
-            yield from self._ask_at_once([ask], self._counted_there([ask]))
+            await self._ask_at_once([ask], self._counted_there([ask]))
 
     @without_limit()
     def _look_at_first(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from needlemap.deadline import without_limit
 from needlemap.errors import SettingsError
-from needlemap.grid import Cell, make_grid
+from needlemap.grid import Cell, Depths, Grid, Lengths, make_grid, setting
 from needlemap.models import backend_or_default
 from needlemap.prompts.templates import fill
 from needlemap.records.record import Record
@@ -115,8 +115,8 @@ class Asker:
         }
         own: dict[str, Any] = {
             "task_options": {**self.first.settings.task_options, **options},
-            "lengths": ",".join(map(str, sorted(lengths))),
-            "depths": f"{100 * ask.depth:.10g}",
+            "lengths": Lengths.of(sorted(lengths)),
+            "depths": Depths.of([setting(ask.depth)]),
             "repeats": 1,
             "first_repeat": 0,
         }
@@ -149,7 +149,7 @@ class Asker:
             settings = resolved.settings.model_copy(update={"framing_tokens": framing})
             resolved = replace(resolved, settings=settings)
             self.families[asks[0].family] = resolved
-        grid = make_grid(",".join(str(ask.length) for ask in asks), "0")
+        grid = Grid(lengths=tuple(sorted({ask.length for ask in asks})), depths=(0.0,))
         part = replace(resolved, grid=grid)
         repeat = self._repeat(asks[0], part)
         cells = [Cell(ask.length, ask.depth) for ask in asks]
@@ -164,7 +164,7 @@ class Asker:
             del self._haystacks[next(iter(self._haystacks))]
         if ask.family in made:
             return replace(made[ask.family], resolved=resolved)
-        whole = replace(resolved, grid=make_grid(str(max(ask.size, ask.length)), "0"))
+        whole = replace(resolved, grid=Grid(lengths=(max(ask.size, ask.length),), depths=(0.0,)))
         shared = next(iter(made.values()), None)
         anchored = (
             shared is not None
@@ -354,8 +354,12 @@ def _around(first: Resolved, length: int, spare: int) -> tuple[int, int, int]:
     tokens of a fact: with a seed of their own, so that the sizes of two checks are the same.
     spare: tokens by which another fact may be longer, which the gauge's are not. What is
     spared of all facts stands behind the last one: a cache's last block may lack it."""
-    one: dict[str, Any] = {"lengths": str(length), "depths": "50", "seed": 0}
-    one["task_options"] = {"beside": [50.0]}
+    one: dict[str, Any] = {
+        "lengths": Lengths.of([length]),
+        "depths": Depths.of([50]),
+        "seed": 0,
+        "task_options": {"beside": [50.0]},
+    }
     trial = prepare(first.settings.model_copy(update=one)).trials[0]
     prompt = trial.prompt
     number, start, _ = prompt.context

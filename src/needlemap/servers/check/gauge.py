@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from needlemap.errors import SettingsError
+from needlemap.grid import Depths, Lengths
 from needlemap.models import find_backend
 from needlemap.servers.ab.file import Arm
 from needlemap.servers.check.asking import CheckOptions
@@ -107,7 +108,7 @@ def arms_of_the_gauge(arms: Sequence[Arm], wanted: bool | None = None) -> bool:
 def ab_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of an ab of the gauge, where none are given: its needle, three lengths to the
     usual one, two depths, and plain text, whose tokens a server and this process count alike."""
-    grid = {"lengths": f"{USUAL // 8},{USUAL // 2},{USUAL}", "depths": "10,60"}
+    grid = {"lengths": Lengths.of([USUAL // 8, USUAL // 2, USUAL]), "depths": Depths.of([10, 60])}
     return {**_own(), **grid, "template": TEMPLATE, **facts_for(flags), **flags}
 
 

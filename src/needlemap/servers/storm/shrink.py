@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from math import ceil, comb, log
 from typing import Any
 
-from needlemap.asking.campaign import Batches
 from needlemap.asking.session import make_model
 from needlemap.deadline import LimitReached
 from needlemap.errors import NeedlemapError
@@ -151,9 +150,9 @@ class Shrinking(StormInRounds):
         self._spoiler: int | None = None  # the request at whose end the server was first spoilt
         self.spoilt = 0  # failed replays behind which the prompt alone was missed too, less others
 
-    def batches(self) -> Batches[Any]:
-        """Finds whether there is one. Raises NeedlemapError for a folder that holds no storm."""
-        found = yield from self._best()
+    async def _ask_all(self) -> Any:
+        """Find whether there is one. Raises NeedlemapError for a folder that holds no storm."""
+        found = await self._best()
         if found is None:
             return False
         sequence, target, failed, replays = found
@@ -161,15 +160,15 @@ class Shrinking(StormInRounds):
         rate = failed / replays
         self.say(f"{was} requests fail in {failed} of {replays} replays")
         for name, groups in _levels(rate):
-            sequence = yield from self._without(sequence, target, groups, rate)
+            sequence = await self._without(sequence, target, groups, rate)
             self.say(f"without {name} that need not be: {len(sequence.acts)} requests")
             if self.stopped:
                 break
         if rate >= SELDOM:
-            sequence = yield from self._shorter(sequence, target, rate)
+            sequence = await self._shorter(sequence, target, rate)
         before, failed, asked = (failed, replays), 0, 0
         while not self.stopped and asked < (LAST if failed >= ENOUGH else MOST_LAST):
-            failed += yield from self._shows(sequence, target)
+            failed += await self._shows(sequence, target)
             asked += 1
         if not failed:  # the server was spoilt meanwhile, or a limit was met
             failed, asked = before
@@ -177,14 +176,14 @@ class Shrinking(StormInRounds):
         self._start_anew()
         for _ in range(LAST // 2):
             act = next(each for each in sequence.acts if each.number == target)
-            outcome = yield from self._once(sequence.of([act]), target, cold=True)
+            outcome = await self._once(sequence.of([act]), target, cold=True)
             cold += _is_wrong(outcome)
             cold_of += outcome is not None
         found_so = sequence, target, failed, asked, cold, cold_of, self._got, was, self._limit
         self.shrunk = Shrunk(*found_so)
         return True
 
-    def _best(self) -> Batches[tuple[Round, int, int, int] | None]:
+    async def _best(self) -> tuple[Round, int, int, int] | None:
         """The suspect whose sequence fails most often in replays, the shortest of several,
         with how often it failed in how many. Where none fails, each is replayed more often."""
         file = STORM.read(self.storm.folder.path)
@@ -204,10 +203,10 @@ class Shrinking(StormInRounds):
                 sequence, failed = made.until(act), 0
                 self._limit = file.limit_nats if key in moved else None
                 is_first = key == keys[0] and replays == FIRST
-                if is_first and (yield from self._is_spoilt_before(sequence, act.number)):
+                if is_first and (await self._is_spoilt_before(sequence, act.number)):
                     return None
                 for _ in range(replays):
-                    failed += yield from self._shows(sequence, act.number)
+                    failed += await self._shows(sequence, act.number)
                 better = best is None or (failed, -len(sequence.acts)) > (
                     best[2],
                     -len(best[0].acts),
@@ -223,9 +222,9 @@ class Shrinking(StormInRounds):
                 return best
         return None
 
-    def _without(
+    async def _without(
         self, sequence: Round, target: int, groups: Callable[[Round], list[set[int]]], rate: float
-    ) -> Batches[Round]:
+    ) -> Round:
         """The sequence without what is not needed, group by group."""
         kept = target
         for group in groups(sequence):
@@ -234,43 +233,43 @@ class Shrinking(StormInRounds):
             left = [act for act in sequence.acts if act.number not in group]
             candidate = sequence.of(left)
             if len(candidate.acts) < len(sequence.acts) and (
-                yield from self._fails(candidate, target, rate)
+                await self._fails(candidate, target, rate)
             ):
                 sequence = candidate
         return sequence
 
-    def _shorter(self, sequence: Round, target: int, rate: float) -> Batches[Round]:
+    async def _shorter(self, sequence: Round, target: int, rate: float) -> Round:
         """The sequence with texts of half the length, as often as it still fails."""
         while not self.stopped:
             candidate = halved(sequence)
-            if candidate == sequence or not (yield from self._fails(candidate, target, rate)):
+            if candidate == sequence or not (await self._fails(candidate, target, rate)):
                 return sequence
             sequence = candidate
         return sequence
 
-    def _fails(self, candidate: Round, target: int, rate: float) -> Batches[bool]:
+    async def _fails(self, candidate: Round, target: int, rate: float) -> bool:
         """Whether a candidate fails as often as one of this rate does in 95 of 100."""
         spoilt, (wanted, left) = self.spoilt, enough(rate)
         while 0 < wanted <= left:
-            wanted -= yield from self._shows(candidate, target)
+            wanted -= await self._shows(candidate, target)
             left -= 1
             if self.stopped or self.spoilt > spoilt + 1:
                 return False
         return not wanted
 
-    def _shows(self, sequence: Round, target: int) -> Batches[bool]:
+    async def _shows(self, sequence: Round, target: int) -> bool:
         """Whether one replay fails and the same prompt, cold and alone, is right at once
         behind it. A server that an earlier replay has spoilt misses that too, whatever the
         sequence: then one that was started anew tells."""
-        if not _is_wrong((yield from self._once(sequence, target))):
+        if not _is_wrong(await self._once(sequence, target)):
             return False
-        if (yield from self._is_right_alone(sequence, target)):
+        if await self._is_right_alone(sequence, target):
             self.spoilt = max(0, self.spoilt - 1)
             return True
         if self.restart is not None and not self.stopped:
             self._start_anew()
-            alone = yield from self._is_right_alone(sequence, target)
-            return alone and _is_wrong((yield from self._once(sequence, target)))
+            alone = await self._is_right_alone(sequence, target)
+            return alone and _is_wrong(await self._once(sequence, target))
         self.spoilt += 1
         self._spoiler = self._spoiler or key_of(sequence.number, target)
         if self.spoilt >= SPOILT and not self.stopped:
@@ -290,13 +289,13 @@ class Shrinking(StormInRounds):
         except LimitReached as error:
             self.stopped = str(error)
 
-    def _is_spoilt_before(self, sequence: Round, target: int) -> Batches[bool]:
+    async def _is_spoilt_before(self, sequence: Round, target: int) -> bool:
         """Whether the server misses the prompt alone before any replay: the storm, or somebody
         else, has spoilt it, and its replays would be blamed."""
         if self.restart is not None:
             return False
         for _ in range(ENOUGH):
-            if (yield from self._is_right_alone(sequence, target)):
+            if await self._is_right_alone(sequence, target):
                 return False
         if not self.stopped:
             self.stopped = (
@@ -305,18 +304,18 @@ class Shrinking(StormInRounds):
             )
         return True
 
-    def _is_right_alone(self, sequence: Round, target: int) -> Batches[bool]:
+    async def _is_right_alone(self, sequence: Round, target: int) -> bool:
         """Whether the prompt that fails is right cold and alone, each time."""
         act = next(each for each in sequence.acts if each.number == target)
         for _ in range(CONTROLS):
-            again = yield from self._once(sequence.of([act]), target, cold=True)
+            again = await self._once(sequence.of([act]), target, cold=True)
             if again is None or _is_wrong(again):
                 return False
         return True
 
-    def _once(
+    async def _once(
         self, sequence: Round, target: int, *, cold: bool = False
-    ) -> Batches[RequestOutcome | None]:
+    ) -> RequestOutcome | None:
         """What came of the target in one replay, behind first lines of its own."""
         answered, last = Answered(), None
         self._key += 1
@@ -329,7 +328,7 @@ class Shrinking(StormInRounds):
                 for act in wave
             ]
             try:
-                found = yield from self._ask(sequence, acts, SHRINK, answered, self._next)
+                found = await self._ask(sequence, acts, SHRINK, answered, self._next)
             except LimitReached as error:  # while prompts were built
                 self.stopped = str(error)
                 return None
@@ -338,7 +337,7 @@ class Shrinking(StormInRounds):
                     last = self._outcome(sequence, act, record, self._order)
                     asked = sequence, act, SHRINK, record, last, answered
                     if self._limit is not None:
-                        last = yield from self._again(
+                        last = await self._again(
                             self._limit, last, SetBeside.of(self.storm, *asked)
                         )
                     if _is_wrong(last):

@@ -17,10 +17,10 @@ from random import Random
 from statistics import median
 
 from needlemap.asking import Outcome as Asked
-from needlemap.asking.campaign import Batches, Campaign, MakeModel, RunObserver, Strategy
+from needlemap.asking.campaign import Campaign, MakeModel
 from needlemap.asking.failures import Failures, no_answer
 from needlemap.asking.session import check_price, make_model
-from needlemap.asking.single import Step, Steps
+from needlemap.asking.single import Step
 from needlemap.deadline import LimitReached, without_limit
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder
@@ -72,7 +72,7 @@ def show_nothing(_number: int, _requests: int, _claim: str) -> None:
     """Hear of requests that ended: the round, how many were sent by then, what is known."""
 
 
-class StormInRounds(Strategy[Stormed]):
+class StormInRounds:
     """Round by round until the rate is known, a fault is sure, or a limit is met. Finds the
     verdict.
 
@@ -88,7 +88,9 @@ class StormInRounds(Strategy[Stormed]):
         rounds: int | None = None,
         elsewhere: MakeModel = make_model,
     ) -> None:
-        self.storm, self.make, self.elsewhere, self.rounds = storm, make, elsewhere, rounds
+        self.storm, self.rounds = storm, rounds
+        folders = map(storm.folder.folder, storm.folder.names)
+        self._campaign = Campaign(folders, {"": make, THERE: elsewhere})
         self.progress = progress
         moves = Moves() if storm.reference else None
         self.seens, self.owners = Seens(moves=moves), Owners[Hider]()
@@ -99,11 +101,11 @@ class StormInRounds(Strategy[Stormed]):
         self.failing, self.finishes = Failures(), list[str | None]()
         self._order = self.number = self._judged = 0
         self._last: Stormed | None = None
-        super().__init__(RunObserver(), map(storm.folder.folder, storm.folder.names))
 
     async def run(self) -> Stormed:
         """The verdict. Raises NeedlemapError where nothing could be asked."""
-        return await Campaign({"": self.make, THERE: self.elsewhere}).run(self)
+        async with self._campaign:
+            return await self._ask_all()
 
     @property
     @without_limit()
@@ -121,18 +123,17 @@ class StormInRounds(Strategy[Stormed]):
         claim, more = "the first prompts were all missed", "look at --needle and --template"
         return replace(stormed, verdict=Verdict(SUSPECT, claim, next=more))
 
-    def batches(self) -> Batches[Stormed]:
-        """Raises NeedlemapError where nothing could be asked at all."""
+    async def _ask_all(self) -> Stormed:
         storm, path = self.storm, self.storm.folder.path
         check_price(storm.resolved.settings)
         begin_families(path, "storm", storm.folder.names)
         if not STORM.is_in(path):
             STORM.write(path, storm.file())
         try:
-            yield from self._begin()
+            await self._begin()
             while not self.stopped and not self._ends() and self.number != self.rounds:
                 self.number += 1
-                yield from self._round(self.number)
+                await self._round(self.number)
                 self._leave_out()
         except LimitReached as error:  # while prompts were built
             self.stopped, self._limited = str(error), True
@@ -172,7 +173,7 @@ class StormInRounds(Strategy[Stormed]):
         found = self.look()
         return found.confirmed or found.verdict.word == PASS
 
-    def _begin(self) -> Batches[None]:
+    async def _begin(self) -> None:
         """The first prompts, one after another; what they settle, unless that is on disk; and
         whether all were missed."""
         storm = self.storm
@@ -182,7 +183,7 @@ class StormInRounds(Strategy[Stormed]):
         for act in first.acts:
             if storm.fixed is not None and (FIRSTS, act.number) not in self._stored:
                 continue
-            found = yield from self._ask(first, [act], FIRSTS, answered, lambda a: a.number)
+            found = await self._ask(first, [act], FIRSTS, answered, lambda a: a.number)
             for each, record in found:
                 if record is not None:
                     outcome = self._outcome(first, each, record, self._order)
@@ -196,7 +197,7 @@ class StormInRounds(Strategy[Stormed]):
                 return
         if storm.fixed is None:
             self._settle(rows)
-        yield from self._weigh_alone(alone)
+        await self._weigh_alone(alone)
         singles = [(record, outcome) for act, record, outcome in rows if len(act.asked_facts) == 1]
         if singles and not any(outcome.word == "right" for _, outcome in singles):
             said = " ".join((singles[-1][0].answer or "").split())
@@ -226,7 +227,7 @@ class StormInRounds(Strategy[Stormed]):
         )
         STORM.write(storm.folder.path, storm.fixed)
 
-    def _round(self, number: int) -> Batches[None]:
+    async def _round(self, number: int) -> None:
         """One round, its equals asked cold, and what is in doubt."""
         storm = self.storm
         made, answered = storm.round(number), Answered()
@@ -237,7 +238,7 @@ class StormInRounds(Strategy[Stormed]):
             if self.stopped:  # a family counts once it is whole; a leak at once
                 self.seens.elsewhere += [each for each in seens if each.outcome.is_certain]
                 return
-            found = yield from self._ask(
+            found = await self._ask(
                 made, wave, STORMED, answered, lambda act: key_of(number, act.number)
             )
             taken = self._take(made, found)
@@ -248,14 +249,14 @@ class StormInRounds(Strategy[Stormed]):
                     asked = seen.act, STORMED, record, seen.outcome
                     if (each := SetBeside.of(self.storm, made, *asked, answered)) is not None:
                         weighed[seen.act.number] = each
-        seens = yield from self._moved(seens, weighed)
+        seens = await self._moved(seens, weighed)
         self.seens.storm += seens
-        yield from self._ask_beside(made, seens, answered)
+        await self._ask_beside(made, seens, answered)
         for seen in [each for each in seens if each.outcome.is_doubtful]:
             if self.stopped:
                 return
             if seen.outcome.is_lost or _wealth(self.seens.moved) < GOAL:
-                yield from self._suspect(made, seen, answered)
+                await self._suspect(made, seen, answered)
 
     def _take(self, made: Round, rows: Iterable[tuple[Act, Record | None]]) -> list[Seen]:
         """What came of a wave, in the order in which it was sent."""
@@ -270,7 +271,7 @@ class StormInRounds(Strategy[Stormed]):
             found.append(seen_of(made, act, record, outcome))
         return found
 
-    def _ask_beside(self, made: Round, seens: Sequence[Seen], answered: Answered) -> Batches[None]:
+    async def _ask_beside(self, made: Round, seens: Sequence[Seen], answered: Answered) -> None:
         """Some prompts of the round, which the seed chose, cold: in every other round alone, as a
         batch spoils equals too that are asked at the same load."""
         random = Random(f"beside:{self.storm.seed}:{made.number}")
@@ -282,7 +283,7 @@ class StormInRounds(Strategy[Stormed]):
             if self.stopped:
                 return
             part = [self._cold(made, act, BESIDE) for act in chosen[start : start + load]]
-            found = yield from self._ask(
+            found = await self._ask(
                 made, part, BESIDE, answered, lambda act: key_of(made.number, act.number)
             )
             for act, record in found:
@@ -292,12 +293,12 @@ class StormInRounds(Strategy[Stormed]):
                 self._elsewhere(made, act, record, outcome)
                 self.seens.pairs.append((asked[act.number], outcome))
 
-    def _suspect(self, made: Round, seen: Seen, answered: Answered) -> Batches[None]:
+    async def _suspect(self, made: Round, seen: Seen, answered: Answered) -> None:
         """Ask a doubtful prompt again, cold; where that is right, replay its sequence."""
         moves = self.seens.moves
         limit = moves.limit if moves and seen.outcome.word == MOVED else None
         suspect = self.seens.suspects[seen.key] = Suspect(seen, limit)
-        (suspect.again,) = yield from self._ask_cold(made, suspect, answered, range(1))
+        (suspect.again,) = await self._ask_cold(made, suspect, answered, range(1))
         if not suspect.is_doubtful:
             return
         sequence, done = made.until(seen.act), 0
@@ -308,13 +309,11 @@ class StormInRounds(Strategy[Stormed]):
                 return
             lost = 0
             for number in range(done, done + count):
-                outcome = yield from self._replay(sequence, suspect, number)
+                outcome = await self._replay(sequence, suspect, number)
                 if outcome is None:
                     return
                 lost += outcome.word != "right"
-            cold = yield from self._ask_cold(
-                made, suspect, answered, range(1 + done, 1 + done + count)
-            )
+            cold = await self._ask_cold(made, suspect, answered, range(1 + done, 1 + done + count))
             if None in cold:
                 return
             block: Block = (lost, sum(each.word != "right" for each in cold if each), count)
@@ -326,29 +325,29 @@ class StormInRounds(Strategy[Stormed]):
     def _is_stored(self, seen: Seen, done: int) -> bool:
         return (COLD, seen.key * _WIDE + 1 + done) in self._stored
 
-    def _ask_cold(
+    async def _ask_cold(
         self, made: Round, suspect: Suspect, answered: Answered, numbers: range
-    ) -> Batches[list[RequestOutcome | None]]:
+    ) -> list[RequestOutcome | None]:
         """The same prompt behind first lines of its own, some at a time; None where it was not
         answered."""
         seen, found = suspect.seen, list[RequestOutcome | None]()
         for number in numbers:
             act = self._cold(made, seen.act, f"{COLD}{number}")
             key = seen.key * _WIDE + number
-            rows = yield from self._ask(made, [act], COLD, answered, partial(_same, key))
+            rows = await self._ask(made, [act], COLD, answered, partial(_same, key))
             for cold, record in rows:
                 outcome = None if record is None else self._outcome(made, cold, record, self._order)
                 if record is not None and outcome is not None:
                     self._elsewhere(made, cold, record, outcome)
                     weighed = SetBeside.of(self.storm, made, cold, COLD, record, outcome, answered)
-                    outcome = yield from self._again(suspect.limit, outcome, weighed)
+                    outcome = await self._again(suspect.limit, outcome, weighed)
                 is_measured = outcome is not None and outcome.word != "refused"
                 found.append(outcome if is_measured else None)
         return found or [None]
 
-    def _replay(
+    async def _replay(
         self, sequence: Round, suspect: Suspect, number: int
-    ) -> Batches[RequestOutcome | None]:
+    ) -> RequestOutcome | None:
         """What came of a suspect when its whole sequence was asked again, behind other first
         lines."""
         seen, answered, last = suspect.seen, Answered(), None
@@ -359,7 +358,7 @@ class StormInRounds(Strategy[Stormed]):
                 replace(act, salt=self._salt(f"{REPLAY}{number}", sequence.number, act.family))
                 for act in wave
             ]
-            found = yield from self._ask(
+            found = await self._ask(
                 sequence,
                 acts,
                 REPLAY,
@@ -375,17 +374,17 @@ class StormInRounds(Strategy[Stormed]):
                     weighed = SetBeside.of(
                         self.storm, sequence, act, REPLAY, record, outcome, answered
                     )
-                    last = yield from self._again(suspect.limit, outcome, weighed)
+                    last = await self._again(suspect.limit, outcome, weighed)
         return last
 
-    def _weigh(self, rows: Sequence[SetBeside]) -> Batches[list[float | None]]:
+    async def _weigh(self, rows: Sequence[SetBeside]) -> list[float | None]:
         """By how many nats a token the margins of some answers moved from the reference's; None
         where a limit let it not be asked, or both say nothing alike."""
         left = [each for each in rows if each.key not in self._stored]
         if left and not self.stopped:
-            batch = Steps([each.step for each in left], 1, 1)
-            outcome = yield batch
-            for each, record in zip(left, batch.records, strict=True):
+            steps = [each.step for each in left]
+            records, outcome = await self._campaign.ask_together(steps, scored=1)
+            for each, record in zip(left, records, strict=True):
                 if record is not None:
                     self._stored[each.key] = record
                 else:
@@ -393,20 +392,20 @@ class StormInRounds(Strategy[Stormed]):
                     self._limited = True
         return [moved_by(self._stored.get(each.key), each.record) for each in rows]
 
-    def _weigh_alone(self, rows: Sequence[SetBeside]) -> Batches[list[float | None]]:
+    async def _weigh_alone(self, rows: Sequence[SetBeside]) -> list[float | None]:
         """The same of fresh prompts that were asked alone: it is learnt from them how far the
         server moves margins."""
-        nats = yield from self._weigh(rows)
+        nats = await self._weigh(rows)
         if self.seens.moves:
             self.seens.moves.alone += [each for each in nats if each is not None]
         return nats
 
-    def _moved(self, seens: Sequence[Seen], rows: Mapping[int, SetBeside]) -> Batches[list[Seen]]:
+    async def _moved(self, seens: Sequence[Seen], rows: Mapping[int, SetBeside]) -> list[Seen]:
         """A round's requests, with what is known of their margins."""
         moves, found = self.seens.moves, list(seens)
         if moves is None or (limit := moves.limit) is None:
             return found
-        nats = yield from self._weigh(list(rows.values()))
+        nats = await self._weigh(list(rows.values()))
         known = dict(zip(rows, nats, strict=True))
         for at, seen in enumerate(found):
             moved = known.get(seen.act.number)
@@ -419,9 +418,9 @@ class StormInRounds(Strategy[Stormed]):
                 moves.suspect(*each.suspect(self._stored[each.key]))
         return found
 
-    def _again(
+    async def _again(
         self, limit: float | None, outcome: RequestOutcome, weighed: SetBeside | None
-    ) -> Batches[RequestOutcome | None]:
+    ) -> RequestOutcome | None:
         """What came of a suspect once more: of one whose margins moved, whether they do again;
         None where that is not known. limit: beyond how many nats they did, None of one whose
         text was wrong."""
@@ -430,7 +429,7 @@ class StormInRounds(Strategy[Stormed]):
         if weighed is None:
             return None
         is_cold = weighed.step.family == f"{THERE}{COLD}"
-        (nats,) = yield from (self._weigh_alone if is_cold else self._weigh)([weighed])
+        (nats,) = await (self._weigh_alone if is_cold else self._weigh)([weighed])
         if nats is None:
             return None
         return RequestOutcome(MOVED) if nats > limit else outcome
@@ -448,14 +447,14 @@ class StormInRounds(Strategy[Stormed]):
         said = ":".join(map(str, (self.storm.seed, *parts)))
         return f"{int(sha256(said.encode()).hexdigest(), 16) % 10**LINE:0{LINE}}"
 
-    def _ask(
+    async def _ask(
         self,
         made: Round,
         acts: Sequence[Act],
         family: str,
         answered: Answered,
         key: Callable[[Act], int],
-    ) -> Batches[list[tuple[Act, Record | None]]]:
+    ) -> list[tuple[Act, Record | None]]:
         """Send some requests at the same time, but for those that are on disk; what came of
         each, None where it was cancelled or a limit let it not be sent."""
         found = dict[int, Record | None]()
@@ -472,9 +471,10 @@ class StormInRounds(Strategy[Stormed]):
                 self.owners.add(self.storm.texts.hidden(made.number, act), hider)
         self._sent[family] += len(acts)
         if steps := self._steps(made, left, family, answered, key):
-            batch = Steps(steps, self.storm.limits.load, len(self.seens.storm))
-            outcome = yield batch
-            for act, record in zip(left, batch.records, strict=True):
+            records, outcome = await self._campaign.ask_together(
+                steps, at_a_time=self.storm.limits.load, scored=len(self.seens.storm)
+            )
+            for act, record in zip(left, records, strict=True):
                 found[act.number] = record
                 if record is None and act.cancel is None:
                     self.stopped = self.stopped or str(outcome.stopped or "a limit is reached")
