@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import read_json
 from needlemap.grid import MOST_TOKENS
+from needlemap.untrusted import clean_text, read_json
 
 Scale = tuple[float, float]
 FACTS = "Fact Retrieval Across Context Lengths "
@@ -128,7 +128,7 @@ class Fields:
         """A text; empty where there is none. Half characters, which no file can hold, become
         '?'."""
         value = self.values.get(name)
-        return str("" if value is None else value).encode("utf-8", "replace").decode("utf-8")
+        return clean_text(str("" if value is None else value))
 
 
 def parse_json(data: bytes | bytearray, place: str) -> Any:

@@ -21,13 +21,14 @@ from typing import Any, Literal
 import numpy as np
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import read_json, read_regular
+from needlemap.files import read_regular
 from needlemap.grid import DEPTH_SCALES, sigmoid
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.registry import checked
 from needlemap.scorers.words import sought
 from needlemap.tokenizers import bundled_for
 from needlemap.tokenizers import load as load_tokenizer
+from needlemap.untrusted import read_json
 
 VARIANTS = ("seed", "main")
 RESULTS, CONTEXTS = Path("results"), Path("contexts")

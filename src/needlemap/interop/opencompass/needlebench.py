@@ -18,7 +18,6 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.files import read_json
 from needlemap.interop.opencompass.ancestry import fact
 from needlemap.interop.opencompass.data import json_of, text_of
 from needlemap.interop.opencompass.prompts import (
@@ -32,6 +31,7 @@ from needlemap.interop.opencompass.prompts import (
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, Tokenizer
 from needlemap.tokenizers import load as load_tokenizer
+from needlemap.untrusted import read_json
 
 _BLANK = "________"  # what a question's form leaves open
 Row = dict[str, str]
