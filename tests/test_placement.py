@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from needlemap.errors import HaystackError, TooShort
 from needlemap.haystacks import Document, Source, assemble
 from needlemap.haystacks.generated import Generated
-from needlemap.interop.opencompass.prompts import chain
+from needlemap.interop.formulas import chained_positions
 from needlemap.interop.placement import PeriodBuilder, TokenBuilder
 from needlemap.prompts import Prompt
 from needlemap.prompts.placement import Frame, PromptBuilder
@@ -558,7 +558,9 @@ def test_the_chain_as_coded_is_opencompasss(depth, diff, length, texts):
         Needle(text, min(1, depth / 100 + place * diff / 100)) for place, text in enumerate(texts)
     ]
     prompt = builder.build(frame, needles, length)
-    assert prompt.positions == chain(length - sum(sizes), depth, diff, sizes)
+    haystack_tokens = length - sum(sizes)
+    places = chained_positions(depth / 100, sizes, haystack_tokens, diff / 100)
+    assert prompt.positions == tuple(places)
 
 
 def test_period_placement_goes_back_to_a_bare_full_stop():

@@ -8,7 +8,6 @@ to a file of one's own. The folder itself may be a link: its owner typed it.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,6 @@ from needlemap.errors import NeedlemapError
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
-_FEW_PARTS, _BYTES_A_PART = 1_000_000, 32  # of a JSON text: a part takes 60 to 240 bytes in memory
 _MOST_YAML = 1 << 20  # characters of a YAML text
 _MOST_NODES = (
     100_000  # values of a YAML text, those that aliases and merges repeat counted each time
@@ -73,25 +71,6 @@ def read_regular(file: Path, most: int = MOST_BYTES) -> bytes:
             f"'{file}' is larger than {most >> 20} MB, which is more than such a file holds."
         )
     return data
-
-
-def read_json(data: bytes | bytearray | str) -> Any:
-    """The value of a JSON text. Raises ValueError, also for one that would take many times its
-    own size in memory, or that is nested too deeply."""
-    check_parts(data)
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def check_parts(data: bytes | bytearray | str) -> None:
-    """Raises ValueError for a JSON text that would take many times its own size in memory."""
-    signs = ("[", "{", ",") if isinstance(data, str) else (b"[", b"{", b",")
-    most = _FEW_PARTS + len(data) // _BYTES_A_PART
-    parts: int = sum(data.count(sign) for sign in signs)  # type: ignore
-    if parts > most:
-        raise ValueError(f"it has more than {most:,} parts")
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 
 from needlemap.errors import SettingsError, did_you_mean
 
-MOST = 2**53  # of a whole number: what JSON, tables and figures of any program hold exactly
 MOST_TOKENS = 10**12  # of a length, whoever wrote it
 MOST_LENGTH = 100_000_000  # tokens that are asked for: ten times the longest context that is sold
 MOST_TRIALS = 1_000_000  # of a run

@@ -16,10 +16,10 @@ from typing import Any
 
 from needlemap.errors import SettingsError
 from needlemap.spellings import RUN, Spellings
+from needlemap.untrusted import DEEPEST
 
 HIDDEN = "[hidden]"
 SHORTEST = 6  # characters of a secret; shorter ones would be found in plain words
-DEEPEST = 100  # levels of a JSON value that is looked through; nothing below is taken over
 _BETWEEN = "\n\x7f\n"  # two texts: no secret goes on behind it
 LONGEST_MESSAGE = 500
 _SCRUBBED = 10_000  # characters of a text that a message is made of

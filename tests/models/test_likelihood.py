@@ -20,7 +20,7 @@ import tokenizers
 
 import needlemap
 from needlemap.errors import Failure, SettingsError, Unmeasured
-from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Decoding, Logprobs, logprobs_kept
+from needlemap.models import MOST_ROWS, Answer, Decoding, Logprobs, clean_logprobs
 from needlemap.models.demo import DATA, DemoModel, load_engine
 from needlemap.models.likelihood import rows_of
 from needlemap.models.openai import OpenAIModel, read
@@ -29,6 +29,7 @@ from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.records.loaded import load_run
 from needlemap.records.record import Record
 from needlemap.tokenizers import load
+from needlemap.untrusted import LOWEST_NATS
 
 GIVEN = "The locker code is 4711."
 QUESTION = "The locker code for the red bag is 4711. The sky is blue.\n\nWhat is the locker code?\n"
@@ -313,7 +314,7 @@ def test_a_record_keeps_them_and_reads_broken_ones_as_missing():
         {**json.loads(record.line())["logprobs"], "nats": [1e300]},
     ):
         assert Record(**place, logprobs=broken).logprobs is None
-        assert logprobs_kept(broken) is None
+        assert clean_logprobs(broken) is None
 
 
 @pytest.mark.parametrize("way", ["echo", pytest.param("steps", marks=pytest.mark.long)])

@@ -174,7 +174,7 @@ class RecordMaker:
             "cached_tokens": answer.cached_tokens,
             "completion_tokens": answer.completion_tokens,
             "thinking_tokens": answer.thinking_tokens,
-            "usage": dict(answer.usage),
+            "usage": answer.usage,
             "usd": summed(
                 [
                     self.prices.usd(
@@ -198,7 +198,7 @@ class RecordMaker:
         scorer = self.scorer
         return ScorerRecord(
             name=scorer.name,
-            options=dict(scorer.options),
+            options=scorer.options,
             rule=rule_of(scorer),
             scale=scorer.scale,
             native=native,

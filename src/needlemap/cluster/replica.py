@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
-import json
 import logging
 import os
 import pickle
@@ -35,6 +34,7 @@ from needlemap.prompts import Prompt
 from needlemap.secrets import raised_by
 from needlemap.text import show
 from needlemap.text.tokens import TokenText
+from needlemap.untrusted import read_json
 from needlemap.version import __version__
 
 if TYPE_CHECKING:  # it takes a second to import
@@ -179,7 +179,7 @@ class _Unpacking(pickle.Unpickler):
 
 def main(file: str) -> None:
     """Serve until told to end, or until the scheduler is gone; no answer is waited for."""
-    told = json.loads(read_regular(Path(file)))
+    told = read_json(read_regular(Path(file)))
     with TemporaryDirectory(prefix="needlemap-", ignore_cleanup_errors=True) as scratch:
         code = asyncio.run(_serve(told, scratch))
     if _is_orphan(*told["owner"]):  # killed, it could not take its key away

@@ -17,10 +17,10 @@ from typer.models import OptionInfo
 
 from needlemap.commands import complete_palettes, complete_presets, complete_runs, completion_of
 from needlemap.errors import SettingsError
-from needlemap.grid import MOST
 from needlemap.settings import MOST_AT_A_TIME, Settings
 from needlemap.settings.flags import RARE, flags_of, reader_of, taken
 from needlemap.settings.older_names import translate
+from needlemap.untrusted import MOST_WHOLE
 
 if TYPE_CHECKING:
     from needlemap.records.loaded import Loaded
@@ -104,9 +104,11 @@ def _checked(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """A command's own flags as they were typed. Raises SettingsError for a number that is none, or
     that no flag counts so far."""
     for name, value in values.items():
-        if isinstance(value, int | float) and not -MOST <= value <= MOST:
+        if isinstance(value, int | float) and not -MOST_WHOLE <= value <= MOST_WHOLE:
             shown = f"{float(value):g}" if abs(value) < _LARGEST else "a number of too many digits"
-            raise SettingsError(f"{flag_name(name)} takes a number up to {MOST:,}, got {shown}.")
+            raise SettingsError(
+                f"{flag_name(name)} takes a number up to {MOST_WHOLE:,}, got {shown}."
+            )
     return values
 
 

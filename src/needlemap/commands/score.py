@@ -24,7 +24,7 @@ from needlemap.commands.replay import with_cells
 from needlemap.commands.run import show_result
 from needlemap.deadline import TimeUp, cut_off, waits_s
 from needlemap.errors import Failure, NeedlemapError, SettingsError, Unmeasured, did_you_mean
-from needlemap.files import read_json, read_regular, write_report
+from needlemap.files import read_regular, write_report
 from needlemap.grid import percent
 from needlemap.models.thinking import parted
 from needlemap.records import RunFile, how_to_score
@@ -43,6 +43,7 @@ from needlemap.tasks import Reference
 from needlemap.text import counted, is_own_pattern, show_data, tell, whole_characters
 from needlemap.trials import Keys, Trial
 from needlemap.trials.build import Experiment, prepare
+from needlemap.untrusted import read_json
 
 _ANSWERS = ("answer", "prediction", "response")
 _REFERENCES = ("reference", "needle")

@@ -9,7 +9,6 @@ the environment.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,9 +26,10 @@ from needlemap.deadline import TimeUp, call_within
 from needlemap.errors import SettingsError, Spent, Unmeasured
 from needlemap.http import faults
 from needlemap.http.compatible import HEADERS, KEY, is_deployment, joined
-from needlemap.http.events import MOST_PARTS, StreamedReply, is_stream, words_of
+from needlemap.http.events import StreamedReply, is_stream, words_of
 from needlemap.http.wording import message_of
 from needlemap.secrets import Secrets, hidden, scrub
+from needlemap.untrusted import OutOfBounds, read_json
 from needlemap.version import __version__
 
 if TYPE_CHECKING:
@@ -268,17 +268,15 @@ class _JsonClient:
         """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
         self.check(reply, server)
         text, streamed = reply.text, reply.streamed
-        if text.count("[") + text.count("{") + text.count(",") > MOST_PARTS:
-            raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
         try:
-            body = self._secrets.hide_in(streamed.whole() if streamed else json.loads(text))
+            body = self._secrets.hide_in(streamed.whole() if streamed else read_json(text))
+        except OutOfBounds as error:
+            raise faults.unreadable("The reply cannot be read", str(error)) from None
         except ValueError:
             if page := faults.page_instead(self._secrets.hide(text), server):
                 raise page from None
             said = self._secrets.hide(message_of(text))
             raise faults.unreadable("The reply is no JSON", said, transient=True) from None
-        except RecursionError as deep:
-            raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
         if isinstance(body, list) and len(body) == 1 and isinstance(body[0], dict):
             failed = faults.from_reply(body[0], server)  # Gemini lists its errors
             if failed is not None:

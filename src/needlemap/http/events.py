@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.http import faults
+from needlemap.untrusted import OutOfBounds, check_parts, parts_in, read_json
 
 MEDIA_TYPE = "text/event-stream"
 _DONE = "[DONE]"
@@ -26,7 +27,6 @@ _FIELD = re.compile(r":|(data|event|id|retry|error):")
 _LONGEST_FIELD = len("retry:")
 _BOM = "\ufeff"
 _SHOWN = 200  # characters of an event, or of what a broken answer said before
-MOST_PARTS = 5_000_000  # of a reply's JSON: each becomes an object in memory
 
 # Errors of a stream come behind status 200. Those of Anthropic, and some of OpenAI's, say by a word
 # which status they would have had.
@@ -181,6 +181,7 @@ class StreamedReply:
     _is_message: bool = False
     _error: Any = None
     _parts: int = 0
+    _size: int = 0
 
     def feed(self, piece: bytes, at: float) -> None:
         """Add what was read at a moment. Raises Unmeasured for what cannot be read."""
@@ -212,22 +213,24 @@ class StreamedReply:
             for event in events:
                 for value in () if self.is_ended else self._values(event):
                     self._take(event.name, value, at)
-        except RecursionError as deep:
-            raise faults.unreadable("The reply cannot be read", f"RecursionError: {deep}") from None
+        except OutOfBounds as error:
+            raise faults.unreadable("The reply cannot be read", str(error)) from None
 
     def _values(self, event: Event) -> Iterator[Any]:
         """Yield the JSON values in an event's data: one, or one a line from servers that send no
         empty line between two events."""
         text = "\n".join(event.data).strip()
-        self._parts += text.count("[") + text.count("{") + text.count(",")
-        if self._parts > MOST_PARTS:
-            raise faults.unreadable("The reply has too many parts", f"more than {MOST_PARTS:,}")
+        self._parts += parts_in(text)
+        self._size += len(text)
+        check_parts(self._parts, self._size)
         if not text:
             return
         if event.name in _IDLE or text.casefold() in _IDLE:
             return
         try:
-            yield _DONE if text.upper() == _DONE else json.loads(text)
+            yield _DONE if text.upper() == _DONE else read_json(text)
+        except OutOfBounds:
+            raise
         except ValueError:
             lines = [line for line in event.data if line.strip()]
             if len(lines) > 1:
@@ -438,7 +441,7 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
     written = found.pop("partial_json", None)
     if written:
         try:
-            found["input"] = json.loads(written)
+            found["input"] = read_json(written)
         except ValueError:
             found["input"] = written
     return found

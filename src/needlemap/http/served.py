@@ -25,14 +25,13 @@ from needlemap.http import (
 from needlemap.http.compatible import joined, served
 from needlemap.http.faults import unreached_words
 from needlemap.text import printable
+from needlemap.untrusted import LONGEST_NAME, clean_count
 
 SHOWN = 20  # models that an error names
 _LONGEST_S, _MOST_BYTES = 10.0, 4_000_000  # of a reply
 _DO = f"another --base-url, or the model's name (--model {served()})"
 _LOOK_S = 2.0  # between two looks for a server that is starting
 _LOADING = 503  # llama.cpp, while it loads its model
-_LONGEST_NAME = 200
-_MOST_CONTEXT = 2**53
 _CACHE_CONFIG = re.compile(r"^vllm:cache_config_info\{([^}\n]{1,4000})\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w{1,60})="([^"]{0,60})"')
 # A row's tokens of prompt and answer: vLLM, SGLang and LMDeploy; OpenRouter; Groq; Mistral.
@@ -167,7 +166,7 @@ def rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _name(row: Mapping[str, Any]) -> str:
     """What a row calls its model; '' for what no flag can hold."""
     name = row.get("id")
-    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
         return ""
     return name if printable(name, line=True) == name else ""
 
@@ -179,8 +178,7 @@ def context_in(row: Mapping[str, Any]) -> int | None:
 
 def _size(value: object) -> int | None:
     """A number of tokens; None for any other value."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and 0 < value <= _MOST_CONTEXT else None  # type: ignore[operator,return-value]
+    return clean_count(value) or None
 
 
 def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:

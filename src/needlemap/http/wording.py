@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from needlemap.errors import Failure
+from needlemap.untrusted import read_json
 
 READ = 10_000  # characters of a body that are looked at for words
 _LEVELS = 5  # of an error in an error in an error ...
@@ -259,8 +260,8 @@ def message_of(body: str) -> str:
 
 def _json_in(body: str) -> Any:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return read_json(body)
+    except ValueError:
         return None
 
 

@@ -6,13 +6,11 @@ from needlemap.interop.result_row import (
     UNIT,
     Fields,
     ResultRow,
-    Scale,
     context_title,
     native_mean,
     parse_json,
     parsed_scale,
     scale_of,
-    share,
 )
 
 __all__ = [
@@ -21,11 +19,9 @@ __all__ = [
     "UNIT",
     "Fields",
     "ResultRow",
-    "Scale",
     "context_title",
     "native_mean",
     "parse_json",
     "parsed_scale",
     "scale_of",
-    "share",
 ]

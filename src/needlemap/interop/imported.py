@@ -21,7 +21,7 @@ from typing import Any
 
 from needlemap.errors import NeedlemapError
 from needlemap.files import folder_names, open_inside
-from needlemap.interop import SCORERS, ResultRow, Scale, context_title, native_mean, scale_of, share
+from needlemap.interop import SCORERS, ResultRow, context_title, native_mean, scale_of
 from needlemap.interop.sources import ResultsFile, is_other_tools, read
 from needlemap.records.families import begin_families
 from needlemap.records.folder import RunFolder, Writer
@@ -36,6 +36,7 @@ from needlemap.records.run_file import (
     RunFile,
     RunTokenizer,
 )
+from needlemap.scorers import Scale, share_of
 from needlemap.settings.suites import load_suite, scores_among
 from needlemap.version import SCHEMA, __version__
 
@@ -193,7 +194,7 @@ class _Shared:
             prompt=prompt if row.asked else None,
             answer=row.answer,
             finish=row.finish,
-            score=None if row.native is None else share(row.native, self.scale),
+            score=None if row.native is None else share_of(row.native, self.scale),
             scorer=ScorerRecord(
                 name=self.scorer, scale=self.scale, native=row.native, mean=row.mean
             ),

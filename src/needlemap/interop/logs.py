@@ -28,9 +28,10 @@ from needlemap.errors import NeedlemapError, Unmeasured, did_you_mean
 from needlemap.extras import install_line
 from needlemap.files import MOST_BYTES, folder_name, lines_of, open_regular, read_regular
 from needlemap.finishes import check_finish, finish_of
-from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS
+from needlemap.grid import MOST_TOKENS, MOST_TRIALS
 from needlemap.interop import UNIT, ResultRow, parse_json
 from needlemap.models.servers import choice_of
+from needlemap.untrusted import MOST_WHOLE, clean_text
 
 INSPECT, HARNESS = "Inspect", "lm-evaluation-harness"
 # the field of a sample's metadata, or of a document, that says what it is a trial of
@@ -132,7 +133,7 @@ def _ours(said: Mapping[str, Any]) -> dict[str, Any]:
         and isinstance(depth, int | float)
         and 0 <= depth <= 1
         and isinstance(repeat, int)
-        and 0 <= repeat < MOST
+        and 0 <= repeat < MOST_WHOLE
     )
     return {"length_tokens": length, "depth": depth, "repeat": repeat} if known else {}
 
@@ -143,9 +144,9 @@ def _number(id: int | str) -> int:
     >>> _number(17), _number("a") > 2**52
     (17, True)
     """
-    if isinstance(id, int) and 0 <= id < MOST // 2:
+    if isinstance(id, int) and 0 <= id < MOST_WHOLE // 2:
         return id
-    return MOST // 2 + int(sha256(str(id).encode("utf-8", "replace")).hexdigest()[:12], 16)
+    return MOST_WHOLE // 2 + int(sha256(str(id).encode("utf-8", "replace")).hexdigest()[:12], 16)
 
 
 def number_of(id: Any, place: str) -> int:
@@ -463,7 +464,7 @@ def _first(value: Any) -> str | None:
 
 def text_of(value: Any) -> str | None:
     """A text whose half characters, which no file can hold, are '?'."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+    return clean_text(value) if isinstance(value, str) else None
 
 
 def shown(value: Any) -> str:

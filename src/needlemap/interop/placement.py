@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from needlemap.haystacks import Haystack
+from needlemap.interop.formulas import behind_full_stop, chained_positions, full_stops
 from needlemap.prompts import Prompt
 from needlemap.prompts.placement import Frame, PromptBuilder, Wanted, around
 from needlemap.text.tokens import Tokenizer
@@ -57,7 +55,7 @@ class TokenBuilder(PromptBuilder):
         """Where needles go by depth, among the haystack's first `stop` tokens."""
         if self._chained is not None:
             sizes = [len(self._span(needle.text)) for needle in needles]
-            return chained(needles[0].depth, sizes, stop, self._chained)
+            return chained_positions(needles[0].depth, sizes, stop, self._chained)
         return [int(stop * needle.depth) for needle in needles]
 
 
@@ -66,7 +64,7 @@ class PeriodBuilder(TokenBuilder):
 
     def __init__(self, haystack: Haystack, tokenizer: Tokenizer, **options: Any) -> None:
         super().__init__(haystack, tokenizer, **options)
-        self._stops = dots(tokenizer)
+        self._stops = full_stops(tokenizer)
 
     def _positions(self, needles: Sequence[Needle], stop: int) -> list[int]:
         """Where needles go by depth: behind the nearest bare '.' before."""
@@ -74,31 +72,6 @@ class PeriodBuilder(TokenBuilder):
         if self._chained is not None:
             return points
         ids = self.haystack.text.ids
-        return [behind_stop(ids, point, self._stops) if point < stop else stop for point in points]
-
-
-def chained(depth: float, sizes: Sequence[int], stop: int, step: float) -> list[int]:
-    """Positions of needles of these many tokens by OpenCompass's formula, which counts needles
-    twice.
-
-    step: the increment as a share of the haystack's `stop` tokens. See docs/coming-from.md.
-    """
-    point = int(stop * depth)
-    points = [point]
-    for size in sizes[:-1]:
-        point = int(point + size + stop * step)
-        points.append(point)
-    return [min(point, stop) for point in points]
-
-
-def dots(tokenizer: Tokenizer) -> frozenset[int]:
-    """The tokens of a bare '.'."""
-    return frozenset(tokenizer.index(b".").ids.tolist())
-
-
-def behind_stop(ids: NDArray[np.int32], point: int, stops: frozenset[int]) -> int:
-    """The last position at or before a point that one of these tokens stands before; 0 without
-    any."""
-    while point and int(ids[point - 1]) not in stops:
-        point -= 1
-    return point
+        return [
+            behind_full_stop(ids, point, self._stops) if point < stop else stop for point in points
+        ]

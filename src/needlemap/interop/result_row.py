@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import read_json
 from needlemap.grid import MOST_TOKENS
+from needlemap.scorers import VERDICTS, Scale
+from needlemap.untrusted import clean_text, read_json
 
-Scale = tuple[float, float]
 FACTS = "Fact Retrieval Across Context Lengths "
 
 
@@ -128,7 +128,7 @@ class Fields:
         """A text; empty where there is none. Half characters, which no file can hold, become
         '?'."""
         value = self.values.get(name)
-        return str("" if value is None else value).encode("utf-8", "replace").decode("utf-8")
+        return clean_text(str("" if value is None else value))
 
 
 def parse_json(data: bytes | bytearray, place: str) -> Any:
@@ -140,8 +140,7 @@ def parse_json(data: bytes | bytearray, place: str) -> Any:
 
 
 UNIT: Scale = (0.0, 1.0)
-JUDGED: Scale = (1.0, 10.0)
-SCORERS = {UNIT: "substring", JUDGED: "judge"}  # the two that needlehaystack 1 had
+SCORERS = {UNIT: "substring", VERDICTS: "judge"}  # the two that needlehaystack 1 had
 
 
 def parsed_scale(text: str) -> Scale:
@@ -179,15 +178,6 @@ def scale_of(rows: Iterable[ResultRow], given: Scale | None) -> Scale:
     return scale
 
 
-def share(native: float, scale: Scale) -> float:
-    """A native score as a share.
-
-    >>> share(5.5, (1.0, 10.0))
-    0.5
-    """
-    return (native - scale[0]) / (scale[1] - scale[0])
-
-
 def native_mean(mean_share: float, scale: Scale) -> float:
     """The mean native score that a mean share stands for.
 
@@ -206,8 +196,8 @@ def _seen(natives: list[float]) -> Scale:
         )
     if low >= 0 and high <= 1:
         return UNIT
-    if low >= 1 and high <= JUDGED[1]:
-        return JUDGED
+    if low >= 1 and high <= VERDICTS[1]:
+        return VERDICTS
     raise NeedlemapError(
         f"Scores from {low:g} to {high:g} are neither on 0..1 nor on 1..10. Say the scale: --scale "
         f"0:100"

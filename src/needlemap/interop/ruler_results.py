@@ -33,7 +33,7 @@ from needlemap.interop.logs import (
     text_of,
 )
 from needlemap.interop.result_row import UNIT, Fields, ResultRow, Scale
-from needlemap.models import tokens
+from needlemap.untrusted import clean_count
 
 RULER, NEMO = "RULER", "NeMo Skills"
 OUTPUT = re.compile(r"output(-rs(?P<seed>\d{1,6}))?\.jsonl")
@@ -129,13 +129,13 @@ def _share(answer: str, right: Sequence[str], *, any_of: bool) -> float:
 
 def _length(said: Mapping[str, Any]) -> int:
     """A prompt's own length; 0 where its line does not say it."""
-    length = tokens(said.get("length")) or 0
+    length = clean_count(said.get("length")) or 0
     return length if length <= MOST_TOKENS else 0
 
 
 def _depth(said: Mapping[str, Any]) -> float | None:
     """Where the needle stands in percent; None where the line does not say it."""
-    place, length = tokens(said.get("token_position_answer")), _length(said)
+    place, length = clean_count(said.get("token_position_answer")), _length(said)
     return None if place is None or not 0 <= place <= length or not length else 100 * place / length
 
 
@@ -230,7 +230,7 @@ def _nemo_sample(said: Mapping[str, Any], place: str, seed: int) -> Iterator[Res
         reference=shown(", ".join(map(str, texts))),
         answer=text_of(answer),
         realised=_depth(said),
-        completion_tokens=tokens(said.get("num_generated_tokens")),
+        completion_tokens=clean_count(said.get("num_generated_tokens")),
         scores={name: score_of(said[name]) for name in names},
         error="" if names else "not evaluated: no is_correct in the file",
     )

@@ -53,6 +53,7 @@ from needlemap.interop.ruler_results import (
     read_predictions,
     summary_rows,
 )
+from needlemap.untrusted import clean_text
 
 SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".txt")
 _IN_FOLDERS = SUFFIXES[:3]
@@ -204,7 +205,7 @@ def _listed(path: Path) -> list[Path]:
 def _source(file: Path, metric: str) -> ResultsFile:
     if not file.is_file():
         raise NeedlemapError(f"No file or folder at '{file}'.")
-    name = file.name.encode("utf-8", "replace").decode("utf-8")
+    name = clean_text(file.name)
     with open_regular(file) as opened:
         sha256 = file_digest(opened, "sha256").hexdigest()
     if log := _log(file):

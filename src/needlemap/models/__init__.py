@@ -2,7 +2,6 @@
 
 from needlemap.models.model import (
     LANE,
-    LOWEST_NATS,
     MARK,
     MOST_ROWS,
     Answer,
@@ -15,16 +14,13 @@ from needlemap.models.model import (
     Row,
     Traits,
     backend_or_default,
+    clean_logprobs,
     find_backend,
-    logprobs_kept,
-    nats,
-    tokens,
     touch,
 )
 
 __all__ = [
     "LANE",
-    "LOWEST_NATS",
     "MARK",
     "MOST_ROWS",
     "Answer",
@@ -37,9 +33,7 @@ __all__ = [
     "Row",
     "Traits",
     "backend_or_default",
+    "clean_logprobs",
     "find_backend",
-    "logprobs_kept",
-    "nats",
-    "tokens",
     "touch",
 ]

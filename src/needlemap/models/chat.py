@@ -26,7 +26,12 @@ from needlemap.prompts import TEXT, Prompt
 from needlemap.rendering import RENDERER, Unbounded
 from needlemap.text import printable
 from needlemap.text.tokens import TokenText, join
-from needlemap.tokenizers.huggingface import MOST_TOKENS, HuggingFace, encoded, read_vocabulary
+from needlemap.tokenizers.huggingface import (
+    MOST_IN_VOCABULARY,
+    HuggingFace,
+    encoded,
+    read_vocabulary,
+)
 
 Row = tuple[str, str]  # role, text
 _END = "\0end\0 "  # behind an answer's first words; its blank shows whether the template trims
@@ -286,7 +291,7 @@ def special_tokens(
     named = {name: _text_of(token) for name, token in kept.items() if name.endswith("_token")}
     for name in ("bos_token", "eos_token"):
         number = files.json("config.json").get(f"{name}_id")
-        if not named.get(name) and type(number) is int and 0 <= number < MOST_TOKENS:
+        if not named.get(name) and type(number) is int and 0 <= number < MOST_IN_VOCABULARY:
             named[name] = vocabulary.id_to_token(number) or ""
     return {name: token for name, token in named.items() if token}
 

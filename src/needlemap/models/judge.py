@@ -26,12 +26,12 @@ from needlemap.http.compatible import served
 from needlemap.models import Answer, Decoding, Model, backend_or_default, find_backend
 from needlemap.models.call import call_model
 from needlemap.prompts import Prompt
-from needlemap.scorers import Score, Scorer
+from needlemap.scorers import VERDICTS, Score, Scorer, share_of
 from needlemap.secrets import scrub
 from needlemap.settings.prices import Prices
 from needlemap.tasks import Reference
 
-LOWEST, HIGHEST = 1, 10
+LOWEST, HIGHEST = map(int, VERDICTS)
 _LEAST_BYTES = 3  # of text in a token, for upper bounds: English has 4 to 5, Chinese 3 to 4
 RUBRIC = """\
 Score 1: The response is completely unrelated to the reference.
@@ -106,7 +106,7 @@ class Judge(Scorer):
     name = "judge"
     rule = 2
     asks = True
-    scale = (float(LOWEST), float(HIGHEST))
+    scale = VERDICTS
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Judge(Scorer):
             unread.usd = usd
             raise unread
         why = {"said": said.text, "model": said.model or self.model, "usage": said.usage}
-        return Score((native - LOWEST) / (HIGHEST - LOWEST), float(native), why, usd)
+        return Score(share_of(native, self.scale), float(native), why, usd)
 
     def most_usd(self, reference: Reference, answer_tokens: int) -> float | None:
         """US dollars for one verdict, at most; None when no price is known."""

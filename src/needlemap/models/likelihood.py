@@ -24,8 +24,9 @@ from pydantic_core import to_json
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.http import JsonClient, faults
 from needlemap.http.compatible import served
-from needlemap.models import LOWEST_NATS, MOST_ROWS, Answer, Forced, Logprobs, Row, nats
+from needlemap.models import MOST_ROWS, Answer, Forced, Logprobs, Row
 from needlemap.models.servers import choice_of, understood
+from needlemap.untrusted import LOWEST_NATS, clean_nats
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -207,11 +208,11 @@ def _is_id(token: object) -> bool:
 
 def _given(said: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], start: int) -> Answer:
     """A given answer's weight, in a reply's other facts."""
-    told, own = Logprobs.of(rows, way, start), [nats(row[1]) for row in rows]
+    told, own = Logprobs.of(rows, way, start), [clean_nats(row[1]) for row in rows]
     known = tuple(each for each in own if each is not None)
     if told is None or len(known) < len(own):
         raise faults.unreadable("The reply lacks a token's log-probability", str(rows)[:200])
-    others = [LOWEST_NATS if (other := nats(row[3])) is None else other for row in rows]
+    others = [LOWEST_NATS if (other := clean_nats(row[3])) is None else other for row in rows]
     forced = Forced(known, all(mine >= other for mine, other in zip(known, others, strict=True)))
     fields: dict[str, Any] = {
         "text": "",
@@ -260,5 +261,5 @@ def _row(entry: Mapping[str, Any]) -> Row:
 
 
 def _likely(entry: Mapping[str, Any]) -> float:
-    told = nats(entry.get("logprob"))
+    told = clean_nats(entry.get("logprob"))
     return LOWEST_NATS if told is None else told

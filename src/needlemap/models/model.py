@@ -8,17 +8,23 @@ connection: retrying is `asking/retry.py`'s, scoring is `scorers/`'s.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import islice
-from json import dumps
 from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from needlemap.errors import Failure, SettingsError, Unmeasured
 from needlemap.registry import Checked, find_kind, option_names
+from needlemap.untrusted import (
+    clean_amount,
+    clean_count,
+    clean_name,
+    clean_nats,
+    clean_text,
+    clean_usage,
+)
 
 if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.allowance import Allowance
@@ -28,15 +34,9 @@ if TYPE_CHECKING:  # arrays: not for those who only ask for help
 LANE: ContextVar[int] = ContextVar(
     "needlemap_lane", default=0
 )  # which lane asks: replicas keep it together
-MOST_TOKENS = 2**53  # no larger count is kept: beyond it JSON readers disagree about whole numbers
-LONGEST_NAME = (
-    200  # characters of a model's name, of a finish reason, and of each text in a usage report
-)
-LONGEST_USAGE = 20_000  # characters of a usage report; of a longer one nothing is kept
-MOST_ROWS = 4_096  # tokens of an answer whose log-probabilities are kept: the first ones
-LOWEST_NATS = -9_999.0  # as OpenAI and vLLM say of a token that cannot come; less is kept as this
-_ROUNDED_UP = 0.01  # nats: what a rounding may take a log-probability above 0
-_DEEPEST, _WIDEST = 6, 200  # levels of a usage report, and parts of each
+# Tokens of an answer whose log-probabilities are kept: the first ones. A record of so many takes
+# 200 kB.
+MOST_ROWS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,49 @@ class Logprobs:
     way: LogprobSource
     start: int | None = None
 
+    def __post_init__(self) -> None:
+        """Clean what a server, a file or a plug-in reports. Raise ValueError where no tokens are
+        left, or one lacks its number."""
+        columns = (self.tokens, self.nats, self.others, self.other_nats)
+        if not all(isinstance(column, list | tuple) for column in columns):
+            raise ValueError("tokens, nats, others and other_nats are lists of equal length")
+        if not self.tokens or len(set(map(len, columns))) > 1:
+            raise ValueError("tokens, nats, others and other_nats have at least one row each")
+        if self.way not in get_args(LogprobSource):
+            raise ValueError(f"unknown way: {self.way!r:.80}")
+        nats = tuple(map(clean_nats, self.nats[:MOST_ROWS]))
+        if None in nats:
+            raise ValueError("nats holds a value that is not a log-probability")
+        pairs = zip(self.others[:MOST_ROWS], self.other_nats[:MOST_ROWS], strict=True)
+        others = [_other_token(text, likelihood) for text, likelihood in pairs]
+        fields = {
+            "tokens": tuple(clean_name(text) or "" for text in self.tokens[:MOST_ROWS]),
+            "nats": nats,
+            "others": tuple(text for text, _ in others),
+            "other_nats": tuple(likelihood for _, likelihood in others),
+            "start": clean_count(self.start),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def of(cls, rows: Sequence[Row], way: object, start: object = None) -> Logprobs | None:
-        """The valid ones of the first 4,096 rows; None where there is none, or one lacks a
-        number."""
-        kept = [
-            (named(text) or "", nats(own), *_pair(other, rest))
-            for text, own, other, rest in rows[:MOST_ROWS]
-        ]
-        if not kept or way not in get_args(LogprobSource) or any(row[1] is None for row in kept):
+        """Return the log-probabilities in rows of a reply; None where there are none, or one lacks
+        its number."""
+        if not rows:
             return None
-        texts, own, others, rest = zip(*kept, strict=True)
-        return cls(texts, own, others, rest, cast(LogprobSource, way), tokens(start))
+        tokens, nats, others, other_nats = zip(*rows[:MOST_ROWS], strict=True)
+        try:
+            return cls(
+                tokens=cast(Any, tokens),
+                nats=cast(Any, nats),
+                others=cast(Any, others),
+                other_nats=cast(Any, other_nats),
+                way=cast(LogprobSource, way),
+                start=cast(Any, start),
+            )
+        except ValueError:
+            return None
 
     @property
     def mean(self) -> float:
@@ -121,35 +152,25 @@ class Logprobs:
         return fsum(self.nats) / len(self.nats)
 
 
-def logprobs_kept(value: object) -> Logprobs | None:
-    """Log-probabilities as a record keeps them; None for any other value."""
-    if value is None:
-        return None
-    fields = value if isinstance(value, Mapping) else {}
+def clean_logprobs(value: object) -> Logprobs | None:
+    """Return log-probabilities as a record keeps them; None for any other value."""
     if isinstance(value, Logprobs):
-        fields = {name: getattr(value, name) for name in Logprobs.__slots__}
-    columns = [fields.get(name) for name in ("tokens", "nats", "others", "other_nats")]
-    lists = [column for column in columns if isinstance(column, list | tuple)]
-    if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
+        return value
+    if not isinstance(value, Mapping):
         return None
-    return Logprobs.of(list(zip(*lists, strict=True)), fields.get("way"), fields.get("start"))
-
-
-def _pair(text: object, told: object) -> tuple[str | None, float | None]:
-    """Another token with its log-probability; nothing where either is missing."""
-    known, likely = named(text), nats(told)
-    return (None, None) if known is None or likely is None else (known, likely)
-
-
-def nats(value: object) -> float | None:
-    """A log-probability, to a millionth; None for any other value.
-
-    >>> nats(-0.25), nats(float("-inf")), nats(float("nan")), nats(3), nats("-1")
-    (-0.25, -9999.0, None, None, None)
-    """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value <= _ROUNDED_UP:
+    fields: dict[str, Any] = {name: value.get(name) for name in Logprobs.__slots__}
+    try:
+        return Logprobs(**fields)
+    except ValueError:
         return None
-    return round(min(0.0, max(LOWEST_NATS, value)), 6)
+
+
+def _other_token(text: object, likelihood: object) -> tuple[str | None, float | None]:
+    """Return another token with its log-probability; None for both if either is missing."""
+    name, nats = clean_name(text), clean_nats(likelihood)
+    if name is None or nats is None:
+        return None, None
+    return name, nats
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +212,21 @@ class Answer:
             raise Unmeasured(
                 Failure.UNREADABLE, f"The answer is {type(self.text).__name__}, not text."
             )
-        sound = {
-            "text": whole(self.text),
-            "finish": named(self.finish),
-            "model": named(self.model),
-            "thinking": whole(self.thinking) if isinstance(self.thinking, str) else None,
-            "usage": usage_kept(self.usage),
-            "logprobs": logprobs_kept(self.logprobs),
-            "latency_s": self.latency_s if seconds(self.latency_s) else 0.0,
-            "first_token_s": self.first_token_s if seconds(self.first_token_s) else None,
+        fields = {
+            "text": clean_text(self.text),
+            "finish": clean_name(self.finish),
+            "prompt_tokens": clean_count(self.prompt_tokens),
+            "cached_tokens": clean_count(self.cached_tokens),
+            "completion_tokens": clean_count(self.completion_tokens),
+            "usage": clean_usage(self.usage),
+            "model": clean_name(self.model),
+            "latency_s": clean_amount(self.latency_s) or 0.0,
+            "thinking": clean_text(self.thinking) if isinstance(self.thinking, str) else None,
+            "thinking_tokens": clean_count(self.thinking_tokens),
+            "logprobs": clean_logprobs(self.logprobs),
+            "first_token_s": clean_amount(self.first_token_s),
         }
-        counts = ("prompt_tokens", "cached_tokens", "completion_tokens", "thinking_tokens")
-        for name, value in {
-            **sound,
-            **{name: tokens(getattr(self, name)) for name in counts},
-        }.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
 
@@ -223,61 +244,6 @@ def touch(before: str, answer: str) -> bool:
     """
     met = before[-1:].strip() and answer[:1].strip()
     return bool(met) and ord(before[-1]) < 0x2E80 > ord(answer[0])
-
-
-def whole(text: str) -> str:
-    """A text that any file can hold: half a character (a lone surrogate) becomes '?'."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def named(value: object) -> str | None:
-    """A short text as it is, a long one's beginning; None for anything else."""
-    return whole(value[:LONGEST_NAME]) if isinstance(value, str) else None
-
-
-def tokens(value: object) -> int | None:
-    """A count of tokens: a whole number from 0 to 2^53; None for anything else.
-
-    >>> tokens(7), tokens(-1), tokens(10**400), tokens(True), tokens("7")
-    (7, None, None, None, None)
-    """
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return value if number and 0 <= value <= MOST_TOKENS else None  # type: ignore[operator,return-value]
-
-
-def seconds(value: object) -> bool:
-    """Whether this is a duration."""
-    return isinstance(value, (int, float)) and 0 <= value <= MOST_TOKENS
-
-
-def usage_kept(usage: object) -> dict[str, Any]:
-    """A usage report as a record keeps it: unchanged, without impossible values."""
-    found = _kept(usage, _DEEPEST)
-    return found if isinstance(found, dict) and len(dumps(found)) <= LONGEST_USAGE else {}
-
-
-def _kept(value: object, levels: int) -> Any:
-    """A JSON value; None if it is out of bounds."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return named(value)
-    if isinstance(value, (int, float)):
-        return value if abs(value) <= MOST_TOKENS else None
-    if levels and isinstance(value, Mapping):
-        return {
-            whole(str(key)[:LONGEST_NAME]): _kept(part, levels - 1)
-            for key, part in _few(value.items())
-        }
-    return (
-        [_kept(part, levels - 1) for part in _few(value)]
-        if levels and isinstance(value, list)
-        else None
-    )
-
-
-def _few(parts: Iterable[Any]) -> Iterable[Any]:
-    return islice(parts, _WIDEST)
 
 
 # Chat messages as (role, text), one of which may hold MARK, to the token texts before and after

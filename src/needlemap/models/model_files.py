@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from needlemap.errors import NeedlemapError, SettingsError, VocabularyMissing, did_you_mean
 from needlemap.extras import install_line
-from needlemap.files import read_json, read_regular
+from needlemap.files import read_regular
 from needlemap.hub import fetch
 from needlemap.models.weights import refuse_partial
 from needlemap.secrets import scrub
+from needlemap.untrusted import MOST_WHOLE, read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Vocabulary
 
 TOKENIZER = "tokenizer.json"
 _LARGEST_BYTES = 2**26  # of a configuration or a template
-_MOST = 2**53  # of any size
 _MOST_LAYERS = 10_000
 _KINDS = (".safetensors", ".npz", ".bin", ".pt", ".gguf", ".json", ".py")
 _SAMPLE_BYTES = 65_536
@@ -107,7 +107,7 @@ class ModelFiles:
             return {}
         try:
             data = read_json(text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise SettingsError(f"'{self.find(file)}' is not readable JSON: {error}") from None
         if not isinstance(data, dict):
             raise SettingsError(f"'{self.find(file)}' is no JSON object of names and values.")
@@ -126,7 +126,7 @@ class ModelFiles:
         for part in (inner if isinstance(inner, dict) else {}, config):
             for name in names:
                 found = part.get(name)
-                if type(found) is int and 0 < found < _MOST:
+                if type(found) is int and 0 < found < MOST_WHOLE:
                     return found
         return None
 

@@ -28,7 +28,7 @@ from needlemap.http.compatible import is_deployment
 from needlemap.http.served import ServedModels, context_in, list_models, own_context
 from needlemap.http.served import rows_of as listed_rows
 from needlemap.http.wording import message_of
-from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, tokens, touch
+from needlemap.models import LANE, Answer, Decoding, Logprobs, Traits, touch
 from needlemap.models.likelihood import WANTED, Weighing, rows_of
 from needlemap.models.responses import as_chat
 from needlemap.models.servers import (
@@ -42,6 +42,7 @@ from needlemap.models.servers import (
 from needlemap.prompts import TEXT, Message, Prompt
 from needlemap.text.tokens import Span, TokenText
 from needlemap.tokenizers import bundled_for
+from needlemap.untrusted import clean_count
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -290,7 +291,7 @@ async def _read_limits(door: JsonClient, model: str) -> tuple[int | None, int | 
     # A router in front of several models speaks at /props for one of them only.
     if context is None and len(models) == 1:
         context = own_context(itself)
-    return context, tokens(itself.get("total_slots")) or None
+    return context, clean_count(itself.get("total_slots")) or None
 
 
 async def _look_up(door: JsonClient, path: str) -> dict[str, Any]:

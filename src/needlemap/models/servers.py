@@ -12,8 +12,9 @@ from needlemap.errors import Failure, SettingsError, Spent, Unmeasured
 from needlemap.finishes import CONTENT_FILTER
 from needlemap.http import JsonClient, Sent, custom_headers, faults, key_of
 from needlemap.http.served import get, models_at
-from needlemap.models import Answer, Decoding, Model, tokens
+from needlemap.models import Answer, Decoding, Model
 from needlemap.models.streaming import Streaming
+from needlemap.untrusted import clean_count
 
 if TYPE_CHECKING:
     from needlemap.http.client import Reader
@@ -155,7 +156,7 @@ def count(usage: Mapping[str, Any], *path: str) -> int | None:
     value: Any = usage
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
-    return tokens(value)
+    return clean_count(value)
 
 
 def texts_of(parts: Any, field: str = "text") -> list[str]:

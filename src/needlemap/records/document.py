@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from needlemap.errors import NeedlemapError
 from needlemap.extras import NEWER
-from needlemap.files import is_regular, read_json, read_regular, write_whole
+from needlemap.files import is_regular, read_regular, write_whole
+from needlemap.untrusted import read_json
 
 M = TypeVar("M", bound=BaseModel)
 _SHOWN = 3  # folders that an error lists
@@ -68,7 +69,7 @@ class DocumentKind(Generic[M]):
         except json.JSONDecodeError as error:
             where = f"line {error.lineno}, column {error.colno}"
             raise self._no_document(folder, f"it is no JSON ({where}: {error.msg})") from None
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise self._no_document(folder, "it names no schema that can be read") from None
         if version > self.schema:
             raise NeedlemapError(

@@ -24,18 +24,17 @@ from needlemap.extras import NEWER
 from needlemap.files import (
     MOST_LINE,
     RUN_FILE,
-    check_parts,
     is_regular,
     lines_of,
     make_folder,
     open_regular,
-    read_json,
 )
 from needlemap.records.document import write_json
 from needlemap.records.lock import lock_folder
 from needlemap.records.record import Record, outline, share_field_names
 from needlemap.records.run_file import RUN, RuledScorer, RunFile
 from needlemap.text import counted
+from needlemap.untrusted import check_parts, parts_in, read_json
 from needlemap.version import SCHEMA
 
 RECORDS = "records-*.jsonl"
@@ -293,7 +292,7 @@ def _sync(folder: Path) -> None:
 def parsed(line: bytes) -> Record | None:
     """A line's record; None for a torn one. Raises NeedlemapError for one of a newer needlemap."""
     try:
-        check_parts(line)
+        check_parts(parts_in(line), len(line))
         record = share_field_names(Record.model_validate_json(line))
         schema = record.schema_version
     except ValueError:
@@ -310,7 +309,7 @@ def _schema(line: bytes) -> int:
     """The schema of a line that is no record of ours; 0 where it has none."""
     try:
         found = read_json(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return 0
     schema = found.get("schema") if isinstance(found, dict) else None
     return schema if isinstance(schema, int) else 0

@@ -18,60 +18,38 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     computed_field,
 )
 
 from needlemap.errors import Failure
 from needlemap.finishes import Ending, ending_of
-from needlemap.grid import MOST, MOST_TOKENS
-from needlemap.models import Logprobs, logprobs_kept
+from needlemap.grid import MOST_TOKENS
+from needlemap.models import Logprobs, clean_logprobs
 from needlemap.scorers import FIRST_RULE
 from needlemap.settings.prices import summed
+from needlemap.untrusted import (
+    MOST_WHOLE,
+    clean_amount,
+    clean_count,
+    clean_json,
+    clean_object,
+    clean_usage,
+)
 from needlemap.version import SCHEMA
 
 DISTRACTORS = "distractors"  # in scorer.why: their values that an answer names
 _SEAMS = 64  # tokens that seams between a prompt's parts cost at most
-_DEEPEST = 40  # lists in lists that are kept of what a provider said
 
 
-def _count(value: Any) -> Any:
-    """A count as it was said, None for what counts nothing: a record is worth more than its side
-    notes."""
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return int(value) if whole and 0 <= value <= MOST else None
-
-
-def _amount(value: Any) -> Any:
-    """Dollars or seconds as they were reported, None for an invalid number."""
-    return float(value) if isinstance(value, int | float) and 0 <= value <= MOST else None
-
-
-def plain(value: Any, depth: int = 0) -> Any:
-    """JSON's values with every number that every program reads; others, and what lies too deep, are
-    None.
-
-    >>> plain({"a": float("nan"), "b": [1, 10**30, 0.5]})
-    {'a': None, 'b': [1, None, 0.5]}
-    """
-    if value is None or isinstance(value, str):  # most are: asked first, as each record asks often
-        return value
-    if isinstance(value, (int, float)):
-        return value if -MOST <= value <= MOST else None  # also true and false; NaN is not
-    if not isinstance(value, (dict, list, tuple, Mapping)):
-        return str(value)
-    if depth == _DEEPEST:
-        return None
-    if isinstance(value, (list, tuple)):
-        return [plain(part, depth + 1) for part in value]
-    return {str(key): plain(part, depth + 1) for key, part in value.items()}
-
-
-Count = Annotated[int | None, BeforeValidator(_count)]
-Amount = Annotated[float | None, BeforeValidator(_amount)]
-Native = Annotated[float | None, BeforeValidator(plain)]
-Thought = Annotated[Logprobs | None, BeforeValidator(logprobs_kept)]
-PlainJson = Annotated[dict[str, Any], BeforeValidator(plain)]
-Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
+Count = Annotated[int | None, BeforeValidator(clean_count)]
+Amount = Annotated[float | None, BeforeValidator(clean_amount)]
+Native = Annotated[float | None, BeforeValidator(clean_json)]
+Thought = Annotated[Logprobs | None, BeforeValidator(clean_logprobs)]
+# Not copied, so that what was cleaned is known by its type.
+JsonObject = Annotated[dict[str, Any], PlainValidator(clean_object)]
+Usage = Annotated[dict[str, Any], PlainValidator(clean_usage)]
+Whole = Annotated[int, Field(ge=-MOST_WHOLE, le=MOST_WHOLE)]
 
 
 class NeedleRecord(BaseModel):
@@ -130,11 +108,11 @@ class ScorerRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     name: str
-    options: PlainJson = Field(default_factory=dict)
+    options: JsonObject = Field(default_factory=dict)
     rule: Whole = FIRST_RULE
     scale: tuple[float, float] = (0.0, 1.0)
     native: Native = None
-    why: PlainJson = Field(default_factory=dict)
+    why: JsonObject = Field(default_factory=dict)
     unreadable: bool = False
     mean: bool = False
     usd: Amount = 0.0
@@ -210,7 +188,7 @@ class Record(BaseModel):
     model: str
     length_tokens: int = Field(ge=0, le=MOST_TOKENS)
     depth: float = Field(ge=0, le=1)
-    repeat: int = Field(ge=0, le=MOST)
+    repeat: int = Field(ge=0, le=MOST_WHOLE)
     second: bool = False
     seed: int = Field(ge=-(2**63), lt=2**63)
     question: str = ""
@@ -231,7 +209,7 @@ class Record(BaseModel):
     shared_tokens: Count = None
     completion_tokens: Count = None
     thinking_tokens: Count = None
-    usage: PlainJson = Field(default_factory=dict)
+    usage: Usage = Field(default_factory=dict)
     usd: Amount = None
     latency_s: Amount = None
     first_token_s: Amount = None

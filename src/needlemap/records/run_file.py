@@ -12,10 +12,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from needlemap.extras import NEWER
 from needlemap.files import RUN_FILE
-from needlemap.grid import MOST, MOST_TOKENS, MOST_TRIALS, Depths, Lengths
+from needlemap.grid import MOST_TOKENS, MOST_TRIALS, Depths, Lengths
 from needlemap.records.document import DocumentKind
 from needlemap.scorers import FIRST_RULE
 from needlemap.text import printable
+from needlemap.untrusted import MOST_WHOLE
 from needlemap.version import SCHEMA
 
 _MOST_PLACES = 10_000_000  # lengths x depths x repeats
@@ -30,7 +31,7 @@ class RunSettings(BaseModel):
     task: str
     mode: str
     label: str = ""
-    step: Annotated[int, Field(ge=0, le=MOST)] | None = None
+    step: Annotated[int, Field(ge=0, le=MOST_WHOLE)] | None = None
     order: str = ""
     seed: Any = 0
     haystack_path: Any = None
@@ -109,7 +110,7 @@ class ImportedFrom(BaseModel):
 
 _Length = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 _Depth = Annotated[float, Field(ge=0, le=1)]
-_Repeat = Annotated[int, Field(ge=0, le=MOST)]
+_Repeat = Annotated[int, Field(ge=0, le=MOST_WHOLE)]
 RunCell = tuple[_Length, _Depth, list[_Repeat]]
 RunPlace = tuple[_Length, _Depth, _Repeat]
 

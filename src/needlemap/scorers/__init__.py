@@ -13,13 +13,25 @@ from needlemap.scorers.function import (
     name_function,
     source_hash,
 )
-from needlemap.scorers.scorer import FIRST_RULE, MARK, Pass, Score, Scorer, rule_of
+from needlemap.scorers.scorer import (
+    FIRST_RULE,
+    MARK,
+    VERDICTS,
+    Pass,
+    Scale,
+    Score,
+    Scorer,
+    rule_of,
+    share_of,
+)
 
 __all__ = [
     "FIRST_RULE",
     "MARK",
+    "VERDICTS",
     "FunctionScorer",
     "Pass",
+    "Scale",
     "Score",
     "Scorer",
     "call_beside",
@@ -28,5 +40,6 @@ __all__ = [
     "load_function",
     "name_function",
     "rule_of",
+    "share_of",
     "source_hash",
 ]

@@ -26,7 +26,8 @@ from needlemap.scorers import Score, Scorer
 from needlemap.scorers.words import sought
 from needlemap.tasks import Reference
 
-CONSOLATION = 0.2  # share of the edit-distance score that an answer without the keywords keeps
+# Share of the edit-distance score that an answer without the keywords keeps.
+CONSOLATION = 0.2
 _WHITESPACE = re.compile(r"\s+")
 PERFECT = 0.99  # an answer above it is the text but for a slip or two
 _MUCH, _MORE = 4, 2_000  # times the wanted text's characters, and so many more, are compared
@@ -80,10 +81,15 @@ class Keyword(Scorer):
             as_coded if self.options["rule"] == "opencompass" else partial(sought, rule="inside")
         )
         found, missing = finds(answer, reference.keywords)
-        native = CONSOLATION * wording if missing else 100.0
+        native = keyword_score(wording, has_keywords=not missing)
         return Score(
             native / 100, native, {"found": found, "missing": missing, "distance": distance}
         )
+
+
+def keyword_score(wording: float, *, has_keywords: bool) -> float:
+    """Return OpenCompass's score of an answer, in 0..100. wording: its edit-distance score."""
+    return 100.0 if has_keywords else CONSOLATION * wording
 
 
 def as_coded(answer: str, keywords: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -89,6 +89,20 @@ class Scorer(metaclass=Checked):
         """Release connections, at the end."""
 
 
+Scale = tuple[float, float]
+# Of the judge of the first needle tests, which ours keeps.
+VERDICTS: Scale = (1.0, 10.0)
+
+
+def share_of(native: float, scale: Scale) -> float:
+    """Return a native score as a share of its scale: the lowest is 0, the highest 1.
+
+    >>> share_of(5.5, VERDICTS)
+    0.5
+    """
+    return (native - scale[0]) / (scale[1] - scale[0])
+
+
 def rule_of(scorer: Any) -> int:
     """The number of a scorer's rule. Scores by two rules are never mixed. Raises
     SettingsError."""

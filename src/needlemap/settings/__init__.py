@@ -23,7 +23,8 @@ from pydantic import (
 )
 
 from needlemap.errors import SettingsError
-from needlemap.grid import MOST, MOST_LENGTH, Depths, Lengths, duration_s, percents, tokens
+from needlemap.grid import MOST_LENGTH, Depths, Lengths, duration_s, percents, tokens
+from needlemap.untrusted import MOST_WHOLE
 
 MOST_REPEATS = 100_000
 MOST_SENTENCES = 1_000
@@ -148,7 +149,7 @@ class Settings(BaseModel):
     training's checkpoints: 'hf/run/step-*'."""
     label: Annotated[str, _MODEL("free", "shared", "rare")] = ""
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
-    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0, le=MOST)] = None
+    step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0, le=MOST_WHOLE)] = None
     """The training step that a checkpoint is of; of --model 'hf/run/step-*' each folder's own."""
     base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
         None

@@ -22,6 +22,7 @@ from needlemap.settings.older_names import BY_NAME, Implied, explained, implied,
 from needlemap.settings.sentences import FROM_FILES, with_sentences
 from needlemap.settings.series import is_several
 from needlemap.shelves import PRESETS
+from needlemap.untrusted import clean_text
 
 # What is hidden when nobody says what: values drawn afresh for each repeat, so that no model knows
 # them.
@@ -249,7 +250,7 @@ def checked(
     """Settings from plain data. Raises SettingsError with each setting that is wrong, what it
     got and what it takes. places: where single settings stand, if that is known."""
     if odd := {name: _NO_TEXT for name, value in raw.items() if not _is_text((name, value))}:
-        shown = {name.encode("utf-8", "replace").decode(): odd[name] for name in odd}
+        shown = {clean_text(name): odd[name] for name in odd}
         raise _refused(shown, where, places)
     try:
         return Settings.model_validate(dict(raw))

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import NeedlemapError, SettingsError
-from needlemap.files import read_json, read_regular
+from needlemap.files import read_regular
+from needlemap.untrusted import read_json
 
 STATE = "trainer_state.json"
 _MOST_BYTES = 64 << 20  # a state has a line for each time that its training logged

@@ -8,7 +8,6 @@ a data set; nothing is downloaded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -24,6 +23,7 @@ from needlemap.suites.lexicon import lexicon
 from needlemap.suites.published import Row, read_rows
 from needlemap.tasks import holds_nothing
 from needlemap.tasks.values import fresh, person, words
+from needlemap.untrusted import read_json
 
 Kind = Literal["person", "ship", "firm"]
 Holds = Callable[[str], bool]
@@ -249,8 +249,8 @@ def _rows(file: Path) -> Iterator[Row]:
     """Questions with their passages. SQuAD's own file nests them; all others are rows."""
     if file.suffix.lower() == ".json" and file.is_file():
         try:
-            whole = json.loads(file.read_text("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
+            whole = read_json(file.read_text("utf-8-sig"))
+        except ValueError as error:
             raise SettingsError(f"'{file}' cannot be read: {error}.") from None
         if isinstance(whole, dict):
             try:

@@ -20,9 +20,10 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError
 from needlemap.extras import install_line
-from needlemap.files import read_json, read_regular
+from needlemap.files import read_regular
 from needlemap.tasks import Draw, Item, ReadyPrompt, Reference, Task
 from needlemap.text import whole_characters
+from needlemap.untrusted import read_json
 
 
 class Published(Task):

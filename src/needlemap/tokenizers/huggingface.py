@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -21,8 +20,10 @@ from needlemap.files import read_regular
 from needlemap.rendering import RENDERER
 from needlemap.text import printable
 from needlemap.text.tokens import Tokenizer, TokenText, join, tiled
+from needlemap.untrusted import read_json
 
-MOST_TOKENS = 2**23  # of a vocabulary; the largest today have 2**18
+# Of a vocabulary. The largest today have 2**18.
+MOST_IN_VOCABULARY = 2**23
 SECONDS = 30  # for one text, of 65,536 characters at most where texts are cut; usual are 0.05
 # characters, which need no watch: the haystack was tokenised before, by the same patterns
 _SHORT = 1_000
@@ -114,16 +115,16 @@ def read_vocabulary(path: str | Path, raw: bytes | None = None) -> Vocabulary:
     try:
         raw = read_regular(Path(path), MOST_BYTES) if raw is None else raw
         if (normalizer := _risky_normalizer(raw)) is not None:  # it is applied to added tokens
-            added = json.loads(raw).get("added_tokens") or ()
+            added = read_json(raw).get("added_tokens") or ()
             RENDERER.normalize(normalizer, " ".join(["x", *(each["content"] for each in added)]))
         made = Vocabulary.from_str(raw.decode())
     except TimeUp:
         raise
     except BaseException as error:  # the library may panic, which is no Exception
         raise _unusable(str(path), "be read", error) from None
-    if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_TOKENS:
+    if max(made.get_vocab(with_added_tokens=True).values(), default=0) >= MOST_IN_VOCABULARY:
         raise VocabularyMissing(
-            f"'{path}' cannot be used: it numbers a token beyond {MOST_TOKENS:,}."
+            f"'{path}' cannot be used: it numbers a token beyond {MOST_IN_VOCABULARY:,}."
         )
     return made
 
@@ -170,7 +171,7 @@ _SIGN = 4  # characters that stand for one, or before a text, as in SentencePiec
 
 def _risky_normalizer(raw: bytes) -> dict[str, Any] | None:
     """The normalizer of a tokenizer.json, where it may make a text longer without a bound."""
-    found = json.loads(raw).get("normalizer")
+    found = read_json(raw).get("normalizer")
     return found if found and not all(map(_is_modest, _normalizers(found))) else None
 
 

@@ -19,8 +19,9 @@ import pytest
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.grid import Depths, Lengths, make_grid
 from needlemap.haystacks import shuffled
+from needlemap.interop.formulas import chained_positions
 from needlemap.interop.opencompass import depth_percents, load, script_depth_percents
-from needlemap.interop.opencompass.prompts import chain, read
+from needlemap.interop.opencompass.prompts import read
 from needlemap.tokenizers import load as load_tokenizer
 
 MARKERS = {"Chinese": "请按照", "English": "Please answer in the format"}
@@ -141,14 +142,18 @@ def test_the_global_generator_is_left_alone(folder: Path) -> None:
 
 def test_a_position_divides_first_as_the_original_does() -> None:
     """int(100 * (29 / 100)) is 28: multiplying first would give 29."""
-    assert [chain(100, depth, 0, [5])[0] for depth in (29, 57, 58)] == [28, 56, 57]
+    assert [chained_positions(depth / 100, [5], 100, 0)[0] for depth in (29, 57, 58)] == [
+        28,
+        56,
+        57,
+    ]
 
 
 def test_needle_lengths_count_twice_between_needles() -> None:
     """The original's own habit: wanted at 0, 10 and 20 %, found at 0, 17.8 and 32.5 %."""
-    points = chain(667, 0, 10, [53, 32, 48])
+    points = chained_positions(0, [53, 32, 48], 667, 0.1)
     assert [round(point / 667 * 100, 1) for point in points] == [0, 17.8, 32.5]
-    assert chain(100, 90, 25, [5, 5, 5]) == (90, 100, 100)
+    assert chained_positions(0.9, [5, 5, 5], 100, 0.25) == [90, 100, 100]
 
 
 def test_files_are_read_in_the_order_of_the_list(folder: Path) -> None:

@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from needlemap.errors import HaystackError, SettingsError
 from needlemap.haystacks.folder import files_like
 from needlemap.haystacks.readers import read_text
+from needlemap.interop.formulas import behind_full_stop, full_stops
 from needlemap.text.tokens import Span, Tokenizer, TokenText
 from needlemap.tokenizers import Keyed
 from needlemap.tokenizers import load as load_tokenizer
@@ -89,7 +89,7 @@ def fill(
     hidden = [made.index(needle.encode()) for needle in needles]
     haystack = background(haystack_dir, context_length, made)
     kept = room(len(haystack), context_length - buffer, sum(map(len, hidden)))
-    return spread(haystack.span(0, kept), hidden, depth_percent, made.index(b".").ids)
+    return spread(haystack.span(0, kept), hidden, depth_percent, full_stops(made))
 
 
 def room(haystack: int, budget: int, needles: int) -> int:
@@ -106,7 +106,7 @@ def room(haystack: int, budget: int, needles: int) -> int:
 
 
 def spread(
-    haystack: Span, needles: Sequence[TokenText], depth: float, stops: NDArray[np.int32]
+    haystack: Span, needles: Sequence[TokenText], depth: float, stops: frozenset[int]
 ) -> Filled:
     """The needles at equal steps from `depth` (percent) up to, not including, 100; at 100 all
     at the end.
@@ -120,19 +120,12 @@ def spread(
         if depth == 100:
             filled = Filled((*filled.spans, needle.span()))
             continue
-        point = after_stop(filled.spans, int(len(filled) * (depth / 100)), stops)
+        ids = np.concatenate([span.ids for span in filled.spans])
+        point = behind_full_stop(ids, int(len(filled) * (depth / 100)), stops)
         percents = (*filled.insertion_percents, point / (len(filled) + len(needle)) * 100)
         filled = Filled(inserted(filled.spans, point, needle), percents)
         depth += step
     return filled
-
-
-def after_stop(spans: Sequence[Span], point: int, stops: NDArray[np.int32]) -> int:
-    """The last place at or before `point` that follows a token of a bare full stop; 0 where
-    there is none."""
-    before = np.concatenate([span.ids for span in spans])[:point]
-    found = np.flatnonzero(np.isin(before, stops))
-    return int(found[-1]) + 1 if len(found) else 0
 
 
 def inserted(spans: Sequence[Span], point: int, needle: TokenText) -> tuple[Span, ...]:

@@ -18,16 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from needlemap.errors import NeedlemapError, SettingsError, did_you_mean
-from needlemap.files import read_json, read_regular
-from needlemap.grid import DEPTH_SCALES, sigmoid
+from needlemap.files import read_regular
+from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
 from needlemap.interop.needlehaystack.contexts import Decode, Encode
 from needlemap.registry import checked
 from needlemap.scorers.words import sought
 from needlemap.tokenizers import bundled_for
 from needlemap.tokenizers import load as load_tokenizer
+from needlemap.untrusted import read_json
 
 VARIANTS = ("seed", "main")
 RESULTS, CONTEXTS = Path("results"), Path("contexts")
@@ -82,7 +81,7 @@ def _falling(value: float) -> float:
 def _spaced(low: float, high: float, count: int) -> list[float]:
     if count < 1:
         raise SettingsError(f"intervals must be at least 1, got {count}.")
-    return [float(value) for value in np.linspace(low, high, count)]
+    return spaced(low, high, count)
 
 
 NEEDLE = (

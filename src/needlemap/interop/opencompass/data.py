@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from needlemap.errors import HaystackError
-from needlemap.files import read_json, read_regular
+from needlemap.files import read_regular
+from needlemap.untrusted import read_json
 
 _MOST = 1 << 28  # bytes of a file
 

@@ -18,13 +18,12 @@ from random import Random
 from typing import Any
 
 from needlemap.errors import HaystackError, SettingsError
-from needlemap.files import read_json
+from needlemap.interop.formulas import chained_positions
 from needlemap.interop.opencompass.ancestry import fact
 from needlemap.interop.opencompass.data import json_of, text_of
 from needlemap.interop.opencompass.prompts import (
     TokenLines,
     Wording,
-    chain,
     check_depth,
     context,
     read,
@@ -32,6 +31,7 @@ from needlemap.interop.opencompass.prompts import (
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, Tokenizer
 from needlemap.tokenizers import load as load_tokenizer
+from needlemap.untrusted import read_json
 
 _BLANK = "________"  # what a question's form leaves open
 Row = dict[str, str]
@@ -84,7 +84,9 @@ def load_single(
         return HiddenFacts([needle], question, f"{needle}*{entry['arg2']}")
 
     data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
-    return data.rows(wording, hide, lambda size, sizes: chain(size, depth, 0, sizes), depth)
+    return data.rows(
+        wording, hide, lambda size, sizes: chained_positions(depth / 100, sizes, size, 0), depth
+    )
 
 
 def load_parallel(
@@ -180,9 +182,11 @@ def load_reasoning(
 
     data = _Data(path, tokenizer_model, file_list, num_repeats_per_file, length - length_buffer)
     hide = descend if sentences else derive
-    return data.rows(
-        wording, hide, lambda size, sizes: chain(size, depth, diff, sizes), depth, diff
-    )
+
+    def places(size: int, sizes: Sequence[int]) -> list[int]:
+        return chained_positions(depth / 100, sizes, size, diff / 100)
+
+    return data.rows(wording, hide, places, depth, diff)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from needlemap.errors import HaystackError, SettingsError, did_you_mean
 from needlemap.haystacks import shuffled
 from needlemap.haystacks.folder import line_text
 from needlemap.haystacks.readers import read_text
+from needlemap.interop.formulas import chained_positions
 from needlemap.prompts.templates import guided, load_template
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, Tokenizer, TokenText, join
@@ -91,25 +92,6 @@ def _opening(lines: TokenLines, repeat: int, tokens: int) -> TokenText:
         if total >= tokens:
             break
     return join(taken)
-
-
-def chain(tokens: int, depth: float, diff: float, needle_tokens: Sequence[int]) -> tuple[int, ...]:
-    """Haystack tokens before each needle; depth of the first and gaps between them in percent
-    of `tokens`.
-
-    The original counts each needle's own tokens into the next gap as well, and puts what falls
-    behind the end at the end. Divide first, then multiply, then cut to a whole number:
-    `int(100 * (29 / 100))` is 28.
-
-    >>> chain(100, 29, 0, [5]), chain(667, 0, 10, [53, 32, 48])
-    ((28,), (0, 119, 217))
-    """
-    point = int(tokens * (depth / 100))
-    points = [point]
-    for length in needle_tokens[:-1]:
-        point = int(point + length + tokens * (diff / 100))
-        points.append(point)
-    return tuple(min(point, tokens) for point in points)
 
 
 def context(background: Span, points: Sequence[int], needles: Sequence[TokenText]) -> str:
@@ -241,7 +223,7 @@ def load(
         lines = read(Path(path) / file, tokenizer)
         for repeat in range(num_repeats_per_file):
             background = lines.background(repeat, target)
-            points = chain(len(background), depth, diff or 0, sizes)
+            points = chained_positions(depth / 100, sizes, len(background), (diff or 0) / 100)
             prompt = wording.filled(context(background, points, texts), question)
             rows.append({"prompt": prompt, "answer": expected})
     return rows

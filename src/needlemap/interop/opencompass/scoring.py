@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from needlemap.errors import SettingsError
-from needlemap.scorers.edit import edit_score, stripped
-
-NEAR_MISS = 0.2  # what an answer without its keyword keeps of its edit-distance score
+from needlemap.scorers.edit import as_coded, edit_score, keyword_score
 
 
 def score(
@@ -51,5 +49,6 @@ def _detail(prediction: str, reference: str, keyword: str | None, trim: bool) ->
     answer = reference if keyword is None else reference.removesuffix(f"*{keyword}")
     said, wanted, distance, native = edit_score(prediction, answer, trim)
     if keyword is not None:
-        native = 100.0 if keyword in stripped(prediction) else NEAR_MISS * native
+        _, missing = as_coded(prediction, [keyword])
+        native = keyword_score(native, has_keywords=not missing)
     return {"pred": said, "answer": wanted, "edit_distance": distance, "score": native}

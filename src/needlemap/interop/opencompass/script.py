@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.grid import DEPTH_SCALES, sigmoid, spaced
-from needlemap.interop.opencompass.prompts import TokenLines, Wording, chain, context, read
+from needlemap.interop.formulas import chained_positions
+from needlemap.interop.opencompass.prompts import TokenLines, Wording, context, read
 from needlemap.text import whole_characters
 from needlemap.text.tokens import Span, TokenText, join
 from needlemap.tokenizers import load as load_tokenizer
@@ -82,7 +83,7 @@ class _Script:
     def rows(self, lines: TokenLines, length: int, depth: float) -> Iterator[Row]:
         """A cell's rows, in file order."""
         for background in backgrounds(lines, length - self.room, self.records):
-            points = chain(len(background), depth, 0, [len(self.needle)])
+            points = chained_positions(depth / 100, [len(self.needle)], len(background), 0)
             text = context(background, points, [self.needle])
             yield {"prompt": self.wording.filled(text, self.question), "answer": self.answer}
 
