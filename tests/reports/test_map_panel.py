@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports import PALETTES
+from needlemap.reports.colours import PALETTES
 from needlemap.reports.figures import HATCHED, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from needlemap.errors import NeedlemapError
 from needlemap.records.families import Families
 from needlemap.records.loaded import Loaded, load_run
-from needlemap.reports import LINES
+from needlemap.reports.colours import LINES
 from needlemap.reports.figures import (
     ALONE,
     EDGE,

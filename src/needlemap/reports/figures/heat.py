@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from needlemap.reports import LINES, colour_of
+from needlemap.reports.colours import (
+    BAND,
+    GRID,
+    LINES,
+    colour_of,
+    hex_of,
+    ink_on,
+)
 from needlemap.reports.figures import (
     FAINT,
     HATCHED,
@@ -27,7 +34,6 @@ from needlemap.reports.labels import percent_of
 from needlemap.stats.effective import Mean as FamilyMean
 from needlemap.stats.intervals import ClusterMean
 
-BAND = "#C9D3DF"
 GAP, ABOVE = 4.0, 7.0  # between a map and what stands beside and above it
 ROW = 9.0  # of labels
 TICK = 2.0
@@ -77,13 +83,11 @@ class Scale:
 
     def colour(self, value: float) -> str:
         """The colour of a value."""
-        return "#{:02X}{:02X}{:02X}".format(*colour_of(self.share(value), self.colours))
+        return hex_of(colour_of(self.share(value), self.colours))
 
     def ink(self, value: float) -> str:
         """The colour of text on the colour of a value."""
-        shade = colour_of(self.share(value), self.colours)
-        light = sum(weight * part for weight, part in zip((3, 6, 1), shade, strict=True)) > 1150
-        return INK if light else "white"
+        return ink_on(colour_of(self.share(value), self.colours))
 
     def label(self, value: float) -> str:
         """A tick's label."""
@@ -296,9 +300,7 @@ class Plane:
 
     def grid(self) -> list[str]:
         """A line at each of the scale's ticks."""
-        return [
-            line([self.at(0, tick), self.at(1, tick)], "#DDDDDD", 0.4) for tick in self.scale.ticks
-        ]
+        return [line([self.at(0, tick), self.at(1, tick)], GRID, 0.4) for tick in self.scale.ticks]
 
     def labels(self) -> list[str]:
         """The scale's ticks and name, left of it; as many as have room, the ends always."""

@@ -10,7 +10,7 @@ from zlib import crc32
 from needlemap.grid import percent
 from needlemap.plan.bins import bin_edges
 from needlemap.records.record import THINKING_SPENT
-from needlemap.reports import CHANGES, palette_colours
+from needlemap.reports.colours import BAND, CHANGES, palette_colours
 from needlemap.reports.figures import (
     FAINT,
     HATCHED,
@@ -26,7 +26,7 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, make_axis
-from needlemap.reports.figures.heat import BAND, Box, DrawnCell, DrawnMean, MapPanel, Scale
+from needlemap.reports.figures.heat import Box, DrawnCell, DrawnMean, MapPanel, Scale
 from needlemap.reports.labels import (
     WHOLE,
     Bands,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from unicodedata import east_asian_width
 
+from needlemap.reports.colours import INK, NOT_MEASURED, SOFT
 from needlemap.text import printable
 
 FONT = (
     "Liberation Sans, Arial, Helvetica, Noto Sans CJK SC, Microsoft YaHei, PingFang SC, sans-serif"
 )
-INK, SOFT, FAINT = "#222222", "#555555", "#BBBBBB"
 ALONE, SEVERAL = 420.0, 540.0  # points across on a screen: one picture, and several
 EDGE = 3.0  # of the paper, on all sides
 TITLE, TEXT = 8.0, 7.0  # points of letters
@@ -35,8 +35,8 @@ _NOT_XML = {0xFFFE: None, 0xFFFF: None}
 HATCHED = "url(#hatch)"
 HATCH = (
     '<defs><pattern id="hatch" width="3" height="3" patternUnits="userSpaceOnUse" '
-    'patternTransform="rotate(45)"><rect width="3" height="3" fill="#F4F4F4"/>'
-    '<rect width="1" height="3" fill="#9A9A9A"/></pattern></defs>'
+    f'patternTransform="rotate(45)"><rect width="3" height="3" fill="{NOT_MEASURED[0]}"/>'
+    f'<rect width="1" height="3" fill="{NOT_MEASURED[1]}"/></pattern></defs>'
 )
 
 

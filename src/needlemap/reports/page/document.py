@@ -12,6 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from needlemap.reports.colours import DARK_NOT_MEASURED, NOT_MEASURED, ON_DARK
 from needlemap.reports.page.written import written
 
 LEVEL = 6  # of compression: higher ones take three times as long for two percent
@@ -31,7 +32,10 @@ _PLACE = re.compile(r"\{\{(csp|title|style|script|data|written)\}\}")
 
 def page_html(summary: Mapping[str, Any], trials: Sequence[bytes]) -> str:
     """The whole page. trials: each run's columns, `packed`."""
-    style, script = _read("page.css"), "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    style, script = (
+        f"{_colours()}\n{_read('page.css')}",
+        "\n".join(_read(f"{name}.js") for name in SCRIPTS),
+    )
     blobs = [
         ("summary", packed(summary)),
         *((f"trials-{at}", data) for at, data in enumerate(trials)),
@@ -84,6 +88,18 @@ def _blob(name: str, data: bytes) -> str:
     return (
         f'<script type="application/octet-stream" id="{name}">{b64encode(data).decode()}</script>'
     )
+
+
+def _colours() -> str:
+    """The colours that style sheet and figures share, on light and on dark."""
+    pairs = zip(("--hatch-ground", "--hatch"), NOT_MEASURED, DARK_NOT_MEASURED, strict=True)
+    names = "; ".join(f"{name}: light-dark({light}, {dark})" for name, light, dark in pairs)
+    drawn = (
+        f'.drawn [{part}="{light}"] {{ {part}: light-dark({light}, {dark}); }}'
+        for light, dark in ON_DARK.items()
+        for part in ("fill", "stroke")
+    )
+    return "\n".join([f":root {{ {names}; }}", *drawn])
 
 
 def _digest(text: str) -> str:

@@ -142,7 +142,7 @@ function keepingFocus(draw) {
   again?.focus({ preventScroll: true });
 }
 
-// Colours of scores on a fixed scale, never stretched to the data, so that maps can be compared.
+// Colours of scores on a fixed scale, as Python made them: a fill and its ink for each step from 0 to 100.
 
 const PALETTE_WORDS = {
   viridis: "viridis (colour-blind safe)",
@@ -151,47 +151,25 @@ const PALETTE_WORDS = {
   amber: "amber (red to green)",
 };
 
-// Red, green, blue of a share in [0, 1], linear between the two nearest stops.
-function colourAt(stops, share) {
-  const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const left = Math.min(Math.floor(place), stops.length - 2);
-  const [low, high] = [rgb(stops[left]), rgb(stops[left + 1])];
-  return low.map((value, channel) => Math.round(value + (high[channel] - value) * (place - left)));
-}
-
-function rgb(hex) {
-  return [1, 3, 5].map((place) => Number.parseInt(hex.slice(place, place + 2), 16));
-}
-
-function css(colour) {
-  return `rgb(${colour.join(" ")})`;
-}
-
-// Black or white, whichever reads better on a colour (relative luminance, WCAG 2.2).
-function inkOn(colour) {
-  const [red, green, blue] = colour.map((value) => {
-    const share = value / 255;
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+function colourAt(steps, share) {
+  return steps[Math.floor(share * (steps.length - 1) + 0.5)];
 }
 
 // Fills an element with a colour, and its text with what reads on it; null takes both away. dark: where the
 // page is dark, in a browser that can tell.
 function paintBox(box, colour, dark = colour) {
-  styled(box, { "background-color": colour ? css(colour) : "", color: colour ? inkOn(colour) : "" });
+  const [fill, ink] = colour ?? ["", ""];
+  styled(box, { "background-color": fill, color: ink });
   if (!colour || dark === colour) return;
-  styled(box, {
-    "background-color": `light-dark(${css(colour)}, ${css(dark)})`,
-    color: `light-dark(${inkOn(colour)}, ${inkOn(dark)})`,
-  });
+  styled(box, { "background-color": `light-dark(${fill}, ${dark[0]})`, color: `light-dark(${ink}, ${dark[1]})` });
 }
 
 // A bar of a palette's colours.
-function ramp(stops, dark = stops) {
+function ramp(steps, dark = steps) {
   const bar = (colours) => ({ "background-image": `linear-gradient(to right, ${colours.join(",")})` });
-  const both = stops.map((stop, place) => `light-dark(${stop}, ${dark[place]})`);
-  return styled(styled(el("span", { class: "ramp" }), bar(stops)), bar(both));
+  const few = steps.map(([fill], step) => [fill, dark[step][0]]).filter((_, step) => step % 20 === 0);
+  const both = few.map(([light, other]) => `light-dark(${light}, ${other})`);
+  return styled(styled(el("span", { class: "ramp" }), bar(few.map(([light]) => light))), bar(both));
 }
 
 // The smallest round number of points that holds all values; a scale both ways from zero.

@@ -14,7 +14,14 @@ from needlemap.errors import NeedlemapError, SettingsError
 from needlemap.files import write_report
 from needlemap.records.families import families_of
 from needlemap.records.loaded import Loaded
-from needlemap.reports import CHANGES, DARK_CHANGES, PALETTE, PALETTES, palette_colours
+from needlemap.reports.colours import (
+    CHANGES,
+    DARK_CHANGES,
+    PALETTE,
+    PALETTES,
+    palette_colours,
+    steps,
+)
 from needlemap.reports.figures import Drawing
 from needlemap.reports.figures.figure import draw, figure_of
 from needlemap.reports.labels import make_layout
@@ -158,9 +165,9 @@ def summary(
         "made": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "version": __version__,
         "title": title,
-        "palettes": {name: list(colours) for name, colours in PALETTES.items()},
+        "palettes": {name: steps(colours) for name, colours in PALETTES.items()},
         "palette": palette or PALETTE,
-        "changes": {"light": list(CHANGES), "dark": list(DARK_CHANGES)},
+        "changes": {"light": steps(CHANGES), "dark": steps(DARK_CHANGES)},
         "views": order_views(cast, sheets, differences),
         "sheets": sheets,
         "runs": [
