@@ -101,9 +101,8 @@ def _labels(lengths: Sequence[int]) -> dict[float, str]:
 
 
 def depth_ticks(axis: Axis, labels: Mapping[float, str], room: Callable[[str], float]) -> Ticks:
-    """Labels of depths, shares in [0, 1]. labels: of the axis' own values."""
-    rounds = [{share / 100: f"{share}%" for share in range(0, 101, step)} for step in (20, 25, 50)]
-    return _ticks(axis, labels, room, rounds[1:] if axis.kind == "linear" else [])
+    """Labels of depths, shares in [0, 1]: of the axis' own values alone, each at its row."""
+    return _ticks(axis, labels, room, [])
 
 
 def _ticks(
