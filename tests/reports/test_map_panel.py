@@ -187,7 +187,7 @@ def test_nothing_missing_is_not_mentioned(make_grid: Any) -> None:
 def test_every_axis_has_a_unit(mixed: Map) -> None:
     shown = texts(mixed)
     assert {"Length (tokens, log scale)", "Depth", "Score"} <= set(shown)
-    assert {"0%", "50%", "100%"} <= set(shown)
+    assert {"0 %", "50 %", "100 %"} <= set(shown)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (0, 9)])

@@ -33,6 +33,7 @@ from needlemap.secrets import hidden
 from needlemap.stats.effective import effective_length, parse_rule
 
 Sheet = dict[str, Any]
+MOST_MODELS = 3  # named in a title
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class Subject:
     @property
     def model(self) -> str:
         """What answered; several names where families had several models."""
-        return ", ".join(dict.fromkeys(run.map.model for run in self.runs)) or "no model yet"
+        models = list(dict.fromkeys(run.map.model for run in self.runs))
+        if len(models) > MOST_MODELS:
+            return f"{len(models)} models"
+        return ", ".join(models) or "no model yet"
 
 
 def size_in(family: str) -> str:

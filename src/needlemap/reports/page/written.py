@@ -226,7 +226,19 @@ def _sheet_table(made: Data) -> str:
     words = [kind for _, _, *kind in made["rows"][0]["cells"][1:]]
     rows = [[_row_name(row), *(_cell(*cell) for cell in row["cells"][1:])] for row in made["rows"]]
     left = [at for at, kind in enumerate(words, start=1) if kind]
-    return table(made["head"], rows, kind="numbers reflow", left=left)
+    return table(made["head"], rows, kind=f"numbers{_reflow(made)}", left=left)
+
+
+FITS = 46  # letters of a row that a phone has room for, with two more between columns
+
+
+def _reflow(made: Data) -> str:
+    """Whether a narrow screen sets the cells of a row one below the other: what fits stays a
+    table, down whose columns one can read."""
+    texts = [[row["cells"][0], *(cell[0] for cell in row["cells"][1:])] for row in made["rows"]]
+    columns = zip(made["head"], *texts, strict=True)
+    wide = sum(2 + max(map(len, column)) for column in columns)
+    return " reflow" if wide > FITS else ""
 
 
 def _row_name(row: Data) -> str:
