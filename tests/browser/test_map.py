@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from needlemap.reports import PALETTE, PALETTES
+from needlemap.reports.colours import PALETTE, PALETTES
 from needlemap.stats.effective import RULES
 
 WIDE = {"width": 1400, "height": 1000}

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from needlemap.reports import CHANGES, DARK_CHANGES
+from needlemap.reports.colours import CHANGES, DARK_CHANGES
 
 pytestmark = pytest.mark.long
 

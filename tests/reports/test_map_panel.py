@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports import PALETTES
+from needlemap.reports.colours import PALETTES
 from needlemap.reports.figures import HATCHED, wide
 from needlemap.reports.figures.figure import Figure, Shown, draw, panels_of
 from needlemap.reports.figures.heat import (
@@ -187,7 +187,7 @@ def test_nothing_missing_is_not_mentioned(make_grid: Any) -> None:
 def test_every_axis_has_a_unit(mixed: Map) -> None:
     shown = texts(mixed)
     assert {"Length (tokens, log scale)", "Depth", "Score"} <= set(shown)
-    assert {"0%", "50%", "100%"} <= set(shown)
+    assert {"0 %", "50 %", "100 %"} <= set(shown)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (0, 9)])

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from needlemap.records.record import PromptRecord, Record, ScorerRecord
-from needlemap.reports import CHANGES
+from needlemap.reports.colours import CHANGES
 from needlemap.reports.figures.figure import Figure, Shown, columns_of, draw, panels_of
 from needlemap.reports.figures.panels import legend_items
 from needlemap.stats import prompts_of

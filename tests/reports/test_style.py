@@ -7,13 +7,13 @@ from itertools import pairwise
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.reports import (
+from needlemap.reports import parse_width
+from needlemap.reports.colours import (
     CHANGES,
     DARK_CHANGES,
     PALETTES,
     colour_of,
     palette_colours,
-    parse_width,
 )
 
 

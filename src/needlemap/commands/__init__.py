@@ -59,7 +59,7 @@ def complete_scorers(incomplete: str) -> list[str]:
 
 def complete_palettes(incomplete: str) -> list[str]:
     """Palettes of figures."""
-    from needlemap.reports import PALETTES
+    from needlemap.reports.colours import PALETTES
 
     return _starting_with(incomplete, PALETTES)
 

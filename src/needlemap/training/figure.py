@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from needlemap.errors import NeedlemapError
-from needlemap.reports import PALETTES, colour_of
+from needlemap.reports.colours import PALETTES, colour_of
 from needlemap.reports.figures import (
     EDGE,
     FAINT,

@@ -10,15 +10,13 @@ and Helvetica, which a reader of an SVG may have instead, are as wide letter by 
 needs a CJK font where it is drawn.
 """
 
+from needlemap.reports.colours import FAINT, INK, SOFT
 from needlemap.reports.figures.drawing import FIGURES, KINDS, Drawing
 from needlemap.reports.figures.shapes import (
     ALONE,
     EDGE,
-    FAINT,
     HATCHED,
-    INK,
     SEVERAL,
-    SOFT,
     TEXT,
     TITLE,
     Point,

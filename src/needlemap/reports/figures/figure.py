@@ -160,7 +160,7 @@ def draw(figure: Figure, width: float | None = None) -> Drawing:
     heading = rows((len(panels) > 1 and figure.title) or "", lines, total - 2 * EDGE)
     grid = FigureGrid.of(panels, columns, total - 2 * EDGE)
     parts, bottom = grid.draw(EDGE, EDGE + rows_height(heading) + (5 if heading else 0))
-    legend, height = _legend(grid, bottom + 4, total)
+    legend, height = draw_grid_legend(grid, bottom + 4, total)
     drawn = (*draw_rows(heading, EDGE, EDGE), *parts, *legend)
     return Drawing(drawn, total, bottom + 4 + height + EDGE, width is not None)
 
@@ -176,7 +176,7 @@ def _older(figure: Figure, width: float | None) -> Drawing:
     return Drawing(tuple(parts), total, y, width is not None)
 
 
-def _legend(grid: FigureGrid, y: float, total: float) -> tuple[list[str], float]:
+def draw_grid_legend(grid: FigureGrid, y: float, total: float) -> tuple[list[str], float]:
     """Below the first map; from the paper's edge where that saves a line. And its height."""
     items, left = legend_items(grid.panels, grid.width, grid.height), grid.lefts[0]
     below = draw_legend(items, EDGE + left, y, total - 2 * EDGE - left)

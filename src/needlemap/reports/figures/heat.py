@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from needlemap.reports import LINES, colour_of
+from needlemap.reports.colours import (
+    BAND,
+    GRID,
+    LINES,
+    NOT_MEASURED,
+    colour_of,
+    hex_of,
+    ink_on,
+)
 from needlemap.reports.figures import (
     FAINT,
     HATCHED,
@@ -23,11 +31,10 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, Ticks, depth_ticks, length_ticks
-from needlemap.reports.labels import percent_of
+from needlemap.reports.labels import percent_of, typeset
 from needlemap.stats.effective import Mean as FamilyMean
 from needlemap.stats.intervals import ClusterMean
 
-BAND = "#C9D3DF"
 GAP, ABOVE = 4.0, 7.0  # between a map and what stands beside and above it
 ROW = 9.0  # of labels
 TICK = 2.0
@@ -77,17 +84,15 @@ class Scale:
 
     def colour(self, value: float) -> str:
         """The colour of a value."""
-        return "#{:02X}{:02X}{:02X}".format(*colour_of(self.share(value), self.colours))
+        return hex_of(colour_of(self.share(value), self.colours))
 
     def ink(self, value: float) -> str:
         """The colour of text on the colour of a value."""
-        shade = colour_of(self.share(value), self.colours)
-        light = sum(weight * part for weight, part in zip((3, 6, 1), shade, strict=True)) > 1150
-        return INK if light else "white"
+        return ink_on(colour_of(self.share(value), self.colours))
 
     def label(self, value: float) -> str:
         """A tick's label."""
-        return f"{value:g}{self.unit}".replace("-", "−")
+        return typeset(f"{value:g}{self.unit}")
 
 
 SCORE = Scale("Score", "Score", "%", (0, 100), (0, 25, 50, 75, 100), LINES)
@@ -98,7 +103,8 @@ class DrawnCell:
     """length: which of the lengths. top, bottom: shares of the height. value: of the scale,
     None where nothing was measured. partial: some trials are missing; thought: a thinking
     budget ended some answers. needle: the share of the height at which it really was. tip: all
-    of it in words."""
+    of it in words. unsent: nothing was sent. number: by which a page knows the cell. words: in
+    it, where they have room."""
 
     length: float
     top: float
@@ -108,6 +114,9 @@ class DrawnCell:
     needle: float | None = None
     tip: str = ""
     thought: bool = False
+    unsent: bool = False
+    number: int | None = None
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +128,15 @@ class DrawnMean:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    n: int | None = None
 
     @classmethod
     def of(cls, place: float, mean: ClusterMean | FamilyMean | None) -> DrawnMean:
         """A mean, or none, in percent."""
-        ends = (mean.score, mean.low, mean.high) if mean else ()
-        return cls(place, *map(percent_of, ends))
+        if mean is None:
+            return cls(place)
+        ends = map(percent_of, (mean.score, mean.low, mean.high))
+        return cls(place, *ends, getattr(mean, "n", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,44 +191,63 @@ def draw_cells(panel: MapPanel, box: Box) -> list[str]:
         place = Box(left, top, right - left, bottom - top)
         parts += _cell(panel.scale, cell, place, box)
         if panel.scale.signed and cell.value is not None:
-            parts += _signed(panel.scale, cell.value, place, in_figures=in_figures)
-    return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5)]
+            parts += _signed(panel.scale, cell, place, in_figures=in_figures)
+    return [*parts, rect(*box, "none", stroke=FAINT, stroke_width=0.5, pointer_events="none")]
+
+
+def _of(cell: DrawnCell) -> dict[str, object]:
+    """By which a page knows what is on top of a cell, to set it on another colour."""
+    return {} if cell.number is None else {"data_on": cell.number, "pointer_events": "none"}
 
 
 def _cell(scale: Scale, cell: DrawnCell, place: Box, box: Box) -> list[str]:
     """A cell at its place in the map's box."""
     x, y, width, height = place
+    known = {} if cell.number is None else {"data_cell": cell.number}
+    if cell.unsent:
+        dot = mark(
+            x + width / 2, y + height / 2, min(0.8, width / 4, height / 4), "square", FAINT, FAINT
+        )
+        return [rect(x, y, width, height, NOT_MEASURED[0], tip=cell.tip, **known), dot]
     if cell.value is None:
-        return [rect(x, y, width, height, HATCHED, tip=cell.tip)]
+        return [rect(x, y, width, height, HATCHED, tip=cell.tip, **known)]
     parts = [_filled(place, box, cell, scale.colour(cell.value))]
     if cell.partial:
         corner = min(0.5 * width, 0.7 * height, 4.0)
-        parts.append(area([(x + width - corner, y), (x + width, y), (x + width, y + corner)], INK))
+        points = [(x + width - corner, y), (x + width, y), (x + width, y + corner)]
+        parts.append(area(points, scale.ink(cell.value), **_of(cell)))
     if cell.thought:
         reach = min(0.16 * width, 0.25 * height, 1.6)
         left, low = x + 2 * reach, y + height - 2 * reach
         parts.append(mark(left, low, reach, "circle", "white", INK))
     if cell.needle is not None and height >= 4:
         at = box.y + cell.needle * box.height
+        ends = [(x + 0.2 * width, at), (x + 0.8 * width, at)]
+        parts.append(line(ends, scale.ink(cell.value), 0.6, **_of(cell)))
+    if cell.words and wide(cell.words) + 2 <= width and height >= TEXT + 1:
+        middle, base, ink = x + width / 2, y + height / 2 + 0.35 * TEXT, scale.ink(cell.value)
         parts.append(
-            line([(x + 0.2 * width, at), (x + 0.8 * width, at)], scale.ink(cell.value), 0.6)
+            text(middle, base, cell.words, anchor="middle", fill=ink, **_of(cell), class_="value")
         )
     return parts
 
 
-def _signed(scale: Scale, value: float, cell: Box, *, in_figures: bool) -> list[str]:
-    """A loss in figures, or where these have no room a loss's dash: a grey print knows
-    no colours."""
+def _signed(scale: Scale, cell: DrawnCell, place: Box, *, in_figures: bool) -> list[str]:
+    """A loss in figures, none where nothing changed; where figures have no room a loss's dash:
+    a grey print knows no colours."""
+    value = cell.value or 0.0
     ink = scale.ink(value)
-    x, y = cell.x + cell.width / 2, cell.y + cell.height / 2
+    x, y = place.x + place.width / 2, place.y + place.height / 2
     if in_figures:
-        return [text(x, y + 0.35 * TEXT, scale.label(round(value)), anchor="middle", fill=ink)]
-    reach = 0.3 * cell.width
-    return (
-        [line([(x - reach, y), (x + reach, y)], ink, min(0.8, 0.25 * cell.height))]
-        if value > 0
-        else []
-    )
+        if not round(value):
+            return []
+        base = y + 0.35 * TEXT
+        words = scale.label(round(value))
+        return [text(x, base, words, anchor="middle", fill=ink, **_of(cell))]
+    if value <= 0:
+        return []
+    ends = [(x - 0.3 * place.width, y), (x + 0.3 * place.width, y)]
+    return [line(ends, ink, min(0.8, 0.25 * place.height), **_of(cell))]
 
 
 def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
@@ -225,7 +256,8 @@ def _filled(cell: Box, box: Box, of: DrawnCell, colour: str) -> str:
     apart = 0.4 if min(width, height) > 5 else -0.15  # a little over the next, or seams show
     right = min(x + width - apart, box.x + box.width)
     bottom = min(y + height - apart, box.y + box.height)
-    return rect(x, y, right - x, bottom - y, colour, tip=of.tip)
+    known = {} if of.number is None else {"data_cell": of.number}
+    return rect(x, y, right - x, bottom - y, colour, tip=of.tip, **known)
 
 
 def length_axis(axis: Axis, box: Box) -> list[str]:
@@ -296,9 +328,7 @@ class Plane:
 
     def grid(self) -> list[str]:
         """A line at each of the scale's ticks."""
-        return [
-            line([self.at(0, tick), self.at(1, tick)], "#DDDDDD", 0.4) for tick in self.scale.ticks
-        ]
+        return [line([self.at(0, tick), self.at(1, tick)], GRID, 0.4) for tick in self.scale.ticks]
 
     def labels(self) -> list[str]:
         """The scale's ticks and name, left of it; as many as have room, the ends always."""

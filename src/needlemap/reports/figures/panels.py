@@ -9,8 +9,8 @@ from zlib import crc32
 
 from needlemap.grid import percent
 from needlemap.plan.bins import bin_edges
-from needlemap.records.record import THINKING_SPENT
-from needlemap.reports import CHANGES, palette_colours
+from needlemap.records.record import SKIPPED, THINKING_SPENT
+from needlemap.reports.colours import BAND, CHANGES, NOT_MEASURED, palette_colours
 from needlemap.reports.figures import (
     FAINT,
     HATCHED,
@@ -26,7 +26,7 @@ from needlemap.reports.figures import (
     wide,
 )
 from needlemap.reports.figures.axis import Axis, make_axis
-from needlemap.reports.figures.heat import BAND, Box, DrawnCell, DrawnMean, MapPanel, Scale
+from needlemap.reports.figures.heat import Box, DrawnCell, DrawnMean, MapPanel, Scale
 from needlemap.reports.labels import (
     WHOLE,
     Bands,
@@ -39,6 +39,7 @@ from needlemap.reports.labels import (
     ragged_bands,
     row_labels,
     score_label,
+    typeset,
     withheld_label,
 )
 from needlemap.reports.loss import interval_of
@@ -77,7 +78,7 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         tuple(lines),
         lengths,
         depths,
-        row_labels(map, depths.values),
+        _depth_labels(map, depths),
         tuple(_cell(map, cell, bands, bins) for cell in map.cells),
         tuple(
             DrawnMean.of(lengths.position(length), map.margins.get(length))
@@ -87,6 +88,10 @@ def map_panel(map: Map, title: str, lines: Sequence[str], scale: Scale) -> MapPa
         scale,
         map.depthless,
     )
+
+
+def _depth_labels(map: Map, depths: Axis) -> dict[float, str]:
+    return {depth: typeset(label) for depth, label in row_labels(map, depths.values).items()}
 
 
 def axes_of(map: Map) -> tuple[Axis, Axis, Bands]:
@@ -112,7 +117,8 @@ def _cell(
         needle = top + share * (bottom - top)
     value, partial = percent_of(cell.score), bool(cell.score is not None and cell.missing)
     tip, thought = _tip(map, cell), cell.thought > 0
-    return DrawnCell(cell.length_tokens, top, bottom, value, partial, needle, tip, thought)
+    unsent = value is None and not any(kind != SKIPPED for kind in cell.failures)
+    return DrawnCell(cell.length_tokens, top, bottom, value, partial, needle, tip, thought, unsent)
 
 
 def _tip(map: Map, cell: CellScore) -> str:
@@ -193,14 +199,14 @@ def change_panel(comparison: FamilyComparison, map: Map) -> MapPanel:
         value = None if change is None else percent_of(change.loss)
         tip = "no pair"
         if change is not None:
-            tip = f"loss {loss_label(change.loss)} points, n={change.n} pairs"
+            tip = typeset(f"loss {loss_label(change.loss)} points, n={change.n} pairs")
         cells.append(DrawnCell(place[0], top, bottom, value, tip=tip))
     return MapPanel(
         "Loss of B",
         change_caption(comparison),
         lengths,
         depths,
-        row_labels(map, depths.values),
+        _depth_labels(map, depths),
         tuple(cells),
         tuple(_loss(lengths.position(length), found.get(length)) for length in map.lengths),
         (),
@@ -228,7 +234,7 @@ def change_caption(comparison: FamilyComparison) -> tuple[str, ...]:
         if comparison.counted
         else f"n not told ({whole.n:,} pairs of means)"
     )
-    return (f"{shown}, {count}{left}",)
+    return (typeset(f"{shown}, {count}{left}"),)
 
 
 BAR, THICK = 78.0, 6.0
@@ -253,7 +259,16 @@ def legend_items(panels: Sequence[MapPanel], width: float, height: float) -> lis
     dashed = any(panel.scale.signed and not panel.in_figures(width, height) for panel in panels)
     signs = [
         ("95 % interval", any(mean.low is not None for mean in means), band + _stroke(0, 8, INK)),
-        ("not measured", any(cell.value is None for cell in cells), hatched + _FRAME),
+        (
+            "not measured",
+            any(cell.value is None and not cell.unsent for cell in cells),
+            hatched + _FRAME,
+        ),
+        (
+            "not sent",
+            any(cell.unsent for cell in cells),
+            rect(0, 0, 8, 8, NOT_MEASURED[0]) + mark(4, 4, 0.8, "square", FAINT, FAINT) + _FRAME,
+        ),
         (
             "part is missing",
             any(cell.partial for cell in cells),

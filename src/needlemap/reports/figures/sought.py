@@ -9,7 +9,7 @@ from math import inf, sqrt
 import numpy as np
 
 from needlemap.records.loaded import Loaded
-from needlemap.reports import LINES
+from needlemap.reports.colours import BAND, LINES
 from needlemap.reports.figures import (
     ALONE,
     EDGE,
@@ -25,7 +25,6 @@ from needlemap.reports.figures import (
 )
 from needlemap.reports.figures.axis import Axis, make_axis
 from needlemap.reports.figures.heat import (
-    BAND,
     SCORE,
     Box,
     DrawnMean,

@@ -45,13 +45,12 @@ function valueAt(trials, column, row) {
   return trials.columns[column]?.[row] ?? null;
 }
 
-// The needles of a row: where each was meant and came to stand, and the text about it.
+// The needles of a row: where each stands, and the text about it.
 function needlesAt(trials, row) {
   const { needles, passages, strings } = trials.columns;
   const part = (passage, from, to) => (passage === null ? "" : passages[passage].slice(from, to));
-  return (needles?.[row] ?? []).map(([meant, realised, needle, passage, at, before, after]) => ({
-    meant,
-    realised,
+  return (needles?.[row] ?? []).map(([where, needle, passage, at, before, after]) => ({
+    where: strings[where],
     before: part(passage, at - before, at),
     needle: needle === null ? "" : strings[needle],
     after: part(passage, at, at + after),
@@ -142,7 +141,7 @@ function keepingFocus(draw) {
   again?.focus({ preventScroll: true });
 }
 
-// Colours of scores on a fixed scale, never stretched to the data, so that maps can be compared.
+// Colours of scores on a fixed scale, as Python made them: a fill and its ink for each step from 0 to 100.
 
 const PALETTE_WORDS = {
   viridis: "viridis (colour-blind safe)",
@@ -151,51 +150,16 @@ const PALETTE_WORDS = {
   amber: "amber (red to green)",
 };
 
-// Red, green, blue of a share in [0, 1], linear between the two nearest stops.
-function colourAt(stops, share) {
-  const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const left = Math.min(Math.floor(place), stops.length - 2);
-  const [low, high] = [rgb(stops[left]), rgb(stops[left + 1])];
-  return low.map((value, channel) => Math.round(value + (high[channel] - value) * (place - left)));
+function colourAt(steps, share) {
+  return steps[Math.floor(share * (steps.length - 1) + 0.5)];
 }
 
-function rgb(hex) {
-  return [1, 3, 5].map((place) => Number.parseInt(hex.slice(place, place + 2), 16));
+// Fills a button with a colour, and its text with what reads on it.
+function paintBox(box, [fill, ink]) {
+  return styled(box, { "background-color": fill, color: ink });
 }
 
-function css(colour) {
-  return `rgb(${colour.join(" ")})`;
-}
-
-// Black or white, whichever reads better on a colour (relative luminance, WCAG 2.2).
-function inkOn(colour) {
-  const [red, green, blue] = colour.map((value) => {
-    const share = value / 255;
-    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
-}
-
-// Fills an element with a colour, and its text with what reads on it; null takes both away. dark: where the
-// page is dark, in a browser that can tell.
-function paintBox(box, colour, dark = colour) {
-  styled(box, { "background-color": colour ? css(colour) : "", color: colour ? inkOn(colour) : "" });
-  if (!colour || dark === colour) return;
-  styled(box, {
-    "background-color": `light-dark(${css(colour)}, ${css(dark)})`,
-    color: `light-dark(${inkOn(colour)}, ${inkOn(dark)})`,
-  });
-}
-
-// A bar of a palette's colours.
-function ramp(stops, dark = stops) {
-  const bar = (colours) => ({ "background-image": `linear-gradient(to right, ${colours.join(",")})` });
-  const both = stops.map((stop, place) => `light-dark(${stop}, ${dark[place]})`);
-  return styled(styled(el("span", { class: "ramp" }), bar(stops)), bar(both));
-}
-
-// The smallest round number of points that holds all values; a scale both ways from zero.
-function symmetric(values) {
-  const most = Math.max(0, ...values.filter((value) => value !== null).map(Math.abs));
-  return [0.05, 0.1, 0.2, 0.5].find((round) => most <= round) ?? 1;
+// Of two colours, a fill and an ink each, what CSS takes where the page is light or dark.
+function onBoth(light, dark) {
+  return light.map((colour, which) => (colour === dark[which] ? colour : `light-dark(${colour}, ${dark[which]})`));
 }

@@ -19,7 +19,14 @@ from rich.style import Style
 from rich.text import Text
 
 from needlemap.records.record import SKIPPED
-from needlemap.reports import colour_of, palette_colours
+from needlemap.reports.colours import (
+    INK,
+    NOT_MEASURED,
+    colour_of,
+    hex_of,
+    ink_on,
+    palette_colours,
+)
 from needlemap.reports.labels import (
     all_failures,
     depth_labels,
@@ -152,7 +159,7 @@ def _mean(scores: Iterable[float | None]) -> float | None:
 NUMBER_WIDTH = 4  # up to three digits and a blank
 MAX_CELL_WIDTH = 6
 MAX_ROWS = 40
-FAILED = Style.parse("bright_white on grey42")
+FAILED = Style.parse(f"{INK} on {NOT_MEASURED[0]}")
 UNASKED = Style.parse("dim")
 
 
@@ -227,9 +234,8 @@ class Painter:
                 (self.glyphs.failed, FAILED) if spot.failed else (self.glyphs.unasked, UNASKED)
             )
             return self._placed(glyph), style
-        red, green, blue = colour_of(spot.score, self.colours)
-        back = f"rgb({red},{green},{blue})"
-        ink = "#101010" if red * 3 + green * 6 + blue > 1000 else "#FFFFFF"
+        colour = colour_of(spot.score, self.colours)
+        back, ink = hex_of(colour), ink_on(colour)
         thought = self.glyphs.thought if spot.thought else ""
         if self.cell_width >= NUMBER_WIDTH:
             shown = f"{_whole(spot.score, 100):>3}{thought}"
