@@ -88,8 +88,16 @@ def _ab(typed: AbFlags, preset: Preset = None, **flags: Any) -> int:
 def gauge(
     out: Annotated[Path, option("The folder for the checkpoint.", "-o", "--out")],
     gguf: Annotated[
-        bool, option("Also write gauge.gguf, which llama.cpp loads.", "--gguf")
+        bool, option("Also write a .gguf file, which llama.cpp loads.", "--gguf")
     ] = False,
+    like: Annotated[
+        str,
+        option(
+            "A twin instead: a tiny random model of this architecture (qwen3-next), config.json, "
+            "folder or hub model.",
+            "--like",
+        ),
+    ] = "",
 ) -> None:
     """Write a small model that finds every needle. If one is lost, the engine lost it.
 
@@ -97,10 +105,14 @@ def gauge(
     Examples:
       needlemap gauge -o gauge
       needlemap gauge -o gauge --gguf
+      needlemap gauge --like gemma3 -o twin
     """
-    from needlemap.servers.gauge.command import gauge_command
+    from needlemap.servers.gauge.command import gauge_command, twin_command
 
-    gauge_command(out, gguf)
+    if like:
+        twin_command(like, out, gguf)
+    else:
+        gauge_command(out, gguf)
 
 
 def export(

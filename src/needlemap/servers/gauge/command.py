@@ -1,4 +1,4 @@
-"""`needlemap gauge`: write the model in the box that engines serve."""
+"""`needlemap gauge`: write the model in the box that engines serve, or a twin."""
 
 from __future__ import annotations
 
@@ -19,3 +19,21 @@ def gauge_command(out: Path, gguf: bool) -> None:
         served = folder / NAME
         write_gguf(served)
     tell(f"{served}: finds every needle up to {holds_tokens():,} tokens")
+
+
+def twin_command(like: str, out: Path, gguf: bool) -> None:
+    """Write a twin, and say how much of its context it was measured to heed."""
+    from needlemap.servers.gauge.twins import shape_of, write_twin
+
+    twin = write_twin(shape_of(like), out)
+    served = out
+    if gguf:
+        from needlemap.servers.gauge.gguf import write_twin_gguf
+
+        served = write_twin_gguf(out)
+    tell(
+        f"{served}: a random {twin.model_type} of {twin.layers} layers. It finds nothing, and "
+        f"heeds all of {twin.holds_tokens:,} tokens: changing any tenth moves log-probabilities "
+        f"by {twin.least_nats:.2g} nats or more. Cached passes of transformers differ from one "
+        f"pass by {twin.cached_nats:.1g} nats"
+    )

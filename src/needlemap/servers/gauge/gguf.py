@@ -7,6 +7,10 @@ float32 only, so that vectors stay 32 bits, as llama.cpp's converter keeps them 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,27 @@ from needlemap.servers.gauge.checkpoint import (
 
 NAME = "gauge.gguf"
 RULES = "smollm"  # llama.cpp's name for: digits one by one, then GPT-2's rules
+TWIN = "twin.gguf"
+CONVERTER, CONVERTER_FOLDER = "convert_hf_to_gguf.py", "NEEDLEMAP_GGUF_CONVERTER"
+# The converter knows vocabularies by hashes of their ids, and refuses others. A twin's has no
+# merges, so that any byte-level rules split it alike; but its file must have one, of bytes that no
+# text of ASCII has.
+RUN_CONVERTER = """
+import runpy, sys
+root, model, out, rules = sys.argv[1:]
+sys.path[:0] = [root, root + "/gguf-py"]
+import gguf
+from conversion.base import TextModel
+TextModel.get_vocab_base_pre = lambda self, tokenizer: rules
+header = gguf.GGUFWriter.write_header_to_file
+def header_with_a_merge(writer, path=None):
+    if not any("tokenizer.ggml.merges" in part for part in writer.kv_data):
+        writer.add_token_merges(["\u0100 \u0100"])
+    return header(writer, path)
+gguf.GGUFWriter.write_header_to_file = header_with_a_merge
+sys.argv = ["convert", model, "--outfile", out, "--outtype", "f32"]
+runpy.run_path(root + "/convert_hf_to_gguf.py", run_name="__main__")
+"""
 TYPE_F16 = 1  # llama.cpp's number of a file whose matrices are 16-bit floats
 TENSORS = {
     "model.embed_tokens": "token_embd",
@@ -69,6 +94,31 @@ def write_gguf(path: Path, tensors: Mapping[str, NDArray[np.uint16]] | None = No
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_twin_gguf(folder: Path) -> Path:
+    """Write a twin's GGUF file, in 32-bit floats, beside it, by llama.cpp's own converter; its
+    path. Raises SettingsError without the converter, or if it takes no such architecture."""
+    script = converter()
+    out = folder / TWIN
+    line = (sys.executable, "-c", RUN_CONVERTER, str(script.parent), str(folder), str(out), RULES)
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    if done.returncode or not out.is_file():
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise SettingsError(f"llama.cpp's converter did not write '{out}': {said[:300]}")
+    return out
+
+
+def converter() -> Path:
+    """Where llama.cpp's converter is. Raises SettingsError."""
+    named = Path(os.environ.get(CONVERTER_FOLDER, ""), CONVERTER)
+    found = str(named) if named.is_file() else shutil.which(CONVERTER)
+    if found is None:
+        raise SettingsError(
+            f"--gguf of a twin needs llama.cpp's {CONVERTER}. Name the folder that holds it: "
+            f"export {CONVERTER_FOLDER}=~/llama.cpp"
+        )
+    return Path(found).resolve()
 
 
 def renamed(name: str) -> tuple[str, str]:

@@ -1,0 +1,336 @@
+"""Which twins there are: architectures by name, and how small a twin of each is.
+
+A row of the table has what a twin overrides in the configuration that transformers' class has by
+itself: sizes, and the kinds of layers, norms, windows, rotary scaling and experts that published
+models of the family have. Windows, and the lengths from which rotary scaling sets in, are short,
+so that a prompt of a few hundred tokens is beyond them. A configuration of one's own keeps all
+but its sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from needlemap.errors import SettingsError, did_you_mean
+
+LONGEST = 32_768  # positions of a twin
+WINDOW = 64  # tokens of a sliding window, and of Llama 4's chunks
+# Sizes that every twin has, where its configuration knows the name.
+COMMON: Mapping[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": LONGEST,
+    "sliding_window": WINDOW,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+}
+# What a configuration of one's own keeps although a row of the table names it.
+KEPT = frozenset(
+    {
+        "head_dim",
+        "rope_parameters",
+        "query_pre_attn_scalar",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
+        "use_qk_norm",
+        "n_shared_experts",
+    }
+)
+# What a small random model in one piece has no use for.
+DROPPED = frozenset(
+    {
+        "model_type",
+        "quantization_config",
+        "auto_map",
+        "transformers_version",
+        "dtype",
+        "torch_dtype",
+    }
+)
+CONFIG = "config.json"
+# Yarn as gpt-oss and DeepSeek have it, from 128 tokens on.
+_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 128,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 256,
+}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 32,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 32,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+    "n_group": 2,
+    "topk_group": 1,
+}
+_DELTA = {
+    "head_dim": 64,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    # A delta layer forgets a share of 1 / this size with each token.
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A row: transformers' name of the architecture, other names that people use for it, and what
+    a twin overrides."""
+
+    model_type: str
+    names: tuple[str, ...] = ()
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+ARCHITECTURES: tuple[Architecture, ...] = (
+    Architecture("llama", ("llama3",), {"head_dim": 64, "rope_parameters": _LLAMA3}),
+    Architecture("qwen2", ("qwen2.5",)),
+    Architecture("qwen3", (), {"head_dim": 128}),
+    Architecture("qwen3_moe", (), {"head_dim": 128}),
+    # Windows alone: what is heeded grows by one window a layer.
+    Architecture("mistral", (), {"head_dim": 64, "sliding_window": 256, "num_hidden_layers": 6}),
+    Architecture("mixtral", (), {"head_dim": 64, "sliding_window": None}),
+    Architecture("gemma2", ("gemma",), {"head_dim": 64, "query_pre_attn_scalar": 64}),
+    Architecture(
+        "gemma3_text",
+        ("gemma3",),
+        {"head_dim": 64, "query_pre_attn_scalar": 64, "num_hidden_layers": 6},
+    ),
+    Architecture("gpt_oss", (), {"head_dim": 64, "rope_parameters": _YARN | {"rope_theta": 1.5e5}}),
+    Architecture("phi3", ("phi", "phi4"), {"sliding_window": None}),
+    Architecture("olmo2", ("olmo",)),
+    Architecture("olmo3"),
+    Architecture(
+        "deepseek_v3",
+        ("deepseek", "kimi k2"),
+        {
+            **_LATENT,
+            "rope_parameters": _YARN | {"rope_theta": 1e4, "mscale": 1.0, "mscale_all_dim": 1.0},
+        },
+    ),
+    Architecture("glm4", ("glm",), {"head_dim": 32}),
+    Architecture(
+        "glm4_moe",
+        ("glm4.5",),
+        {"head_dim": 32, "first_k_dense_replace": 1, "n_shared_experts": 1, "use_qk_norm": True},
+    ),
+    Architecture("qwen3_next", (), _DELTA),
+    Architecture("qwen3_5_text", ("qwen3.5",), _DELTA),
+    Architecture(
+        "granitemoehybrid",
+        ("granite4", "granite4 hybrid", "granite hybrid"),
+        {
+            "layer_types": [
+                "linear_attention",
+                "linear_attention",
+                "full_attention",
+                "linear_attention",
+            ],
+            "mamba_n_heads": 8,
+            "mamba_d_head": 16,
+            "mamba_d_state": 16,
+            "shared_intermediate_size": 64,
+            "intermediate_size": 64,
+        },
+    ),
+    Architecture(
+        "nemotron_h",
+        (),
+        {
+            "layers_block_type": [
+                "linear_attention",
+                "moe",
+                "full_attention",
+                "linear_attention",
+                "mlp",
+            ],
+            "num_hidden_layers": 5,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 16,
+            "n_groups": 2,
+            "head_dim": 32,
+            "moe_shared_expert_intermediate_size": 64,
+            # transformers 5.23 clamps the step to it in prompts and not in generated tokens.
+            "time_step_min": 1e-9,
+        },
+    ),
+    Architecture("lfm2", (), {"layer_types": ["conv", "full_attention", "conv", "full_attention"]}),
+    Architecture(
+        "mamba2", ("mamba",), {"num_heads": 8, "head_dim": 16, "state_size": 16, "n_groups": 1}
+    ),
+    Architecture(
+        "llama4_text",
+        ("llama4",),
+        {
+            "head_dim": 64,
+            "num_experts_per_tok": 1,
+            "intermediate_size": 64,
+            "intermediate_size_mlp": 128,
+            "attention_chunk_size": WINDOW,
+            "interleave_moe_layer_step": 2,
+            "floor_scale": WINDOW,
+            "rope_parameters": _LLAMA3,
+        },
+    ),
+    Architecture(
+        "falcon_h1",
+        (),
+        {
+            "mamba_n_heads": 8,
+            "mamba_d_head": 16,
+            "mamba_d_ssm": 128,
+            "mamba_d_state": 16,
+            "mamba_n_groups": 1,
+            "head_dim": 32,
+        },
+    ),
+    Architecture("smollm3"),
+    Architecture("cohere2", ("command", "command r"), {"logit_scale": 1.0}),
+    Architecture(
+        "gemma4_text",
+        ("gemma4",),
+        {
+            "num_hidden_layers": 6,
+            "head_dim": 64,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 104,
+        },
+    ),
+    Architecture("mimo_v2_flash", ("mimo", "mimo v2")),
+    Architecture("exaone4"),
+    Architecture("ernie4_5_moe", ("ernie4.5",)),
+    Architecture("minimax_m2"),
+    Architecture("seed_oss"),
+    Architecture("ministral3", ("ministral",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a twin is made by: transformers' name of the architecture, and fields of its
+    configuration."""
+
+    model_type: str
+    fields: Mapping[str, Any]
+
+
+def row_of(name: str) -> Architecture | None:
+    """The row of a name, however it is spelt; None if no row has it.
+
+    >>> row_of("Qwen3-MoE").model_type, row_of("Llama 4").model_type
+    ('qwen3_moe', 'llama4_text')
+    """
+    wanted = folded(name)
+    rows = ((row, (row.model_type, *row.names)) for row in ARCHITECTURES)
+    return next((row for row, names in rows if wanted in map(folded, names)), None)
+
+
+def folded(name: str) -> str:
+    """A name without case and without what people put between its words."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def named_shape(name: str, usual: Mapping[str, Any] | None) -> Shape:
+    """The shape of an architecture. usual: what its class has by itself; None: there is no class.
+    Raises SettingsError."""
+    row = row_of(name)
+    if usual is None:
+        known = [row.model_type for row in ARCHITECTURES]
+        raise SettingsError(
+            f"--like {name}: no architecture that transformers knows, and no model's folder or "
+            f"config.json. {did_you_mean(name, known)}"
+        )
+    model_type = row.model_type if row else name
+    fields = {key: size for key, size in COMMON.items() if usual.get(key) is not None}
+    if "num_key_value_heads" in usual:  # None: as many as there are heads
+        fields["num_key_value_heads"] = COMMON["num_key_value_heads"]
+    return Shape(model_type, {**fields, **(row.overrides if row else {})})
+
+
+def shrunk_shape(model_type: str, own: Mapping[str, Any]) -> Shape:
+    """The shape of a twin of a model whose whole configuration is known: its sizes are made
+    small, and its layers are the first ones that have each of its kinds."""
+    small = named_shape(model_type, own)
+    fields = {key: value for key, value in own.items() if key not in DROPPED}
+    layers = layers_for_each_kind(own, least=small.fields.get("num_hidden_layers", 4))
+    for key, value in own.items():
+        if is_per_layer(value, own.get("num_hidden_layers")):
+            fields[key] = value[:layers]
+    sizes = {key: value for key, value in small.fields.items() if key not in KEPT}
+    per_layer = {key for key, value in sizes.items() if isinstance(value, list)}
+    fields |= {key: value for key, value in sizes.items() if key not in per_layer}
+    fields |= {key: None for key in sizes if key in own and own[key] is None}
+    if "num_hidden_layers" in own:
+        fields["num_hidden_layers"] = layers
+    return Shape(model_type, {**fields, **grouping(own)})
+
+
+def grouping(own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Few heads, as many of which share keys as in the model itself."""
+    heads = own.get("num_attention_heads")
+    shared = own.get("num_key_value_heads") or heads
+    if not isinstance(heads, int) or not isinstance(shared, int):
+        return {}
+    group = max(1, heads // shared)
+    of = min(shared, 2 if group > 1 else 4)
+    return {"num_attention_heads": group * of, "num_key_value_heads": of}
+
+
+def layers_for_each_kind(own: Mapping[str, Any], least: int) -> int:
+    """How many of the first layers have each kind of layer that there is, and `least` at
+    least."""
+    total = own.get("num_hidden_layers")
+    if not isinstance(total, int):
+        return least
+    needed = [least]
+    for value in own.values():
+        if is_per_layer(value, total):
+            needed += [value.index(kind) + 1 for kind in value]
+    for step in ("interleave_moe_layer_step", "decoder_sparse_step", "first_k_dense_replace"):
+        if isinstance(own.get(step), int):
+            needed.append(own[step] + 1)
+    return min(total, max(needed))
+
+
+def is_per_layer(value: Any, layers: Any) -> bool:
+    """Whether a field of a configuration says something of each layer."""
+    return isinstance(value, list) and len(value) == layers and len(value) > 1
+
+
+def read_own_config(path: Path) -> dict[str, Any]:
+    """A config.json, or that of a folder. Raises SettingsError."""
+    path = path / CONFIG if path.is_dir() else path
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"--like {path}: {error}") from None
+    if not isinstance(told, dict) or not isinstance(told.get("model_type"), str):
+        raise SettingsError(f"--like {path}: no configuration of a model, as it has no model_type")
+    return told
