@@ -133,11 +133,12 @@ def export(
       needlemap export gate long_context_gate.py
       needlemap export gate gate.py --lengths 4k,32k --repeats 10 --fail-under 95
     """
-    from needlemap.grid import make_grid
+    from needlemap.grid import Depths, Lengths, make_grid
     from needlemap.servers.gate.export import export_gate
 
     assert what == "gate"
-    export_gate(file, make_grid(lengths, depths), repeats, fail_under, max_answer_tokens)
+    grid = make_grid(Lengths.parse(lengths), Depths.parse(depths))
+    export_gate(file, grid, repeats, fail_under, max_answer_tokens)
 
 
 _MODEL_SETTINGS = (*settings_of("Model"), *marked("check"))
