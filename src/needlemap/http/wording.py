@@ -50,7 +50,7 @@ TOO_LONG = re.compile(
     r"(length|size|window|limit|tokens?)|context[ _]?(length|window|size|limit)[ _]?(is )?exceeded"
     r"|\b(length|size) of (the |your )?(prompt|input|context|messages)\b[^.\n]{0,20}exceed"
     r"|\b(request|prompt|input)\b[^.\n]{0,20}exceed(s|ed|ing)? the max(imum)? number of tokens"
-    r"|\bfit\b[^.\n]{0,30}\bcontext\b"
+    r"|\bfit (the prompt )?(in(to)? |within )?(the |this |its )?(model'?s? )?(max(imum)? )?context"
     # In Chinese.
     r"|(输入|上下文|提示词|文本|内容|prompt)[^。\n]{0,20}(超过|超出|超限|过长|太长)"
     r"|(超过|超出)[^。\n]{0,12}(上下文|长度|token)",

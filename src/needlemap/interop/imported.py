@@ -98,7 +98,7 @@ def _in_order(runs: Sequence[Imported]) -> list[Imported]:
     known = {suite: [*load_suite(suite).families] for suite in {run.suite for run in runs} - {""}}
     first = dict[tuple[object, str], int]()
 
-    def place(numbered: tuple[int, Imported]) -> tuple[int, int]:
+    def rank_of(numbered: tuple[int, Imported]) -> tuple[int, int]:
         number, run = numbered
         if not run.suite:
             return number, 0
@@ -106,7 +106,7 @@ def _in_order(runs: Sequence[Imported]) -> list[Imported]:
         behind = families.index(run.family) if run.family in families else len(families)
         return first.setdefault((run.about.named.model, run.suite), number), behind
 
-    return [run for _, run in sorted(enumerate(runs), key=place)]
+    return [run for _, run in sorted(enumerate(runs), key=rank_of)]
 
 
 def _names(keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
