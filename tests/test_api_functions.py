@@ -214,7 +214,10 @@ def test_one_that_is_cancelled_keeps_what_was_scored_and_goes_on(tmp_path):
             {"temprature": 1},
             "Unknown setting 'temprature' in the call. Did you mean 'temperature'?",
         ),
-        ({"model": "baseline/bm25", "temperature": 1.0}, "takes no temperature: leave it out."),
+        (
+            {"model": "baseline/bm25", "temperature": 1.0},
+            "Nothing reads temperature here: it needs a model of",
+        ),
         ({"model": 7}, "Setting 'model' in the call: must be a string, got 7."),
     ],
 )

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from needlemap.errors import SettingsError
-from needlemap.settings import KNOWN, Settings
+from needlemap.registry import find, installed, option_names
+from needlemap.settings import Settings
 from needlemap.settings.reading import configure
 from needlemap.settings.suites import load_suite
-from needlemap.settings.unused_settings import RULES
+from needlemap.settings.unused_settings import Choice, parts_of
 from needlemap.shelves import PRESETS, SUITES
 
 SERVER = {"model": "openai/m"}
@@ -24,16 +25,19 @@ CODE = {"needle": "It is {n}.", "question": "What is it?"}
 
 
 class Row(NamedTuple):
-    """A setting's value, settings that read it, and settings that do not, with words of the
-    refusal."""
+    """A setting's value, settings that read it, and settings that do not, with what it needs."""
 
     value: Any
     read: dict[str, Any]
     unread: list[tuple[dict[str, Any], str]]
 
 
-AS_IT_IS = "asks each prompt once and as it is: leave"
-OWN = "brings its own haystack, 'json': leave --"
+BUILT = "a task whose prompts are built here"
+OWN = "a task without a haystack of its own"
+WORDED = "task apart, multi or single"
+SAMPLED = "a model of anthropic, gauge, hf, lmdeploy or openai"
+AT_A_TIME = "a model of anthropic, baseline, lmdeploy, openai or python"
+CURVE = "--depths min:max:count:sigmoid"
 ROWS: dict[str, Row] = {
     "base_url": Row(
         "http://127.0.0.1:1/v1",
@@ -41,172 +45,185 @@ ROWS: dict[str, Row] = {
         [
             (
                 BM25,
-                "'baseline/bm25' has no address: leave --base-url out, or name a server's model",
+                "a model of anthropic or openai or --tokenizer server",
             ),
-            ({"model": "python/os:getcwd"}, "has no address"),
-            ({"model": "hf/x"}, "has no address"),
+            ({"model": "python/os:getcwd"}, "a model of anthropic or openai or --tokenizer server"),
+            ({"model": "hf/x"}, "a model of anthropic or openai or --tokenizer server"),
         ],
     ),
     "trust_remote_code": Row(
         True,
         {"model": "hf/x"},
-        [(SERVER, "runs no code that comes with a model"), (BM25, "runs no code")],
+        [(SERVER, "a model of hf or lmdeploy"), (BM25, "a model of hf or lmdeploy")],
     ),
     "thinking_tokens": Row(
-        100, {"model": "hf/x"}, [(BM25, "'baseline/bm25' takes no --thinking-tokens: leave it out")]
+        100, {"model": "hf/x"}, [(BM25, "a model of anthropic, hf, lmdeploy or openai")]
     ),
     "stream": Row(
         True,
         SERVER,
         [
-            (BM25, "'baseline/bm25' takes no --stream: leave it out"),
-            ({"model": "hf/x"}, "takes no --stream: leave it out"),
-            ({"model": "python/os:getcwd"}, "takes no --stream: leave it out"),
+            (BM25, "a model of anthropic or openai"),
+            ({"model": "hf/x"}, "a model of anthropic or openai"),
+            ({"model": "python/os:getcwd"}, "a model of anthropic or openai"),
         ],
     ),
     "logprobs": Row(
         True,
         SERVER,
         [
-            (BM25, "'baseline/bm25' takes no --logprobs: leave it out"),
-            ({"model": "anthropic/claude"}, "takes no --logprobs: leave it out"),
-            ({"model": "lmdeploy/x"}, "takes no --logprobs: leave it out"),
+            (BM25, "a model of demo, gauge, hf or openai"),
+            ({"model": "anthropic/claude"}, "a model of demo, gauge, hf or openai"),
+            ({"model": "lmdeploy/x"}, "a model of demo, gauge, hf or openai"),
         ],
     ),
     "temperature": Row(
         0.7,
         {"model": "lmdeploy/x"},
         [
-            (BM25, "'baseline/bm25' takes no --temperature: leave it out"),
-            ({"model": "demo/retriever"}, "takes no --temperature"),
-            ({"model": "python/os:getcwd"}, "takes no --temperature"),
-            ({"model": "hf/x", "scorer": "logprob"}, "weighs a given answer"),
+            (BM25, SAMPLED),
+            ({"model": "demo/retriever"}, SAMPLED),
+            ({"model": "python/os:getcwd"}, SAMPLED),
+            ({"model": "hf/x", "scorer": "logprob"}, "a scorer that asks for an answer"),
         ],
     ),
     "request": Row(
         {"top_p": 1},
         SERVER,
-        [(BM25, "takes no --request"), ({"model": "demo/retriever"}, "takes no --request")],
+        [
+            (BM25, SAMPLED),
+            ({"model": "demo/retriever"}, SAMPLED),
+        ],
     ),
     "concurrency": Row(
         8,
         {"model": "hf/x", "scorer": "judge"},
         [
-            ({"model": "hf/x"}, "answers one prompt after another"),
-            ({"model": "demo/retriever"}, "leave"),
+            ({"model": "hf/x"}, AT_A_TIME),
+            (
+                {"model": "demo/retriever"},
+                AT_A_TIME,
+            ),
         ],
     ),
     "needle": Row(
         "A fact.",
         {"question": "?"},
-        [(KV, "Task 'kv' takes no --needle: leave it out. Its options: key,")],
+        [(KV, "task apart or single")],
     ),
     "needles": Row(
         ["A.", "B."],
         {**MULTI, "needles": None},
-        [({"question": "?"}, "'single' takes no --needles")],
+        [({"question": "?"}, "task multi")],
     ),
-    "question": Row("?", {"needle": "A."}, [(READY, "Task 'published' takes no --question")]),
-    "answer": Row("A", {"needle": "A.", "question": "?"}, [(KV, "takes no --answer")]),
-    "keywords": Row(["A"], {"needle": "A.", "question": "?"}, [(KV, "takes no --keywords")]),
+    "question": Row("?", {"needle": "A."}, [(READY, WORDED)]),
+    "answer": Row("A", {"needle": "A.", "question": "?"}, [(KV, WORDED)]),
+    "keywords": Row(["A"], {"needle": "A.", "question": "?"}, [(KV, WORDED)]),
     "spread": Row(
         "even",
         MULTI,
         [
-            ({**MULTI, "needles": ["A."]}, "One needle is not spread"),
-            (CODE, "'single' takes no --spread"),
+            ({**MULTI, "needles": ["A."]}, "several --needles"),
+            (CODE, "task multi"),
         ],
     ),
     "diff": Row(
         25,
         MULTI,
         [
-            ({**MULTI, "spread": "even"}, "--spread even is given by depth"),
+            ({**MULTI, "spread": "even"}, "--spread chain"),
             (
                 {**MULTI, "needles": ["A."]},
-                "One needle is not spread: leave --diff out, or repeat --needles",
+                "several --needles",
             ),
-            ({}, "'single' takes no --diff"),
+            ({}, "task multi"),
         ],
     ),
     "distractors": Row(
         2,
         {},
-        [(KV, "Task 'kv' has words of its own, and --distractors is of a needle of yours: leave")],
+        [(KV, "task latent, multi or single")],
     ),
-    "shuffle": Row("sentences", {}, [(KV, f"{OWN}shuffle out")]),
+    "shuffle": Row("sentences", {}, [(KV, OWN)]),
     "draw": Row(
         {"n": "1:9"},
         CODE,
-        [({**CODE, "needle": "It is 4."}, "holds {n}: leave --draw out"), (KV, "takes no --draw")],
+        [
+            ({**CODE, "needle": "It is 4."}, "{n} in what is hidden, asked or wanted"),
+            (KV, WORDED),
+        ],
     ),
     "language": Row(
         "chinese",
         {"needle": "A.", "question": "?"},
         [
-            ({**CODE, "needle": "A.", "template": "chat-en", **FOLDER}, "have their own language"),
-            (READY, AS_IT_IS),
+            (
+                {**CODE, "needle": "A.", "template": "chat-en", **FOLDER},
+                "--template auto or --haystack generated",
+            ),
+            (READY, BUILT),
         ],
     ),
-    "haystack": Row("folder", {"haystack_path": "texts"}, [(KV, OWN), (READY, AS_IT_IS)]),
+    "haystack": Row("folder", {"haystack_path": "texts"}, [(KV, OWN), (READY, BUILT)]),
     "haystack_path": Row(
         "texts",
         {"haystack": "folder"},
         [
             (
                 {"haystack": "generated"},
-                "'generated' is made up and reads no path: leave --haystack-path out, or "
-                "--haystack",
+                "another --haystack",
             ),
-            (KV, OWN + "haystack-path out"),
-            (READY, AS_IT_IS + " --haystack-path out"),
+            (KV, OWN),
+            (READY, BUILT),
         ],
     ),
     "file_list": Row(
         ["a.jsonl"],
         HUB,
         [
-            ({}, "reads no path"),
-            (FOLDER, "'folder' chooses no files by name: leave --file-list out"),
+            ({}, "another --haystack"),
+            (FOLDER, "--haystack hub or jsonl"),
         ],
     ),
-    "order": Row("cumulative", FOLDER, [({}, "never ends"), (KV, OWN), (READY, AS_IT_IS)]),
-    "joined": Row("text", {}, [(KV, OWN), (READY, AS_IT_IS)]),
+    "order": Row("cumulative", FOLDER, [({}, "a haystack that ends"), (KV, OWN), (READY, BUILT)]),
+    "joined": Row("text", {}, [(KV, OWN), (READY, BUILT)]),
     "haystack_repeat": Row(
         True,
         FOLDER,
-        [({}, "'generated' never ends"), (KV, OWN + "haystack-repeat out"), (READY, AS_IT_IS)],
+        [({}, "a haystack that ends"), (KV, OWN), (READY, BUILT)],
     ),
-    "collisions": Row("warn", KV, [(READY, AS_IT_IS)]),
+    "collisions": Row("warn", KV, [(READY, BUILT)]),
     "repeats": Row(
         2,
         KV,
         [
-            (READY, "leave --repeats out. Fewer prompts: --task-options limit=N"),
-            ({"seek": 85}, "--seek asks as many haystacks as it takes: leave --repeats out"),
+            (READY, BUILT),
+            ({"seek": 85}, "a run without --seek"),
         ],
     ),
-    "first_repeat": Row(2, KV, [(READY, AS_IT_IS)]),
+    "first_repeat": Row(2, KV, [(READY, BUILT)]),
     "sigmoid_ends": Row(
         "squash",
         {"depths": "0:100:5:sigmoid"},
-        [({}, "on no sigmoid curve"), ({"depths": [0, 50]}, "on no sigmoid"), (READY, AS_IT_IS)],
+        [
+            ({}, CURVE),
+            ({"depths": [0, 50]}, CURVE),
+            (READY, BUILT),
+        ],
     ),
     "placement": Row(
-        "token", {}, [(KV, "places its needles between two lines"), (READY, AS_IT_IS)]
+        "token", {}, [(KV, "a task whose needles stand between sentences"), (READY, BUILT)]
     ),
-    "counts": Row("context", KV, [(READY, AS_IT_IS)]),
-    "framing_tokens": Row(9, SERVER, [({"counts": "context"}, "leaves the chat template out")]),
-    "template": Row("chat-zh", KV, [(READY, AS_IT_IS)]),
-    "question_position": Row("start", KV, [(READY, AS_IT_IS)]),
-    "guide": Row(True, KV, [(READY, AS_IT_IS)]),
-    "within": Row(
-        10, {"seek": 85}, [({}, "Nothing is sought: leave --within out, or give --seek 85")]
-    ),
+    "counts": Row("context", KV, [(READY, BUILT)]),
+    "framing_tokens": Row(9, SERVER, [({"counts": "context"}, "--counts prompt")]),
+    "template": Row("chat-zh", KV, [(READY, BUILT)]),
+    "question_position": Row("start", KV, [(READY, BUILT)]),
+    "guide": Row(True, KV, [(READY, BUILT)]),
+    "within": Row(10, {"seek": 85}, [({}, "--seek 85")]),
     "scope": Row(
         "new",
         {"until": "no-worse-than reference:2"},
-        [({}, "No verdict is asked for: leave --scope out, or give --until")],
+        [({}, "--until no-worse-than RUN:2")],
     ),
 }
 # Settings that stand everywhere, and why nothing is ignored by it.
@@ -257,10 +274,9 @@ def given(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_setting_is_here():
-    assert set(ROWS) == {name for name in Settings.model_fields if KNOWN[name].read}
+    parts = parts_of(Choice(Settings(), own_item=False))
+    assert set(ROWS) == {name for part in parts for name in part.could}
     assert set(ALWAYS) == set(Settings.model_fields) - set(ROWS)
-    behind = {rule.behind for rule in RULES.values() if rule.behind}
-    assert {KNOWN[name].read for name in ROWS} | behind == set(RULES)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -270,15 +286,41 @@ def test_a_setting_reaches_those_that_read_it(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "others", "words"),
+    ("name", "others", "needs"),
     [(name, *case) for name, row in ROWS.items() for case in row.unread],
 )
-def test_given_where_nothing_reads_it_a_setting_is_refused(name, others, words):
+def test_given_where_nothing_reads_it_a_setting_is_refused(name, others, needs):
     """--haystack-path without --haystack was ignored: generated prose was measured, in silence."""
     value = {**others, name: ROWS[name].value}
     with pytest.raises(SettingsError) as caught:
         configure(None, value)
-    assert words in str(caught.value)
+    flag = f"--{name.replace('_', '-')}"
+    assert str(caught.value) == (
+        f"Nothing reads {flag} here: it needs {needs}. Give that, or leave {flag} out."
+    )
+
+
+@pytest.mark.parametrize("name", ["needle", "needles", "distractors", "spread"])
+def test_the_tasks_that_are_named_are_those_whose_constructor_names_the_setting(name):
+    """A new task or a plug-in's needs no line anywhere else."""
+    tasks = [task for task in installed("tasks") if name in option_names(find("tasks", task))]
+    *others, last = tasks
+    words = f"{', '.join(others)} or {last}" if others else last
+    with pytest.raises(SettingsError, match=rf"it needs task {words}\."):
+        configure(None, {**KV, name: ROWS[name].value})
+
+
+def test_an_unknown_part_may_read_anything_until_it_is_made():
+    """What is wrong is the part's name: no second error hides it."""
+    configure(None, {"model": "nowhere/m", "stream": True, "request": {"top_p": 1}})
+    configure(None, {"task": "nowhere", "needle": "A.", "spread": "even", "draw": {}})
+
+
+def test_a_task_that_is_typed_takes_the_place_of_what_a_file_says_for_another(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("template: chat-zh\nrepeats: 3\n")
+    made = configure(str(file), READY)
+    assert (made.template, made.repeats) == ("auto", 1)
 
 
 @pytest.mark.parametrize(
@@ -319,11 +361,9 @@ def test_a_presets_settings_never_stop_another_model(name, model):
 
 
 def test_what_is_typed_for_a_preset_that_does_not_read_it_is_refused():
-    with pytest.raises(SettingsError, match="Task 'kv' takes no --needle"):
+    with pytest.raises(SettingsError, match="--needle here: it needs task"):
         configure("kv-json", {"needle": "A."})
-    with pytest.raises(
-        SettingsError, match="brings its own haystack, 'repeat': leave --haystack-repeat out"
-    ):
+    with pytest.raises(SettingsError, match=f"--haystack-repeat here: it needs {OWN}"):
         configure("passkey", {"haystack_repeat": True})
 
 
@@ -334,7 +374,7 @@ def test_a_file_is_held_to_its_own_words_but_not_to_what_is_typed_over_them(tmp_
     other = configure(str(file), {"model": "baseline/bm25"})
     assert (other.base_url, other.temperature) == (None, 0)
     file.write_text("model: baseline/bm25\nbase_url: http://x/v1\n")
-    with pytest.raises(SettingsError, match="has no address"):
+    with pytest.raises(SettingsError, match="Nothing reads --base-url here"):
         configure(str(file))
 
 
@@ -370,7 +410,7 @@ def test_what_one_family_of_a_suite_reads_is_no_fault_of_the_others(tmp_path):
 @pytest.mark.parametrize(("settings", "flags"), [("within: 10", {}), ("", {"within": 10})])
 def test_what_no_family_of_a_suite_reads_is_refused(tmp_path, settings, flags):
     with pytest.raises(
-        SettingsError, match=r"No family of suite 'mine' reads 'within'\. Nothing is sought"
+        SettingsError, match=r"No family of suite 'mine' reads 'within'\. .*it needs --seek 85\."
     ):
         suite(tmp_path, settings).settle(flags)
 
@@ -378,7 +418,7 @@ def test_what_no_family_of_a_suite_reads_is_refused(tmp_path, settings, flags):
 def test_what_a_family_gives_itself_it_reads(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("families: {a: {task: kv, joined: text}, b: {task: magic}}")
-    with pytest.raises(SettingsError, match="Family 'a': Task 'kv' brings its own haystack"):
+    with pytest.raises(SettingsError, match=f"Family 'a': Nothing reads --joined.*{OWN}"):
         load_suite(str(file)).settle({})
 
 

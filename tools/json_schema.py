@@ -11,7 +11,7 @@ from typing import Any
 
 from needlemap.records import RunFile
 from needlemap.records.record import Record
-from needlemap.settings import DEFAULTS, KNOWN, Settings
+from needlemap.settings import DEFAULTS, KNOWN, Settings, help_texts
 from needlemap.version import SCHEMA
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
@@ -33,8 +33,6 @@ def run_schema() -> dict[str, Any]:
     schema = RunFile.model_json_schema(by_alias=True)
     settings = Settings.model_json_schema()
     properties = {name: _plain(name, part) for name, part in settings["properties"].items()}
-    for name, part in properties.items():
-        part["default"] = DEFAULTS[name]
     schema["properties"]["settings"] |= {"properties": properties, "additionalProperties": True}
     schema["$defs"] |= settings.get("$defs", {})
     return _finished(schema, "run", "run.json of a run folder")
@@ -43,6 +41,7 @@ def run_schema() -> dict[str, Any]:
 def _plain(name: str, part: dict[str, Any]) -> dict[str, Any]:
     """A setting's schema, with its role in a trial's key and its marks."""
     plain = {key: value for key, value in part.items() if key != "title"}
+    plain |= {"default": DEFAULTS[name], "description": help_texts()[name]}
     return dict(
         sorted({**plain, "role": KNOWN[name].role, "marks": list(KNOWN[name].marks)}.items())
     )

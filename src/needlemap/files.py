@@ -12,14 +12,16 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from tempfile import mkstemp
-from typing import IO, Any, BinaryIO
-
-import yaml
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from needlemap.errors import NeedlemapError
+
+if TYPE_CHECKING:
+    import yaml
 
 MOST_BYTES = 64 << 20  # of a file that is read whole
 MOST_LINE = 256 << 20  # of one line, a record's: an answer of 64 MB fits, however it is written
@@ -183,27 +185,34 @@ def _without_links(file: str, flags: int) -> int:
     return os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE_FILE)
 
 
-class _YamlLoader(yaml.SafeLoader):
-    """PyYAML's safe one, but `10:30` is a text, where YAML 1.1 takes it for the number 630 in
-    base sixty."""
+@cache
+def _yaml_loader() -> type[yaml.SafeLoader]:
+    """Return PyYAML's safe loader, but `10:30` is a text, where YAML 1.1 takes it for the number
+    630 in base sixty."""
+    # Late: who only builds prompts reads no YAML, and PyYAML is a tenth of our imports.
+    import yaml
 
+    class YamlLoader(yaml.SafeLoader):
+        pass
 
-def _yaml_number(loader: _YamlLoader, node: yaml.ScalarNode) -> object:
-    if ":" in node.value:
-        return node.value
-    whole = node.tag.endswith(":int")
-    return loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+    def number(loader: YamlLoader, node: yaml.ScalarNode) -> object:
+        if ":" in node.value:
+            return node.value
+        whole = node.tag.endswith(":int")
+        return loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
 
-
-for _kind in ("int", "float"):
-    _YamlLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _yaml_number)
+    for kind in ("int", "float"):
+        YamlLoader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
+    return YamlLoader
 
 
 def read_yaml(text: str) -> Any:
     """The data of a YAML text. Raises yaml.YAMLError."""
+    import yaml
+
     if len(text) > _MOST_YAML:
         raise yaml.YAMLError(f"it is larger than {_MOST_YAML >> 20} MB")
-    loader = _YamlLoader(text)
+    loader = _yaml_loader()(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -226,6 +235,8 @@ def _nodes(node: yaml.Node, known: dict[int, int]) -> int:
     """How many values a YAML node stands for, with those that aliases and merges repeat.
     Raises yaml.YAMLError where one holds itself. known: of nodes that were counted; 0 of those
     that enclose this one."""
+    import yaml
+
     if isinstance(node, yaml.ScalarNode):
         return 1
     if known.setdefault(id(node), -1) == 0:

@@ -10,8 +10,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from needlemap.errors import SettingsError, did_you_mean
 from needlemap.files import is_yaml, read_regular, read_yaml
 from needlemap.registry import installed
@@ -48,6 +46,8 @@ class Shelf:
         if name in self.texts:
             return deepcopy(_data(self, name))
         text = self._text(name)
+        import yaml
+
         try:
             return read_yaml(text.decode("utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:

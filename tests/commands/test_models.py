@@ -155,7 +155,7 @@ def test_each_is_judged_and_the_worst_decides(needlemap):
             "Model 'baseline/bm25' is named twice. Name it once, or give each a label",
         ),
         (("prompts", *TWO), "2 models are named, and this takes one. Give one with --model."),
-        (("run", *TWO, "--temperature", "0.5"), "takes no --temperature"),
+        (("run", *TWO, "--temperature", "0.5"), "Nothing reads --temperature here"),
         (
             ("run", *TWO, "--model", "openai/x", "--tokenizer", "qwen3", *GRID),
             "No key for api.openai.com. Type: export OPENAI_API_KEY=YOUR-KEY",

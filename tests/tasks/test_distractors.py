@@ -186,7 +186,7 @@ def test_a_scorer_that_would_reward_a_distractor_is_refused():
 
 
 def test_a_task_with_words_of_its_own_takes_none():
-    with pytest.raises(SettingsError, match="Task 'kv' has words of its own"):
+    with pytest.raises(SettingsError, match="Nothing reads --distractors here: it needs task"):
         configure(None, {"task": "kv", "distractors": 2})
 
 

@@ -7,9 +7,13 @@ How they are read and merged is in `reading.py`; the older tools' names for them
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from itertools import pairwise
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import (
@@ -65,19 +69,16 @@ class SettingMeta:
     something. 'from_other_run': comes with the prompts of another run. 'check', 'ab': needlemap
     check and ab take it, ab also what check does. 'rare': `--help` leaves it to
     `--help-all`. 'older': a way of the older tools, which both leave to docs/coming-from.md.
-
-    read: the rule in `unused_settings.py` that says where it is read; None: always.
     """
 
     group: str
     role: Role
     marks: tuple[Mark, ...]
-    read: str | None
 
 
-def _known(group: str, role: Role, *marks: Mark, read: str | None = None) -> SettingMeta:
+def _known(group: str, role: Role, *marks: Mark) -> SettingMeta:
     """What is known of a setting. group: the name under which `--help` shows it."""
-    return SettingMeta(group, role, marks, read)
+    return SettingMeta(group, role, marks)
 
 
 _MODEL, _TASK, _HAYSTACK, _GRID, _TEMPLATE, _SCORING, _RUN = (
@@ -139,9 +140,10 @@ class PromptSource(BaseModel):
 
 
 class Settings(BaseModel):
-    """The resolved settings of a run. Their docstrings are the help texts."""
+    """The resolved settings of a run. Their docstrings are the help texts, which `help_texts`
+    reads."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     # model
     model: Annotated[str, _MODEL("asked", "model_identity", "shared")] = "baseline/bm25"
@@ -151,13 +153,11 @@ class Settings(BaseModel):
     """The model's short name in figures, tables and CSV; by default BACKEND/NAME."""
     step: Annotated[int | None, _MODEL("free", "shared", "rare"), Field(ge=0, le=MOST_WHOLE)] = None
     """The training step that a checkpoint is of; of --model 'hf/run/step-*' each folder's own."""
-    base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared", read="address")] = (
-        None
-    )
+    base_url: Annotated[str | None, _MODEL("asked", "model_identity", "shared")] = None
     """Address of a compatible server, as http://127.0.0.1:8000/v1."""
     model_options: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared")] = {}
     """The back end's own options, KEY=VALUE."""
-    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", "rare", read="own code")] = False
+    trust_remote_code: Annotated[bool, _MODEL("asked", "shared", "rare")] = False
     """Run the Python code that comes with a model (hf, lmdeploy): only what you trust."""
     tokenizer: Annotated[str, _MODEL("built", "shared", "executes_or_opens", "from_other_run")] = (
         "auto"
@@ -167,24 +167,20 @@ class Settings(BaseModel):
         int, _MODEL("asked", "from_other_run"), Field(ge=1, le=MOST_LENGTH)
     ] = 300
     """The answer's budget in tokens."""
-    thinking_tokens: Annotated[
-        int | None, _MODEL("asked", read="sampled"), Field(ge=1, le=MOST_LENGTH)
-    ] = None
+    thinking_tokens: Annotated[int | None, _MODEL("asked"), Field(ge=1, le=MOST_LENGTH)] = None
     """A reasoning model's budget before its answer; no part of lengths."""
     temperature: Annotated[
         float | None,
-        _MODEL("asked", "model_identity", "shared", read="sampled"),
+        _MODEL("asked", "model_identity", "shared"),
         Field(ge=0, le=100),
     ] = 0.0
     """Sampling temperature; 'none' leaves the field out."""
-    request: Annotated[
-        dict[str, Any], _MODEL("asked", "model_identity", "shared", "rare", read="sampled")
-    ] = {}
+    request: Annotated[dict[str, Any], _MODEL("asked", "model_identity", "shared", "rare")] = {}
     """Any further request field, KEY=VALUE."""
-    logprobs: Annotated[bool, _MODEL("free", "shared", "rare", read="model")] = False
+    logprobs: Annotated[bool, _MODEL("free", "shared", "rare")] = False
     """Keep each answer token's log-probability and the likeliest other token; asks for no other
     answer."""
-    stream: Annotated[bool, _MODEL("free", "shared", read="streamed")] = False
+    stream: Annotated[bool, _MODEL("free", "shared")] = False
     """Have the server send each answer as it is written: for servers that only stream, and proxies
     that cut long silences; records then hold the time to the first token."""
     # task
@@ -192,113 +188,91 @@ class Settings(BaseModel):
     """What is hidden and asked; see needlemap list tasks."""
     task_options: Annotated[dict[str, Any], _TASK("asked", "executes_or_opens")] = {}
     """The task's own options, KEY=VALUE; see docs/tasks.md."""
-    needle: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
+    needle: Annotated[str, _TASK("built", "family", "check")] = ""
     """The fact to hide; by default a locker code, drawn afresh for each repeat."""
-    needles: Annotated[list[str], _TASK("built", "family", "rare", read="task")] = []
+    needles: Annotated[list[str], _TASK("built", "family", "rare")] = []
     """Several facts (task multi); repeat the flag."""
-    question: Annotated[str, _TASK("built", "family", "check", read="task")] = ""
+    question: Annotated[str, _TASK("built", "family", "check")] = ""
     """What is asked."""
-    answer: Annotated[str | None, _TASK("built", "family", "rare", read="task")] = None
+    answer: Annotated[str | None, _TASK("built", "family", "rare")] = None
     """A right answer; the needle itself when not given."""
-    keywords: Annotated[list[str], _TASK("built", "family", "check", read="task")] = []
+    keywords: Annotated[list[str], _TASK("built", "family", "check")] = []
     """Words that a right answer holds; one a flag."""
-    spread: Annotated[
-        Literal["chain", "chain-as-coded", "even"], _TASK("built", "rare", read="several")
-    ] = "chain"
+    spread: Annotated[Literal["chain", "chain-as-coded", "even"], _TASK("built", "rare")] = "chain"
     """How several needles are spread."""
-    diff: Annotated[float, _TASK("built", "rare", read="chained"), Field(ge=0, le=100)] = 10.0
+    diff: Annotated[float, _TASK("built", "rare"), Field(ge=0, le=100)] = 10.0
     """Chain: percent of depth from one needle to the next."""
-    draw: Annotated[
-        dict[str, list[str] | str], _TASK("built", "family", "check", "rare", read="drawn")
-    ] = {}
+    draw: Annotated[dict[str, list[str] | str], _TASK("built", "family", "check", "rare")] = {}
     """Values for {placeholders}: a list, or low:high."""
     distractors: Annotated[
         int | list[str],
         BeforeValidator(lambda value: _counted(value)),
         AfterValidator(lambda value: _sentences(value)),
-        _TASK("built", "sentences", "rare", read="own words"),
+        _TASK("built", "sentences", "rare"),
     ] = 0
     """Sentences like the needle, hidden too: N drawn from its slots, or a file of one's own."""
     prompts_of: Annotated[str | PromptSource, _TASK("built", "executes_or_opens", "rare")] = ""
     """A run's folder: ask exactly its prompts; all but model and scorer is as there."""
     language: Annotated[
-        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built", read="language")
+        Literal["english", "chinese"], BeforeValidator(spelt_out), _TASK("built")
     ] = "english"
     """Of template and generated haystack; en and zh are short for them."""
     # haystack
-    haystack: Annotated[str, _HAYSTACK("built", "check", read="haystack")] = "generated"
+    haystack: Annotated[str, _HAYSTACK("built", "check")] = "generated"
     """Its source: generated, folder, jsonl, txt, hub, a plug-in's; a path says which."""
-    haystack_path: Annotated[
-        str | None, _HAYSTACK("built", "executes_or_opens", "check", read="path")
-    ] = None
+    haystack_path: Annotated[str | None, _HAYSTACK("built", "executes_or_opens", "check")] = None
     """Folder of documents (with subfolders), one document, JSON Lines, or a hub name."""
-    file_list: Annotated[
-        list[str], _HAYSTACK("built", "executes_or_opens", "rare", read="one file")
-    ] = []
+    file_list: Annotated[list[str], _HAYSTACK("built", "executes_or_opens", "rare")] = []
     """Which files of a folder of JSON Lines, in this order."""
-    order: Annotated[
-        Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", "rare", read="ordered")
-    ] = "shuffled"
-    """Order of documents by repeat."""
-    shuffle: Annotated[
-        Literal["none", "sentences"], _HAYSTACK("built", "rare", read="haystack")
-    ] = "none"
-    """Put the sentences of each document in any order: a haystack without a thread."""
-    joined: Annotated[
-        Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older", read="haystack")
-    ] = "paragraphs"
-    """How documents are joined."""
-    haystack_repeat: Annotated[bool, _HAYSTACK("free", "rare", read="ending")] = False
-    """Repeat a source that is too short, and say so."""
-    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", "rare", read="built")] = (
-        "error"
+    order: Annotated[Literal["listed", "shuffled", "cumulative"], _HAYSTACK("built", "rare")] = (
+        "shuffled"
     )
+    """Order of documents by repeat."""
+    shuffle: Annotated[Literal["none", "sentences"], _HAYSTACK("built", "rare")] = "none"
+    """Put the sentences of each document in any order: a haystack without a thread."""
+    joined: Annotated[Literal["paragraphs", "text", "tokens"], _HAYSTACK("built", "older")] = (
+        "paragraphs"
+    )
+    """How documents are joined."""
+    haystack_repeat: Annotated[bool, _HAYSTACK("free", "rare")] = False
+    """Repeat a source that is too short, and say so."""
+    collisions: Annotated[Literal["error", "warn"], _HAYSTACK("free", "rare")] = "error"
     """When the haystack already holds the answer."""
     # grid
     lengths: Annotated[Lengths, _GRID("grid", "ab")] = Lengths.parse("1k:16k:8:log")
     """Tokens: a list as 1k,4k or min:max:count[:linear|log]."""
     depths: Annotated[Depths, _GRID("grid", "per_family", "ab")] = Depths.parse("0:100:11")
     """Percent: a list as 0,50 or min:max:count[:linear|sigmoid]."""
-    repeats: Annotated[int, _GRID("free", read="repeats"), Field(ge=1, le=MOST_REPEATS)] = 1
+    repeats: Annotated[int, _GRID("free"), Field(ge=1, le=MOST_REPEATS)] = 1
     """Draws of each cell: other documents, other values."""
-    first_repeat: Annotated[
-        int, _GRID("free", "rare", read="repeats"), Field(ge=0, le=MOST_LENGTH)
-    ] = 0
+    first_repeat: Annotated[int, _GRID("free", "rare"), Field(ge=0, le=MOST_LENGTH)] = 0
     """Number of the first repeat, to add more to a finished run."""
     ask_twice: Annotated[int, _GRID("free", "rare"), Field(ge=0, le=MOST_REPEATS)] = 0
     """Ask so many prompts a second time: how much answers differ for no reason (noise floor)."""
-    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older", read="sigmoid")] = (
-        "keep"
-    )
+    sigmoid_ends: Annotated[Literal["keep", "squash"], _GRID("grid", "older")] = "keep"
     """Sigmoid: keep 0 and 100, or squash them too."""
     depth_rounding: Annotated[Literal["none", "round", "truncate"], _GRID("grid", "older")] = "none"
     """Depths to whole percents."""
-    placement: Annotated[
-        Literal["sentence", "token", "period"], _GRID("built", "older", read="placed")
-    ] = "sentence"
-    """Where a needle may go."""
-    counts: Annotated[Literal["prompt", "context"], _GRID("built", "older", read="built")] = (
-        "prompt"
+    placement: Annotated[Literal["sentence", "token", "period"], _GRID("built", "older")] = (
+        "sentence"
     )
+    """Where a needle may go."""
+    counts: Annotated[Literal["prompt", "context"], _GRID("built", "older")] = "prompt"
     """What a length counts: all, or the context alone."""
     reserve_tokens: Annotated[int | None, _GRID("built", "older"), Field(ge=0, le=MOST_LENGTH)] = (
         None
     )
     """Taken off each length; the answer's budget if not given."""
     framing_tokens: Annotated[
-        int, _GRID("built", "check", "rare", read="framing"), Field(ge=LEAST_FRAMING, le=100_000)
+        int, _GRID("built", "check", "rare"), Field(ge=LEAST_FRAMING, le=100_000)
     ] = 0
     """Tokens that the server's chat template adds; they count into the length."""
     # template
-    template: Annotated[
-        str, _TEMPLATE("built", "executes_or_opens", "check", "rare", read="built")
-    ] = "auto"
+    template: Annotated[str, _TEMPLATE("built", "executes_or_opens", "check", "rare")] = "auto"
     """Its name or a YAML file; auto: by language and kind of model."""
-    question_position: Annotated[
-        Literal["end", "start"], _TEMPLATE("built", "rare", read="built")
-    ] = "end"
+    question_position: Annotated[Literal["end", "start"], _TEMPLATE("built", "rare")] = "end"
     """Question after or before the haystack."""
-    guide: Annotated[bool, _TEMPLATE("built", "older", read="built")] = False
+    guide: Annotated[bool, _TEMPLATE("built", "older")] = False
     """Ask the model to think of the relevant part first."""
     answer_prefix: Annotated[str, _TEMPLATE("built", "rare")] = ""
     """The answer's beginning, given to the model; {task}: the task's own."""
@@ -315,9 +289,7 @@ class Settings(BaseModel):
     """How prompts share their beginnings; see docs/plan.md."""
     seed: Annotated[int, _RUN("asked", "from_other_run", "ab"), Field(ge=-(2**63), lt=2**63)] = 0
     """Fixes documents, order and drawn values."""
-    concurrency: Annotated[
-        int, _RUN("free", "per_model", "ab", read="side by side"), Field(ge=1, le=MOST_AT_A_TIME)
-    ] = 4
+    concurrency: Annotated[int, _RUN("free", "per_model", "ab"), Field(ge=1, le=MOST_AT_A_TIME)] = 4
     """Requests at a time."""
     retries: Annotated[int, _RUN("free", "per_model", "check", "rare"), Field(ge=0, le=1000)] = 6
     """Further attempts after a passing failure."""
@@ -341,11 +313,11 @@ class Settings(BaseModel):
     """Stop this start after so long, as 90s or 1h30m; a resume has as long again."""
     seek: Annotated[Percent | None, _RUN("free"), Field(gt=1, lt=99.9)] = None
     """Ask where it matters for the length up to which the mean is so high, as 85."""
-    within: Annotated[Percent, _RUN("free", "rare", read="seek"), Field(ge=3, le=100)] = 30.0
+    within: Annotated[Percent, _RUN("free", "rare"), Field(ge=3, le=100)] = 30.0
     """With --seek: how narrow, as 30% or 10% either side."""
     until: Annotated[str, _RUN("free", "executes_or_opens")] = ""
     """Stop when decided: no-worse-than RUN:POINTS, a reference."""
-    scope: Annotated[Literal["these", "new"], _RUN("free", "rare", read="until")] = "these"
+    scope: Annotated[Literal["these", "new"], _RUN("free", "rare")] = "these"
     """With --until: what the verdict holds for, these prompts or new haystacks too (72 or more)."""
     requests_per_minute: Annotated[
         float | None, _RUN("free", "per_model", "check", "rare"), Field(gt=0, le=1e9)
@@ -409,6 +381,27 @@ class Settings(BaseModel):
         )
 
 
+@cache
+def help_texts() -> dict[str, str]:
+    """Return what each setting is, by name: the docstring below its field.
+
+    They are read from the source once they are wanted. Pydantic's own way
+    (`use_attribute_docstrings`) does so whenever the class is made, line by line: a fifth of the
+    time that importing settings takes.
+    """
+    module = ast.parse(inspect.getsource(sys.modules[__name__]))
+    (body,) = (
+        node.body
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name == Settings.__name__
+    )
+    texts = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            texts[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value))
+    return texts
+
+
 def prompt_source_of(settings: Settings) -> Settings | None:
     """The settings of the run whose prompts are asked; None for a run with prompts of its own.
 
@@ -453,12 +446,8 @@ def marked(*marks: Mark) -> tuple[str, ...]:
     )
 
 
-def read_by(*rules: str) -> tuple[str, ...]:
-    """The names of the settings that one of these rules of `unused_settings.py` asks about."""
-    return tuple(name for name, known in KNOWN.items() if known.read in rules)
-
-
-ITEM = read_by("task", "drawn")  # what is hidden, asked and wanted, in the user's own words
+# What is hidden, asked and wanted, in the user's own words.
+ITEM = ("needle", "needles", "question", "answer", "keywords", "draw")
 LATER = ("stream",)  # than the format of run.json
 
 

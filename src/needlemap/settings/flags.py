@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import typer
-import yaml
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
@@ -23,7 +22,7 @@ from typer.core import TyperCommand
 from needlemap.errors import SettingsError, validator_words
 from needlemap.files import is_yaml, read_yaml
 from needlemap.grid import Depths, Lengths
-from needlemap.settings import KNOWN, Settings
+from needlemap.settings import KNOWN, Settings, help_texts
 from needlemap.settings.older_names import REFUSED, TABLE, explained
 from needlemap.shelves import PRESETS
 
@@ -233,11 +232,9 @@ def _parameter(name: str, completion: Completion | None, text: str) -> inspect.P
         get_origin(field.annotation) in (list, dict) and "sentences" not in known.marks
     ):
         kind = Optional[list[str]]  # noqa: UP045
-    shown = (
-        f"{field.description} (default {field.default})"
-        if _worth_showing(field)
-        else field.description
-    )
+    shown = help_texts()[name]
+    if _worth_showing(field):
+        shown += f" (default {field.default})"
     option = typer.Option(
         flag,
         help=text or shown,
@@ -309,6 +306,8 @@ def mapping_of(name: str, pairs: Sequence[str]) -> dict[str, Any]:
 
 def _plain(text: Any) -> Any:
     """A text as YAML reads it: numbers, true, false, [lists], {mappings}; else as it is."""
+    import yaml
+
     try:
         value = read_yaml(text)
     except yaml.YAMLError:

@@ -17,7 +17,7 @@ from needlemap.http import check_address
 from needlemap.http.compatible import KEY, served
 from needlemap.models import backend_or_default
 from needlemap.secrets import check_key_names, parts_of, refuse_keys
-from needlemap.settings import ITEM, OPTIONS, Settings, read_by, spelt_out
+from needlemap.settings import ITEM, OPTIONS, Settings, spelt_out
 from needlemap.settings.older_names import BY_NAME, Implied, explained, implied, translate, value_of
 from needlemap.settings.sentences import FROM_FILES, with_sentences
 from needlemap.settings.series import is_several
@@ -186,11 +186,7 @@ def _without_texts(settled: dict[str, Any], found: Mapping[str, Any], ours: bool
     task = settled.get("task", "single" if ours else None)
     if task is None or found.get("task", task) == task:
         return settled
-    return {
-        name: value
-        for name, value in settled.items()
-        if name not in (*ITEM, *read_by("several", "chained"))
-    }
+    return {name: value for name, value in settled.items() if name not in (*ITEM, "spread", "diff")}
 
 
 def _heeded(

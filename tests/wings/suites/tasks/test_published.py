@@ -464,7 +464,7 @@ def test_prompts_far_from_every_asked_length_are_left_out_and_counted(tmp_path):
         ({"repeats": 2}, "leave --repeats out"),
         ({"template": "chat-zh"}, "leave --template out"),
         ({"order": "listed"}, "leave --order out"),
-        ({"needle": "x"}, "takes no --needle"),
+        ({"needle": "x"}, "Nothing reads --needle here"),
         ({"task_options": {}}, "needs a file: --task-options path=FILE.jsonl"),
         ({"task_options": {"path": "no.jsonl"}}, r"No file at 'no\.jsonl'"),
         ({"task_options": {"path": "no.txt"}}, r"must end in \.jsonl"),
