@@ -63,7 +63,7 @@ class Elements(HTMLParser):
 
 
 def page_of(*runs: Loaded, **more: Any) -> str:
-    trials = [packed(trial_columns(run.map, run.prompts)) for run in runs]
+    trials = [packed(trial_columns(run.map)) for run in runs]
     return page_html(summary(runs, made=NOW, **more), trials)
 
 
@@ -81,7 +81,7 @@ def texts_of(html: str) -> list[str]:
 def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
     page = page_of(falling, falling)
     assert data_of(page, "summary")["runs"] == summary([falling, falling], made=NOW)["runs"]
-    assert data_of(page, "trials-1") == trial_columns(falling.map, falling.prompts)
+    assert data_of(page, "trials-1") == trial_columns(falling.map)
 
 
 def test_the_same_runs_give_the_same_bytes(falling):

@@ -29,7 +29,6 @@ from needlemap.reports.labels import (
     length_labels,
     row_labels,
 )
-from needlemap.reports.page.trials import by_cell
 from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sheet, tokens_of
@@ -39,7 +38,7 @@ from needlemap.reports.seek_report import seeks
 from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden
 from needlemap.settings import ITEM, Settings
-from needlemap.stats import AskedPrompt, Cube
+from needlemap.stats import Cube
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.comparison import Comparison, FamilyComparison
 from needlemap.stats.effective import Effective, Rule, effective_length
@@ -53,7 +52,7 @@ def run_payload(run: Loaded, layout: Layout, rules: tuple[str, ...]) -> dict[str
     return {
         **_identity(run),
         **_axes(run.map, layout),
-        "cells": cell_columns(run.map, layout, run.prompts),
+        "cells": cell_columns(run.map, layout),
         "overall": _overall(run.map, lines),
         "lines": lines,
         **_curves(run, rules),
@@ -105,9 +104,9 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
+def cell_columns(map: Map, layout: Layout) -> dict[str, list[Any]]:
     """Columns of equal length, in the order of the map's cells: by length, then depth."""
-    rank, found = {length: at for at, length in enumerate(map.lengths)}, by_cell(map, prompts)
+    rank = {length: at for at, length in enumerate(map.lengths)}
     return {
         "length": [rank[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
@@ -118,7 +117,7 @@ def cell_columns(map: Map, layout: Layout, prompts: Sequence[AskedPrompt]) -> di
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
         **({"thought": thought} if any(thought := [cell.thought for cell in map.cells]) else {}),
         **{
-            name: [_mean(getattr(each, of) for each in row) for row in found]
+            name: [_mean(getattr(record, of) for record in cell.records) for cell in map.cells]
             for name, of in _TOKENS.items()
         },
     }
