@@ -198,7 +198,7 @@ class RecordMaker:
         scorer = self.scorer
         return ScorerRecord(
             name=scorer.name,
-            options=scorer.options,
+            options=dict(scorer.options),
             rule=rule_of(scorer),
             scale=scorer.scale,
             native=native,

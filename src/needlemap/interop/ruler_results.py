@@ -29,7 +29,8 @@ from needlemap.interop.logs import (
     shown,
     text_of,
 )
-from needlemap.interop.result_row import UNIT, Fields, ResultRow, Scale
+from needlemap.interop.result_row import UNIT, Fields, ResultRow
+from needlemap.scorers import Scale
 from needlemap.untrusted import clean_count
 
 RULER, NEMO = "RULER", "NeMo Skills"
