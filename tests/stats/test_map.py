@@ -39,6 +39,19 @@ def test_the_last_scored_record_of_a_trial_counts():
     assert (cell.score, cell.n, cell.missing, cell.failures) == (0.75, 1, 0, {})
 
 
+def test_a_cell_holds_its_records_by_repeat_and_those_of_a_prompt_that_it_shares():
+    """All that a page shows of a cell is in the map: nothing groups the records again."""
+    records = [record("b", 10, 0.0, 1.0), record("a", 10, 0.0, None, "timed out")]
+    shared = [record("c", 20, 0.0, 1.0), record("c", 20, 0.5, 1.0).model_copy(update={"key": "d"})]
+    map = made([*records, *shared], {(10, 0.0): 2, (20, 0.0): 1, (20, 0.5): 1, (30, 0.0): 1})
+    assert [[row.key for row in cell.records] for cell in map.cells] == [
+        ["a", "b"],
+        ["c", "d"],
+        ["c", "d"],
+        [],
+    ]
+
+
 def test_what_was_not_measured_is_missing_and_never_zero():
     records = [
         record("a", 10, 0.0, 1.0),

@@ -41,22 +41,26 @@ if TYPE_CHECKING:
 
     Reader = Callable[[dict[str, Any], float], Answer]
 
-LENT = "NEEDLEMAP_KEY_"  # begins a variable that holds a key given as an argument, for a moment
-NO_KEY = "none"  # said of a server that wants none: nothing is sent
+# Starts the name of a variable that holds a key given as an argument, for a moment.
+LENT = "NEEDLEMAP_KEY_"
+# The key of a server that needs none: nothing is sent.
+NO_KEY = "none"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
-CONNECT_S = 20.0  # for a connection, at most: an address that nobody answers at is not waited for
-LARGEST_BYTES = 64 * 2**20  # of a reply's body, unpacked
+# For a connection: an address at which nobody answers is not worth the time of an attempt.
+CONNECT_S = 20.0
+# Of a reply's body, unpacked.
+LARGEST_BYTES = 64 * 2**20
 # A stream's last event is often not the end of its body, which some servers never send. What comes
 # so soon lets the connection serve the next request.
 _LINGER_S = 0.25
-_REFUSAL_BYTES = 2**20  # of a refusal's body; what is behind is not read
-_START_BYTES = 64  # of a body: enough to tell a stream of events from JSON
-_PACKED = ("", "identity", "gzip", "deflate")  # one layer of what unpacks by at most 1,032 times
-_PLAIN = (
-    "user-agent",
-    "accept",
-    "content-type",
-)  # no secrets
+# Of a refusal's body. The rest is not read.
+_REFUSAL_BYTES = 2**20
+# Of a body: enough to tell a stream of events from JSON.
+_START_BYTES = 64
+# Encodings that unpack to at most 1,032 times their size. Only one layer is accepted.
+_PACKED = ("", "identity", "gzip", "deflate")
+# Headers without secrets.
+_PLAIN = ("user-agent", "accept", "content-type")
 VERSIONED = re.compile(r"/v\d")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
 _REQUEST = re.compile(r"/(chat/completions|completions|messages|models|responses)/*(?=\?|$)")
@@ -64,9 +68,9 @@ _Client = TypeVar("_Client")
 
 
 def base_url_of(given: str | None, variable: str, home: str) -> str:
-    """The address to ask: the given one, else the environment's, else the provider's own.
+    """Return the given address, else the environment's, else the provider's own.
 
-    Raises SettingsError for what is no address, and for one that holds a key.
+    Raises SettingsError for an invalid address, and for one that holds a key.
     """
     url = given or os.environ.get(variable) or home
     check_address(url, variable.replace("BASE_URL", "API_KEY"))
@@ -74,27 +78,19 @@ def base_url_of(given: str | None, variable: str, home: str) -> str:
 
 
 def check_address(url: str, variable: str = KEY) -> None:
-    """Raises SettingsError for an invalid address, and for one that holds a key, since
-    run.json and error messages would keep it."""
+    """Raise SettingsError for an invalid address, and for one that holds a key, because run.json
+    and error messages would keep it."""
     shown = hidden(url)
-    try:
-        parts = urlsplit(url.encode().decode())  # not what a terminal gave that is no text
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        host = parts.hostname or ""
-        host.encode("idna")
-        if host.rpartition(".")[2].isdigit():
-            ip_address(host)
-    except ValueError:
-        sound = False
-    if not sound:
-        near = (
-            f"http://{shown.rstrip('/')}" if _HOST.fullmatch(shown) else "http://127.0.0.1:8000/v1"
-        )
-        raise SettingsError(f"'{shown}' is no base URL. Type one such as {near}.")
-    if request := _REQUEST.search(shown):
+    if not _is_address(url):
+        example = "http://127.0.0.1:8000/v1"
+        if _HOST.fullmatch(shown):
+            example = f"http://{shown.rstrip('/')}"
+        raise SettingsError(f"'{shown}' is no base URL. Type one such as {example}.")
+    request = _REQUEST.search(shown)
+    if request:
+        base_url = shown[: request.start()] + shown[request.end() :]
         raise SettingsError(
-            f"'{shown}' is the address of one request. Type: --base-url "
-            f"{quote(shown[: request.start()] + shown[request.end() :])}"
+            f"'{shown}' is the address of one request. Type: --base-url {quote(base_url)}"
         )
     if shown != url:
         raise SettingsError(
@@ -103,9 +99,25 @@ def check_address(url: str, variable: str = KEY) -> None:
         )
 
 
+def _is_address(url: str) -> bool:
+    """Return True for an address of HTTP whose host and port are valid."""
+    try:
+        # Raises for bytes from a terminal that are not text.
+        parts = urlsplit(url.encode().decode())
+        host = parts.hostname or ""
+        host.encode("idna")
+        if host.rpartition(".")[2].isdigit():
+            ip_address(host)
+        return parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -> str:
-    """The key in the environment; '' for a server elsewhere than at the provider's own host
-    without one."""
+    """Return the key in the environment; '' if there is none and the server does not need one.
+
+    Raises SettingsError if the provider's own host needs a key and there is none.
+    """
     key = from_environment(variable)
     if not key and (required or at_home(base_url, host)):
         raise SettingsError(
@@ -115,8 +127,10 @@ def key_of(variable: str, base_url: str, host: str, *, required: bool = False) -
 
 
 def from_environment(variable: str) -> str:
-    """A key, or what else goes into a header; '' for none. Raises SettingsError for what no
-    header holds."""
+    """Return a key or another header's value from the environment; '' for none.
+
+    Raises SettingsError for characters that no header holds.
+    """
     value = os.environ.get(variable, "").strip()
     if not value.isascii() or not value.isprintable():
         raise SettingsError(f"The key in {variable} holds a character no key has. Copy it again.")
@@ -124,69 +138,81 @@ def from_environment(variable: str) -> str:
 
 
 def bearer(variable: str) -> dict[str, str]:
-    """The header with a key, where the environment has one."""
+    """Return the header with a key, {} if the environment has none."""
     key = from_environment(variable)
     return {"authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
 
 
 def _key_words(variable: str) -> str:
-    """What to type after a server refused a key, or that there was none."""
+    """Return what to type after a server refused the key, or a request without one."""
     if variable.startswith(LENT):
         return "It refuses the key that it was given"
-    had = from_environment(variable) not in ("", NO_KEY)
-    why = f"It refuses the key in {variable}" if had else f"No key is in {variable}"
+    has_key = from_environment(variable) not in ("", NO_KEY)
+    why = f"It refuses the key in {variable}" if has_key else f"No key is in {variable}"
     return f"{why}. Type: export {variable}=YOUR-KEY"
 
 
 def custom_headers(variable: str) -> dict[str, str]:
-    """Headers that the environment names, one a line, as the providers' own clients read them.
+    """Return the headers in a variable, one a line, as the providers' own clients read them.
 
-    Raises SettingsError.
+    Raises SettingsError for a line that is not a header.
     """
-    found = {}
-    for line in filter(str.strip, os.environ.get(variable, "").splitlines()):
+    headers: dict[str, str] = {}
+    for line in os.environ.get(variable, "").splitlines():
+        if not line.strip():
+            continue
         name, colon, value = (part.strip() for part in line.partition(":"))
-        if (
-            not colon
-            or not _HEADER.fullmatch(name)
-            or not value.isascii()
-            or not value.isprintable()
-        ):
+        is_header = bool(colon) and _HEADER.fullmatch(name) is not None
+        if not is_header or not value.isascii() or not value.isprintable():
             raise SettingsError(
                 f"{variable} holds a line that is no header. Write 'Name: value', one a line."
             )
-        found[name.lower()] = value
-    return found
+        headers[name.lower()] = value
+    return headers
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The secrets that a server gets when it is asked what it serves: the environment's
-    variables of a key and of further headers. They are those of the model that is asked there,
-    never another provider's."""
+    """The secrets that a server is sent with a request for its models.
+
+    They are those of the model that is tested there, never another provider's.
+
+    Attributes:
+        key_env: The variable of the key.
+        headers_env: The variable of further headers.
+    """
 
     key_env: str = KEY
     headers_env: str = HEADERS
 
     def headers(self) -> dict[str, str]:
-        """The headers. Raises SettingsError for what no header holds."""
+        """Return the headers. Raise SettingsError for values that no header holds."""
         return bearer(self.key_env) | custom_headers(self.headers_env)
 
 
 def at_home(base_url: str, host: str) -> bool:
-    """Whether a base URL leads to the provider itself, or to one of its regions."""
-    where = urlsplit(base_url).hostname or ""
-    return where == host or where.endswith(f".{host}")
+    """Return True if a base URL leads to the provider itself or to one of its regions."""
+    hostname = urlsplit(base_url).hostname or ""
+    return hostname == host or hostname.endswith(f".{host}")
 
 
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that name them
-_THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")  # no proxy stands before it
+# Variables that name certificates.
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+# Requests to this machine go past a proxy.
+_THIS_MACHINE = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What a server said, as it is. text: of a refusal, no more than its beginning. listened_s:
-    how long its connection was listened to behind it. streamed: its events; text is empty then."""
+    """A server's reply as it came.
+
+    Attributes:
+        status: Its status.
+        headers: Its headers.
+        text: Its body; of a refusal only the start, of a stream ''.
+        listened_s: How long the connection was read after the reply had ended.
+        streamed: The events of a stream; None for any other reply.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -197,20 +223,19 @@ class HttpReply:
 
 @cache
 def _certificates(*_named: str | None) -> ssl.SSLContext:
-    """What a server's certificate is checked against. It is read once, as that takes longer than
-    many a request."""
+    """Return the certificates that a server's is checked against. Reading them takes longer than
+    many requests, so that it is done once."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 class _JsonClient:
-    """The common part of both clients: the headers of each request, and the reading of a
-    reply.
+    """The common part of both clients: the headers of each request, and the reading of a reply.
 
-    headers: beside our own; plain: names of those that hold no secret. key_env: the variable
-    that the key among them came from. Raises SettingsError when no connection can be made at
-    all, as with an unusable proxy.
+    headers: in addition to our own. plain: names of those that hold no secret. key_env: the
+    variable that the key among them came from. Raises SettingsError if no connection can be made at
+    all, e.g. with an unusable proxy.
     """
 
     def __init__(
@@ -221,8 +246,8 @@ class _JsonClient:
         plain: Sequence[str] = (),
     ) -> None:
         self.base_url, self._key_env = base_url, key_env
-        known = {*_PLAIN, *plain}
-        self._secrets = Secrets(value for name, value in headers.items() if name not in known)
+        public = {*_PLAIN, *plain}
+        self._secrets = Secrets(value for name, value in headers.items() if name not in public)
         self._headers = {
             "content-type": "application/json",
             "accept": "application/json",
@@ -237,35 +262,38 @@ class _JsonClient:
             from needlemap.http.framing import watch
 
             verify = _certificates(*map(os.environ.get, _CERTIFICATES))
-            made = client(headers=self._headers, verify=verify, **options)  # type: ignore[call-arg]
-            watch(made)  # type: ignore[arg-type]
-            return made
-        except Exception as error:  # the environment's proxies and certificates
-            said = scrub(f"{type(error).__name__}: {error}")
+            connection = client(headers=self._headers, verify=verify, **options)  # type: ignore[call-arg]
+            watch(connection)  # type: ignore[arg-type]
+            return connection
+        # The environment's proxies and certificates raise errors of many kinds.
+        except Exception as error:
+            reason = scrub(f"{type(error).__name__}: {error}")
             raise SettingsError(
-                f"No connections can be made: {said}. Check HTTPS_PROXY, ALL_PROXY and "
+                f"No connections can be made: {reason}. Check HTTPS_PROXY, ALL_PROXY and "
                 f"SSL_CERT_FILE."
             ) from None
 
     def hide(self, failure: Unmeasured) -> None:
-        """Take what was sent in secret out of a failure's words."""
+        """Hide the secrets that were sent in a failure's words."""
         failure.args = (self._secrets.hide(str(failure)),)
 
     def hide_in(self, value: Any) -> Any:
-        """A JSON value without what was sent in secret."""
+        """Return a JSON value with the secrets that were sent hidden."""
         return self._secrets.hide_in(value)
 
     def check(self, reply: HttpReply, server: str) -> None:
-        """Raises Unmeasured for a refusal."""
-        if not 200 <= reply.status < 300:
-            said = self._secrets.hide(reply.text)
-            refused = faults.from_status(reply.status, said, reply.headers, server=server)
-            if reply.status == 401 and self._key_env:
-                refused.args = (f"{str(refused).rstrip('.')}. {_key_words(self._key_env)}",)
-            raise refused
+        """Raise Unmeasured for a refusal."""
+        if 200 <= reply.status < 300:
+            return
+        text = self._secrets.hide(reply.text)
+        failure = faults.from_status(reply.status, text, reply.headers, server=server)
+        if reply.status == 401 and self._key_env:
+            failure.args = (f"{str(failure).rstrip('.')}. {_key_words(self._key_env)}",)
+        raise failure
 
     def object_in(self, reply: HttpReply, server: str) -> dict[str, Any]:
-        """A reply's JSON object without secrets. Raises Unmeasured, also for a refusal."""
+        """Return a reply's JSON object with secrets hidden. Raise Unmeasured if it has none, and
+        for a refusal."""
         self.check(reply, server)
         text, streamed = reply.text, reply.streamed
         try:
@@ -273,27 +301,34 @@ class _JsonClient:
         except OutOfBounds as error:
             raise faults.unreadable("The reply cannot be read", str(error)) from None
         except ValueError:
-            if page := faults.page_instead(self._secrets.hide(text), server):
+            page = faults.page_instead(self._secrets.hide(text), server)
+            if page is not None:
                 raise page from None
-            said = self._secrets.hide(message_of(text))
-            raise faults.unreadable("The reply is no JSON", said, transient=True) from None
+            message = self._secrets.hide(message_of(text))
+            raise faults.unreadable("The reply is no JSON", message, transient=True) from None
+
+        # Gemini puts an error into a list.
         if isinstance(body, list) and len(body) == 1 and isinstance(body[0], dict):
-            failed = faults.from_reply(body[0], server)  # Gemini lists its errors
-            if failed is not None:
-                raise failed
+            failure = faults.from_reply(body[0], server)
+            if failure is not None:
+                raise failure
         if not isinstance(body, dict):
             raise faults.unreadable("The reply is no JSON object", self._secrets.hide(text))
-        if failed := faults.from_reply(body, server):
-            raise failed
+        failure = faults.from_reply(body, server)
+        if failure is not None:
+            raise failure
         return body
 
 
 class JsonClient(_JsonClient):
-    """Asks without waiting, many requests at a time, a server that takes JSON and answers in
-    JSON.
+    """Sends many requests at a time to a server that takes and returns JSON.
 
-    version: what base_url may lack ('/v1'), tried once where a server knows no such address.
-    limits: the headers by which it says what it still takes.
+    version: the part that base_url may lack, e.g. '/v1'. It is tried if a server does not know an
+    address. limits: the headers in which the server reports its rate limits.
+
+    Attributes:
+        base_url: The address, once found with its version.
+        has_streamed: Whether any reply came as a stream, requested or not.
     """
 
     def __init__(
@@ -305,36 +340,43 @@ class JsonClient(_JsonClient):
         plain: Sequence[str] = (),
         limits: Sequence[str] = LIMIT_HEADERS,
     ) -> None:
-        import httpx  # 0.1 s: only for those who ask
+        # Takes 0.1 s, which only those who send requests should pay.
+        import httpx
 
         super().__init__(base_url, headers, key_env, plain)
-        self._version, self._reached, self._limit_headers = version, False, limits
-        self.has_streamed = False  # whether any answer came as a stream, asked for or not
+        self._version, self._limit_headers = version, limits
+        self._reached = False
+        self.has_streamed = False
         pool = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         self._client = self._opened(httpx.AsyncClient, limits=pool)
 
     async def ask(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """One answer. read: makes it of a reply's JSON object and its seconds. Raises
-        Unmeasured."""
+        """Return one answer. Raise Unmeasured.
+
+        read: makes it of a reply's JSON object and its seconds.
+        """
         base_url = self.base_url
         try:
             return await self._once(base_url, path, body, timeout_s, read)
-        except Unmeasured as refused:
-            whole = VERSIONED.search(base_url) or is_deployment(base_url)
-            if not refused.misplaced or not self._version or whole:
+        except Unmeasured as failure:
+            has_version = VERSIONED.search(base_url) or is_deployment(base_url)
+            if not failure.misplaced or not self._version or has_version:
                 raise
-        other = joined(base_url, self._version)
-        answer = await self._once(other, path, body, timeout_s, read)
-        if self.base_url == other:  # another lane found it too
+
+        versioned_url = joined(base_url, self._version)
+        answer = await self._once(versioned_url, path, body, timeout_s, read)
+        # Another lane may have found it meanwhile. One note is enough.
+        if self.base_url == versioned_url:
             return answer
-        self.base_url = other
-        return replace(
-            answer, note=f"{base_url} knows no {path}: asked at {other}, as --base-url may say"
-        )
+        self.base_url = versioned_url
+        note = f"{base_url} knows no {path}: asked at {versioned_url}, as --base-url may say"
+        return replace(answer, note=note)
 
     async def look_up(self, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
-        """A reply's JSON object, of an address beside the API's own. body: None to send none.
-        Raises Unmeasured."""
+        """Return a reply's JSON object from an address outside /v1. Raise Unmeasured.
+
+        body: None for a GET.
+        """
         root = self.base_url.removesuffix("/v1")
         try:
             url = joined(root, path)
@@ -346,23 +388,28 @@ class JsonClient(_JsonClient):
     async def _once(
         self, base_url: str, path: str, body: bytes, timeout_s: float, read: Reader
     ) -> Answer:
-        start, sent_s = (
-            perf_counter(),
-            time(),
-        )  # what a server says of its limits, it saw when asked
-        first_token_s = None
+        """Return one answer from one address. Raise Unmeasured."""
+        start = perf_counter()
+        # The limits in a reply are those of the moment at which the request was sent.
+        sent_s = time()
+        first_token_s: float | None = None
         try:
             reply = await self._send(joined(base_url, path), body, timeout_s, base_url)
-            took_s = perf_counter() - start - reply.listened_s
-            if streamed := reply.streamed:
+            latency_s = perf_counter() - start - reply.listened_s
+            streamed = reply.streamed
+            if streamed is not None:
                 self.has_streamed = True
-                took_s = (streamed.ended_at or start + took_s) - start
-                first_token_s = streamed.first_token_at and streamed.first_token_at - start
-            answer = read(self.object_in(reply, base_url), took_s)
+                if streamed.ended_at:
+                    latency_s = streamed.ended_at - start
+                if streamed.first_token_at:
+                    first_token_s = streamed.first_token_at - start
+            answer = read(self.object_in(reply, base_url), latency_s)
         except Unmeasured as failure:
             self.hide(failure)
+            # A stream that broke off may be billed.
             if first_token_s is not None and failure.spent is None:
-                failure.spent = Spent()  # what broke off in mid-stream may be billed
+                failure.spent = Spent()
+            # Only a failure of a reply has a status.
             if failure.status is not None:
                 failure.allowance = read_allowance(reply.headers, sent_s, self._limit_headers)
             raise
@@ -370,7 +417,7 @@ class JsonClient(_JsonClient):
         return replace(answer, allowance=allowance, first_token_s=first_token_s)
 
     async def _send(self, url: str, body: bytes | None, timeout_s: float, server: str) -> HttpReply:
-        """A reply. Raises Unmeasured, which says whether any connection was ever made."""
+        """Return a reply. Raise Unmeasured, which knows whether any connection was ever made."""
         try:
             reply = await self._reply(url, body, timeout_s, server)
         except Unmeasured as failure:
@@ -383,32 +430,38 @@ class JsonClient(_JsonClient):
     async def _reply(
         self, url: str, body: bytes | None, timeout_s: float, server: str
     ) -> HttpReply:
-        """The reply to a POST with a body, else to a GET. Raises Unmeasured, which says
-        whether the request may be billed."""
-        import asyncio  # 0.04 s: not for those who only build prompts
+        """Return the reply to a POST with a body, or to a GET without one.
+
+        Raises Unmeasured, which knows whether the request may be billed.
+        """
+        # Takes 0.04 s, which those who only build prompts should not pay.
+        import asyncio
 
         import httpx
 
-        method, clock = "GET" if body is None else "POST", asyncio.get_running_loop().time
-        read: _Body | None = None
+        method = "GET" if body is None else "POST"
+        clock = asyncio.get_running_loop().time
+        reading: _Body | None = None
         with _limits(server, timeout_s) as limits:
             try:
                 async with (
                     asyncio.timeout(timeout_s) as attempt,
                     self._client.stream(method, url, content=body, timeout=limits) as response,
                 ):
-                    read = _Body(response, LARGEST_BYTES)
-                    if not response.is_redirect:  # what it holds is not read
+                    reading = _Body(response, LARGEST_BYTES)
+                    # A redirect is not followed, and its body is not read.
+                    if not response.is_redirect:
                         async for piece in response.aiter_bytes():
-                            was_whole = read.is_whole
-                            if not read.add(piece):
+                            was_whole = reading.is_whole
+                            if not reading.add(piece):
                                 break
-                            if read.is_whole and not was_whole:
+                            if reading.is_whole and not was_whole:
                                 attempt.reschedule(clock() + _LINGER_S)
             except (TimeoutError, httpx.HTTPError):
-                if read is None or not read.is_whole:
+                # Behind the last event of a stream nothing is missing.
+                if reading is None or not reading.is_whole:
                     raise
-            return read.reply()
+            return reading.reply()
 
     async def close(self) -> None:
         """Release connections."""
@@ -416,31 +469,35 @@ class JsonClient(_JsonClient):
 
 
 class SyncJsonClient(_JsonClient):
-    """Asks one after the other, and waits: for code that counts tokens between two lines."""
+    """Sends one request after the other and waits, for code that counts tokens in passing."""
 
     _client: Client | None = None
 
     def ask(
         self, method: str, path: str, body: bytes, timeout_s: float, most: int, do: str = ""
     ) -> HttpReply:
-        """A reply of at most so many bytes; no longer than timeout_s is waited, however it
-        comes in. Raises Unmeasured, and TimeUp where the command's time ends before; do: what
-        else a user may do then."""
-        import httpx  # 0.1 s: only for those who ask
+        """Return a reply of at most `most` bytes, within timeout_s however slowly it comes.
 
-        self._client = client = self._client or self._opened(httpx.Client)
+        do: what else a user may do if the time is up. Raises Unmeasured, and TimeUp if the
+        command's own time ends before.
+        """
+        # Takes 0.1 s, which only those who send requests should pay.
+        import httpx
+
+        client = self._client or self._opened(httpx.Client)
+        self._client = client
         url = joined(self.base_url, path)
 
         def stream_reply() -> HttpReply:
-            """In a thread of its own: a client that waits does not look at a clock while a
-            head drips."""
+            """Run in a thread, because a blocking client looks at no clock while a header comes in
+            byte by byte."""
             with client.stream(method, url, content=body, timeout=limits) as response:
-                read = _Body(response, most)
+                reading = _Body(response, most)
                 if not response.is_redirect:
                     for piece in response.iter_bytes():
-                        if not read.add(piece) or read.is_whole:
+                        if not reading.add(piece) or reading.is_whole:
                             break
-                return read.reply()
+                return reading.reply()
 
         with _limits(self.base_url, timeout_s, f" from {hidden(url)}") as limits:
             try:
@@ -458,7 +515,7 @@ class SyncJsonClient(_JsonClient):
 
 
 class _Body:
-    """A body, read in pieces. Raises Unmeasured if it is over the limit."""
+    """A body that is read in pieces. Raises Unmeasured for one that is over the limit."""
 
     def __init__(self, response: Response, most: int) -> None:
         self._response, self._data = response, bytearray()
@@ -472,11 +529,11 @@ class _Body:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the server said that nothing follows."""
+        """Return True if the server sent the last event of a stream."""
         return self._streamed is not None and self._streamed.is_ended
 
     def add(self, piece: bytes) -> bool:
-        """Whether more is to be read."""
+        """Add a piece. Return False if no more is to be read."""
         self._size += len(piece)
         if not self._response.is_success and self._size > _REFUSAL_BYTES:
             return False
@@ -490,9 +547,9 @@ class _Body:
         return True
 
     def _start_stream(self) -> bytes:
-        """All that came so far, once it turns out to be a stream. Blanks come before many an
-        answer, to keep its connection alive."""
+        """Return all that came so far if it is the start of a stream, else b''."""
         if self._is_stream is None:
+            # Servers send blanks before an answer to keep the connection alive.
             self._data = self._data.lstrip()
             self._is_stream = is_stream(bytes(self._data[:_START_BYTES]), self._media_type)
         if not self._is_stream:
@@ -502,27 +559,34 @@ class _Body:
         return data
 
     def reply(self) -> HttpReply:
-        """All of it as text: JSON is UTF-8, whatever a header says. Raises Unmeasured where it
-        may not be the answer to what was asked."""
+        """Return the reply. Raise Unmeasured if it may not be the answer to this request."""
         from needlemap.http.framing import framing_of
 
-        framing, response = framing_of(self._response), self._response
+        framing = framing_of(self._response)
+        # JSON is UTF-8, whatever a header says.
         text = words_of(self._data.decode("utf-8-sig", "replace"))
         if framing.doubt:
             doubt = f"The connection is closed: of its reply, {framing.doubt}"
             raise faults.unreadable(doubt, message_of(text), transient=True)
-        status, headers = response.status_code, response.headers
-        return HttpReply(status, headers, text, framing.listened_s, self._streamed)
+        return HttpReply(
+            status=self._response.status_code,
+            headers=self._response.headers,
+            text=text,
+            listened_s=framing.listened_s,
+            streamed=self._streamed,
+        )
 
 
 @contextmanager
 def _limits(server: str, timeout_s: float, by: str = " (setting: timeout_s)") -> Iterator[Any]:
-    """An attempt's limits in time, by whom; whatever a connection fails by, as Unmeasured."""
+    """Yield an attempt's limits in time, and raise any failure of a connection as Unmeasured.
+
+    by: who set the limit, for the message.
+    """
     import httpx
 
-    connect_s = min(
-        0.9 * timeout_s, CONNECT_S
-    )  # less than the attempt, so that the two can be told apart
+    # Less than the attempt, so that its error shows which of the two ended it.
+    connect_s = min(0.9 * timeout_s, CONNECT_S)
     try:
         yield httpx.Timeout(timeout_s, connect=connect_s)
     except (httpx.ConnectTimeout, httpx.PoolTimeout):

@@ -27,42 +27,51 @@ from needlemap.http.faults import unreached_words
 from needlemap.text import printable
 from needlemap.untrusted import LONGEST_NAME, clean_count
 
-SHOWN = 20  # models that an error names
-_LONGEST_S, _MOST_BYTES = 10.0, 4_000_000  # of a reply
+# Models that an error names.
+SHOWN = 20
+# Of a reply.
+_LONGEST_S, _MOST_BYTES = 10.0, 4_000_000
 _DO = f"another --base-url, or the model's name (--model {served()})"
-_LOOK_S = 2.0  # between two looks for a server that is starting
-_LOADING = 503  # llama.cpp, while it loads its model
+# Between two requests to a server that is starting.
+_LOOK_S = 2.0
+# llama.cpp's status while it loads its model.
+_LOADING = 503
 _CACHE_CONFIG = re.compile(r"^vllm:cache_config_info\{([^}\n]{1,4000})\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w{1,60})="([^"]{0,60})"')
-# A row's tokens of prompt and answer: vLLM, SGLang and LMDeploy; OpenRouter; Groq; Mistral.
+# Fields with the tokens of prompt and answer: vLLM, SGLang and LMDeploy; OpenRouter; Groq; Mistral.
 _CONTEXTS = ("max_model_len", "context_length", "context_window", "max_context_length")
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModels:
-    """base_url: with the /v1 that the typed address lacked. names: as the server spells them.
-    contexts: tokens of prompt and answer, of those for which it says them."""
+    """The models that a server lists.
+
+    Attributes:
+        base_url: Its address, with the /v1 that the typed one lacked.
+        names: Their names as the server spells them.
+        contexts: By name, the tokens of prompt and answer, if the server reports them.
+    """
 
     base_url: str
     names: tuple[str, ...]
     contexts: Mapping[str, int]
 
     def words(self) -> str:
-        """Which models there are, in a line that ends with what to type."""
-        names, rest = ", ".join(self.names[:SHOWN]), len(self.names) - SHOWN
-        more = f" and {rest:,} more" if rest > 0 else ""
-        typed = quote(served(self.names[0] if len(self.names) == 1 else "NAME"))
-        return f"The server lists {names}{more}. Type: --model {typed}"
+        """Return the models in one line that ends with what to type."""
+        names = ", ".join(self.names[:SHOWN])
+        hidden_count = len(self.names) - SHOWN
+        more = f" and {hidden_count:,} more" if hidden_count > 0 else ""
+        name = self.names[0] if len(self.names) == 1 else "NAME"
+        return f"The server lists {names}{more}. Type: --model {quote(served(name))}"
 
     def only(self) -> str:
-        """The one model. Raises NeedlemapError where there are several, or none, with what to
-        type."""
+        """Return the one model. Raise NeedlemapError, with what to type, for none or several."""
         if not self.names:
             raise NeedlemapError(f"{self.base_url} lists no model. Name it: --model {served()}")
         if len(self.names) > 1:
             lines = (f"\n  --model {quote(served(name))}" for name in self.names[:SHOWN])
-            rest = len(self.names) - SHOWN
-            more = f"\n  and {rest:,} more" if rest > 0 else ""
+            hidden_count = len(self.names) - SHOWN
+            more = f"\n  and {hidden_count:,} more" if hidden_count > 0 else ""
             raise NeedlemapError(
                 f"{self.base_url} serves {len(self.names):,} models. Type one of:"
                 f"{''.join(lines)}{more}"
@@ -73,78 +82,91 @@ class ServedModels:
 def list_models(
     base_url: str, sent: Sent, *, wait_s: float = 0.0, say: Callable[[str], object] = str
 ) -> ServedModels:
-    """What a server lists; no names where it lists none that can be read.
+    """Return the models that a server lists; none if it has no list that can be read.
 
-    wait_s: for a server that is not there yet, or that says 503; say: hears of that once.
-    Raises NeedlemapError where no connection can be made, and for a key that is refused.
+    wait_s: how long to wait for a server that is not reached yet or replies 503. say: called once
+    while waiting. Raises NeedlemapError if no connection can be made, or if the key is refused.
     """
     check_address(base_url)
-    until_s, said = monotonic() + wait_s, False
+    deadline_s = monotonic() + wait_s
+    has_said = False
     while True:
         try:
             return _listed(base_url.rstrip("/"), sent)
         except Unmeasured as failure:
-            waited = failure.unreached or failure.status == _LOADING
-            left_s = until_s - monotonic()
-            if not waited or left_s <= 0:
-                loading = f"{str(failure).rstrip('.')}. To wait for it, add --wait 5m"
-                words = unreached_words(failure) if failure.unreached else str(failure)
-                words += f" Give {_DO}." if failure.failure is Failure.TIMED_OUT else ""
-                raise NeedlemapError(words if failure.status != _LOADING else loading) from None
-            if not said:
+            is_starting = failure.unreached or failure.status == _LOADING
+            left_s = deadline_s - monotonic()
+            if not is_starting or left_s <= 0:
+                raise _not_listed(failure) from None
+            if not has_said:
                 say(f"{str(failure).rstrip('.')}; waiting for it")
-            said = True
+                has_said = True
             pause(min(_LOOK_S, left_s), f"before {base_url} answered")
 
 
+def _not_listed(failure: Unmeasured) -> NeedlemapError:
+    """Return the error for a server whose models are not known, with what to do."""
+    if failure.status == _LOADING:
+        return NeedlemapError(f"{str(failure).rstrip('.')}. To wait for it, add --wait 5m")
+    words = unreached_words(failure) if failure.unreached else str(failure)
+    if failure.failure is Failure.TIMED_OUT:
+        words += f" Give {_DO}."
+    return NeedlemapError(words)
+
+
 def _listed(base_url: str, sent: Sent) -> ServedModels:
-    """The same, asked once. Raises Unmeasured if no server answers, and for 401, 403 and 503."""
-    base_url, _, found = models_at(base_url, sent)
-    rows = {name: row for row in rows_of(found) if (name := _name(row))}
+    """Request the list once. Raise Unmeasured if no server answers, and for 401, 403 and 503."""
+    address, _, body = models_at(base_url, sent)
+    rows = {name: row for row in rows_of(body) if (name := _name(row))}
     contexts = {name: size for name, row in rows.items() if (size := context_in(row))}
-    return ServedModels(base_url, tuple(rows), contexts)
+    return ServedModels(address, names=tuple(rows), contexts=contexts)
 
 
 def models_at(base_url: str, sent: Sent) -> tuple[str, int, dict[str, Any]]:
-    """The address, with the /v1 that it may lack, and what it says of its models, as `get` has
-    it."""
-    found = get(base_url, "/models", sent)
-    if found[0] == 404 and not VERSIONED.search(base_url):
-        other = joined(base_url, "/v1")
-        versioned = get(other, "/models", sent)
-        if versioned[0] == 200:
-            return other, *versioned
-    return base_url, *found
+    """Return the address with the /v1 that it may lack, and status and body of its `/models`, as
+    `get` returns them."""
+    status, body = get(base_url, "/models", sent)
+    if status == 404 and not VERSIONED.search(base_url):
+        versioned_url = joined(base_url, "/v1")
+        versioned_status, versioned_body = get(versioned_url, "/models", sent)
+        if versioned_status == 200:
+            return versioned_url, versioned_status, versioned_body
+    return base_url, status, body
 
 
 def get(base_url: str, path: str, sent: Sent) -> tuple[int, dict[str, Any]]:
-    """A reply's status and JSON object, an empty one where it has none. Raises Unmeasured if
-    no server answers, and for 401, 403 and 503."""
-    door = SyncJsonClient(base_url, sent.headers(), sent.key_env)
+    """Return a reply's status and its JSON object, {} if it has none.
+
+    Raises Unmeasured if no server answers, and for 401, 403 and 503.
+    """
+    client = SyncJsonClient(base_url, sent.headers(), sent.key_env)
     try:
-        reply = door.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
+        reply = client.ask("GET", path, b"", _LONGEST_S, _MOST_BYTES, _DO)
         if reply.status in (401, 403, _LOADING):
-            door.check(reply, base_url)
+            client.check(reply, base_url)
         try:
-            return reply.status, door.object_in(reply, base_url)
+            return reply.status, client.object_in(reply, base_url)
         except Unmeasured:
             return reply.status, {}
     except Unmeasured as failure:
-        door.hide(failure)
+        client.hide(failure)
         raise
     finally:
-        door.close()
+        client.close()
 
 
 def context_of(
     base_url: str, model: str, sent: Sent, listed: ServedModels | None = None
 ) -> int | None:
-    """Tokens of prompt and answer that a server says a model takes: in its list (vLLM, SGLang,
-    most providers), or of itself (llama.cpp); None where it says nothing."""
+    """Return the tokens of prompt and answer that a server reports for a model; None if none.
+
+    vLLM, SGLang and most providers report them in the list of models, llama.cpp for itself.
+    """
     try:
         listed = listed or _listed(base_url.rstrip("/"), sent)
-        if found := listed.contexts.get(model):
-            return found
+        context = listed.contexts.get(model)
+        if context:
+            return context
         root = VERSIONED.sub("", listed.base_url)
         return own_context(get(root, "/props", sent)[1])
     except Unmeasured:
@@ -158,13 +180,13 @@ def own_context(props: Mapping[str, Any]) -> int | None:
 
 
 def rows_of(listed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The models in a list."""
+    """Return the models in a list."""
     rows = listed.get("data")
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """What a row calls its model; '' for what no flag can hold."""
+    """Return a row's name of its model; '' for a name that no flag can hold."""
     name = row.get("id")
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         return ""
@@ -177,21 +199,23 @@ def context_in(row: Mapping[str, Any]) -> int | None:
 
 
 def _size(value: object) -> int | None:
-    """A number of tokens; None for any other value."""
+    """Return a number of tokens, 1 or more; None for any other value."""
     return clean_count(value) or None
 
 
 def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
-    """Return when a server answers anything. Raises NeedlemapError if no connection can be
-    made in that time, and for an invalid address."""
+    """Return once a server answers, whatever it answers.
+
+    Raises NeedlemapError if no connection can be made in that time, and for an invalid address.
+    """
     check_address(base_url)
-    until_s = monotonic() + wait_s
+    deadline_s = monotonic() + wait_s
     while True:
         try:
             get(base_url.rstrip("/"), "/models", sent)
             return
         except Unmeasured as failure:
-            left_s = until_s - monotonic()
+            left_s = deadline_s - monotonic()
             if not failure.unreached:
                 return
             if left_s <= 0:
@@ -200,34 +224,46 @@ def wait_for(base_url: str, wait_s: float, sent: Sent) -> None:
 
 
 def cache_tokens(base_url: str, sent: Sent) -> int | None:
-    """Tokens of prompts that a server says it caches: SGLang, vLLM's metrics, llama.cpp; None
-    where it says nothing."""
+    """Return the tokens of prompts that a server can cache; None if it does not report them.
+
+    SGLang reports them, vLLM in its metrics, llama.cpp by slot.
+    """
     root = VERSIONED.sub("", base_url.rstrip("/"))
     try:
-        told = _size(get(root, "/get_server_info", sent)[1].get("max_total_num_tokens"))
-        return told or _counted_blocks(root, sent) or _counted_slots(root, sent)
+        _, info = get(root, "/get_server_info", sent)
+        return (
+            _size(info.get("max_total_num_tokens"))
+            or _counted_blocks(root, sent)
+            or _counted_slots(root, sent)
+        )
     except Unmeasured:
         return None
 
 
 def _counted_slots(root: str, sent: Sent) -> int | None:
-    """Of llama.cpp: each slot has a context of its own."""
-    itself = get(root, "/props", sent)[1]
-    each = own_context(itself)
-    slots = _size(itself.get("total_slots"))
-    return each * slots if each and slots else None
+    """Return llama.cpp's tokens: each slot has a context of its own."""
+    _, props = get(root, "/props", sent)
+    context, slots = own_context(props), _size(props.get("total_slots"))
+    if context is None or slots is None:
+        return None
+    return context * slots
 
 
 def _counted_blocks(root: str, sent: Sent) -> int | None:
-    """Of vLLM: blocks times their size, as its metrics have them."""
-    door = SyncJsonClient(root, sent.headers(), sent.key_env)
+    """Return vLLM's tokens: the number of blocks times their size, from its metrics."""
+    client = SyncJsonClient(root, sent.headers(), sent.key_env)
     try:
-        reply = door.ask("GET", "/metrics", b"", _LONGEST_S, _MOST_BYTES, _DO)
+        reply = client.ask("GET", "/metrics", b"", _LONGEST_S, _MOST_BYTES, _DO)
     finally:
-        door.close()
+        client.close()
+
     line = _CACHE_CONFIG.search(reply.text)
-    found = dict(_LABEL.findall(line[1])) if line and reply.status == 200 else {}
-    sizes = [found.get(name, "") for name in ("num_gpu_blocks", "block_size")]
-    if not all(size.isdecimal() and len(size) < 12 for size in sizes):
+    if reply.status != 200 or line is None:
         return None
-    return _size(int(sizes[0]) * int(sizes[1]))
+    labels = dict(_LABEL.findall(line[1]))
+    blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
+    for digits in (blocks, size):
+        # A number of thousands of digits takes long to read.
+        if not digits.isdecimal() or len(digits) >= 12:
+            return None
+    return _size(int(blocks) * int(size))

@@ -95,13 +95,15 @@ class Weighing:
         )
 
     async def _shares(self, way: Literal["echo", "steps"], timeout_s: float) -> list[float]:
-        """The probabilities of two different answers to one prompt."""
-        prompt = await self._text_ids(_PROMPT, timeout_s)
-        weighed = [
-            await self._weighed(way, prompt, await self._text_ids(answer, timeout_s), timeout_s)
-            for answer in _TRIED
-        ]
-        return [exp(fsum(each.forced.logprobs)) for each in weighed if each.forced is not None]
+        """Return the probabilities of two different answers to one prompt."""
+        prompt_ids = await self._text_ids(_PROMPT, timeout_s)
+        shares: list[float] = []
+        for text in _TRIED:
+            answer_ids = await self._text_ids(text, timeout_s)
+            answer = await self._weighed(way, prompt_ids, answer_ids, timeout_s)
+            if answer.forced is not None:
+                shares.append(exp(fsum(answer.forced.logprobs)))
+        return shares
 
     async def _weighed(
         self, way: Literal["echo", "steps"], prompt: list[int], wanted: list[int], timeout_s: float
@@ -114,25 +116,21 @@ class Weighing:
         )
 
     async def _stepped(self, prompt: list[int], wanted: list[int], timeout_s: float) -> Answer:
-        """Token by token, each behind those before it, which the server has in its cache."""
-        rows, said = list[Row](), list[Answer]()
+        """Weigh an answer token by token, each behind those before it, which the server has in its
+        cache."""
+        rows: list[Row] = []
+        steps: list[Answer] = []
         for place, token in enumerate(wanted):
             body = self._body(prompt + wanted[:place], logit_bias={str(token): _BIAS})
-            said.append(
-                await self._server.ask(
-                    _PATH,
-                    body,
-                    timeout_s,
-                    partial(understood, partial(self._read_step, token, rows)),
-                )
-            )
-        weighed = _given(said[0], rows, "steps", len(prompt))
-        sent, written = (
-            sum(getattr(each, name) or 0 for each in said)
-            for name in ("prompt_tokens", "completion_tokens")
-        )
-        usage = {"requests": len(said), "prompt_tokens": sent, "completion_tokens": written}
-        return replace(weighed, usage=usage, latency_s=sum(each.latency_s for each in said))
+            read = partial(understood, partial(self._read_step, token, rows))
+            steps.append(await self._server.ask(_PATH, body, timeout_s, read))
+        answer = _given(steps[0], rows, "steps", len(prompt))
+        usage = {
+            "requests": len(steps),
+            "prompt_tokens": sum(step.prompt_tokens or 0 for step in steps),
+            "completion_tokens": sum(step.completion_tokens or 0 for step in steps),
+        }
+        return replace(answer, usage=usage, latency_s=sum(step.latency_s for step in steps))
 
     def _read_echo(self, start: int, count: int, body: dict[str, Any], took_s: float) -> Answer:
         rows = rows_of(body, start, start + count)
@@ -197,69 +195,91 @@ class Weighing:
 
 
 def _is_final(failure: Unmeasured) -> bool:
-    """Whether a failure says that a server cannot do it, and not that it cannot now."""
-    broken = failure.failure is Failure.SERVER and not failure.outage
-    return broken or failure.failure in (Failure.REJECTED, Failure.UNREADABLE)
+    """Return True if a failure shows that a server can never do it; False if it cannot now."""
+    if failure.failure is Failure.SERVER:
+        return not failure.outage
+    return failure.failure in (Failure.REJECTED, Failure.UNREADABLE)
 
 
 def _is_id(token: object) -> bool:
     return isinstance(token, int) and 0 <= token < _LARGEST_ID
 
 
-def _given(said: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], start: int) -> Answer:
-    """A given answer's weight, in a reply's other facts."""
-    told, own = Logprobs.of(rows, way, start), [clean_nats(row[1]) for row in rows]
-    known = tuple(each for each in own if each is not None)
-    if told is None or len(known) < len(own):
+def _given(reply: Answer, rows: Sequence[Row], way: Literal["echo", "steps"], start: int) -> Answer:
+    """Return a reply as the answer that was given to the model. Raise Unmeasured if a token lacks
+    its log-probability."""
+    logprobs = Logprobs.of(rows, way, start)
+    nats = [clean_nats(row[1]) for row in rows]
+    known_nats = tuple(value for value in nats if value is not None)
+    if logprobs is None or len(known_nats) < len(nats):
         raise faults.unreadable("The reply lacks a token's log-probability", str(rows)[:200])
-    others = [LOWEST_NATS if (other := clean_nats(row[3])) is None else other for row in rows]
-    forced = Forced(known, all(mine >= other for mine, other in zip(known, others, strict=True)))
-    fields: dict[str, Any] = {
-        "text": "",
-        "finish": None,
-        "prompt_tokens": start,
-        "completion_tokens": 0,
-    }
-    return replace(said, **fields, thinking=None, forced=forced, logprobs=told)
+
+    is_greedy = True
+    for value, row in zip(known_nats, rows, strict=True):
+        rival = clean_nats(row[3])
+        if rival is not None and rival > value:
+            is_greedy = False
+    return replace(
+        reply,
+        text="",
+        finish=None,
+        prompt_tokens=start,
+        completion_tokens=0,
+        thinking=None,
+        forced=Forced(known_nats, is_greedy),
+        logprobs=logprobs,
+    )
 
 
 def rows_of(body: Mapping[str, Any], start: int = 0, stop: int = MOST_ROWS) -> list[Row]:
-    """Some of the tokens that a reply lists, in either form; none where it does not."""
+    """Return the tokens from start to stop that a reply lists, in either form; [] if none."""
     return [_row(entry) for entry in _entries(body, start, stop)]
 
 
 def _entries(body: Mapping[str, Any], start: int, stop: int) -> list[Mapping[str, Any]]:
-    """The same in chat's form."""
-    told = (choice_of(body) or {}).get("logprobs")
-    told = told if isinstance(told, Mapping) else {}
-    listed = told.get("content")
-    if isinstance(listed, list):
-        return listed[start:stop] if all(isinstance(entry, Mapping) for entry in listed) else []
-    columns = [told.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
+    """Return the tokens that a reply lists in the form of chat completions."""
+    logprobs = (choice_of(body) or {}).get("logprobs")
+    if not isinstance(logprobs, Mapping):
+        return []
+    content = logprobs.get("content")
+    if isinstance(content, list):
+        is_valid = all(isinstance(entry, Mapping) for entry in content)
+        return content[start:stop] if is_valid else []
+
+    # Completions list columns.
+    columns = [logprobs.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
     lists = [column[start:stop] for column in columns if isinstance(column, list)]
     if len(lists) < len(columns) or len(set(map(len, lists))) != 1:
         return []
     return [
-        {"token": token, "logprob": own, "top_logprobs": _others(top)}
-        for token, own, top in zip(*lists, strict=True)
+        {"token": token, "logprob": logprob, "top_logprobs": _others(top)}
+        for token, logprob, top in zip(*lists, strict=True)
     ]
 
 
 def _others(top: object) -> list[Mapping[str, Any]]:
-    """A row of likely tokens, as completions list them, in chat's form."""
-    listed = top.items() if isinstance(top, Mapping) else ()
-    return [{"token": token, "logprob": told} for token, told in listed]
+    """Return the likely tokens of completions in the form of chat completions."""
+    if not isinstance(top, Mapping):
+        return []
+    return [{"token": token, "logprob": logprob} for token, logprob in top.items()]
 
 
 def _row(entry: Mapping[str, Any]) -> Row:
+    """Return a token and the likeliest other one in its place."""
     top = entry.get("top_logprobs")
-    others = [other for other in top if isinstance(other, Mapping)] if isinstance(top, list) else []
-    same = [[each.get(name) for name in ("id", "token", "bytes")] for each in (entry, *others)]
-    rest = [other for other, names in zip(others, same[1:], strict=True) if names != same[0]]
-    best: Mapping[str, Any] = max(rest, key=_likely, default={})
+    rivals: list[Mapping[str, Any]] = []
+    for candidate in top if isinstance(top, list) else ():
+        if isinstance(candidate, Mapping) and _identity(candidate) != _identity(entry):
+            rivals.append(candidate)
+    best: Mapping[str, Any] = max(rivals, key=_likelihood, default={})
     return entry.get("token"), entry.get("logprob"), best.get("token"), best.get("logprob")
 
 
-def _likely(entry: Mapping[str, Any]) -> float:
-    told = clean_nats(entry.get("logprob"))
-    return LOWEST_NATS if told is None else told
+def _identity(entry: Mapping[str, Any]) -> list[Any]:
+    # Two tokens may have the same text: half a character is written as '?' or U+FFFD.
+    return [entry.get(name) for name in ("id", "token", "bytes")]
+
+
+def _likelihood(entry: Mapping[str, Any]) -> float:
+    nats = clean_nats(entry.get("logprob"))
+    return LOWEST_NATS if nats is None else nats

@@ -31,9 +31,8 @@ if TYPE_CHECKING:  # arrays: not for those who only ask for help
     from needlemap.prompts import Prompt
     from needlemap.text.tokens import TokenText
 
-LANE: ContextVar[int] = ContextVar(
-    "needlemap_lane", default=0
-)  # which lane asks: replicas keep it together
+# The lane that sends a request. Replicas keep the prompts of a lane together.
+LANE: ContextVar[int] = ContextVar("needlemap_lane", default=0)
 # Tokens of an answer whose log-probabilities are kept: the first ones. A record of so many takes
 # 200 kB.
 MOST_ROWS = 4_096
@@ -41,12 +40,17 @@ MOST_ROWS = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How an answer is drawn. temperature None: the field is not sent (some models refuse it).
+    """How an answer is drawn.
 
-    request: further request fields, passed on as they are. timeout_s: for one attempt. seed: fixes
-    the draws of back ends that draw here; another one for each trial. thinking_tokens: a reasoning
-    model's budget before its answer, None where none was set. logprobs: keep what it thought of
-    each token of its answer. stream: have a server send the answer as it is written.
+    Attributes:
+        max_answer_tokens: The budget of the answer.
+        temperature: The temperature; None to send none, as some models refuse the field.
+        timeout_s: The time for one attempt.
+        request: Further request fields, sent as they are.
+        seed: Fixes the draws of back ends that draw here. Each trial has its own.
+        thinking_tokens: A reasoning model's budget before its answer; None if none is set.
+        logprobs: Keep what the model thought of each token of its answer.
+        stream: Have a server send the answer while it is written.
     """
 
     max_answer_tokens: int = 300
@@ -60,7 +64,7 @@ class Decoding:
 
     @property
     def most_tokens(self) -> int:
-        """What the model may write in all: thinking and answer."""
+        """Return the budget of thinking and answer together."""
         return self.max_answer_tokens + (self.thinking_tokens or 0)
 
 
@@ -68,16 +72,18 @@ class Decoding:
 class Forced:
     """How likely a model finds an answer that it was given.
 
-    logprobs: natural log-probability of each of its tokens (at least one), after the prompt and the
-    tokens before it. greedy: whether each was the model's first choice.
+    Attributes:
+        logprobs: The natural log-probability of each of its tokens (at least one), after the
+            prompt and the tokens before it.
+        greedy: Whether each token was the model's first choice.
     """
 
     logprobs: tuple[float, ...]
     greedy: bool
 
 
-# A token's text and natural log-probability, and those of the likeliest other token, None where not
-# told.
+# A token's text and natural log-probability, and those of the likeliest other token; None if
+# unknown.
 Row = tuple[object, object, object, object]
 LogprobSource = Literal["generated", "walk", "echo", "steps"]
 
@@ -86,13 +92,15 @@ LogprobSource = Literal["generated", "walk", "echo", "steps"]
 class Logprobs:
     """What a model thought of each token of an answer: its own, or one that it was given.
 
-    tokens: their texts. nats: natural log-probability of each, after the prompt and the tokens
-    before it. others, other_nats: the likeliest other token in its place (the runner-up, or the
-    first choice where the token was not that); None where nobody says. way: 'generated' for the
-    model's own answer; for a given one
-    'walk' (computed here, behind the prompt), 'echo' (the server's log-probabilities of a prompt
-    that holds it) or 'steps' (the server was made to say it, token by token). start: tokens before
-    the first one, None where unknown.
+    Attributes:
+        tokens: Their texts.
+        nats: The natural log-probability of each, after the prompt and the tokens before it.
+        others, other_nats: The likeliest other token in its place: the runner-up, or the first
+            choice if the token was not that. None if unknown.
+        way: 'generated' for the model's own answer. For a given answer 'walk' (computed here,
+            behind the prompt), 'echo' (the server's log-probabilities of a prompt that holds the
+            answer) or 'steps' (the server was made to write it token by token).
+        start: The tokens before the first one; None if unknown.
     """
 
     tokens: tuple[str, ...]
@@ -148,7 +156,7 @@ class Logprobs:
 
     @property
     def mean(self) -> float:
-        """Mean log-probability of its tokens."""
+        """Return the mean log-probability of its tokens."""
         return fsum(self.nats) / len(self.nats)
 
 
@@ -175,19 +183,30 @@ def _other_token(text: object, likelihood: object) -> tuple[str | None, float | 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said. finish: 'stop', 'length', 'refusal', or the provider's own word; None for
-    none.
+    """What a model wrote.
 
-    Whatever a server or a user's function says, an Answer fits into a record: half characters
-    become '?', and an invalid reason, count or name becomes None. Raises Unmeasured for a text
-    that is none. Token counts are the provider's own, None where it reports none; usage is its
-    report, in bounds. completion_tokens holds thinking_tokens. thinking: what a reasoning
-    model wrote before its answer, None where nothing of it is seen. forced: set when the model
-    was given the answer instead of asked for one; text is then empty. allowance: what the
-    server still takes. note: what the user should know of the asking. logprobs: what was
-    thought of each token, of an asked answer where that was wanted. beside: the same given
-    answer behind an item's other prompts, by the names of a scorer's passes. first_token_s: of a
-    streamed answer, the seconds until the first piece of it or of its thinking came.
+    Whatever a server or a user's function returns, an Answer fits into a record: half characters
+    become '?', and an invalid reason, count or name becomes None. Raises Unmeasured for an answer
+    that is not text.
+
+    Attributes:
+        text: The answer; '' if it was given.
+        finish: Why it ended: 'stop', 'length', 'refusal', or the provider's own word. None if
+            unknown.
+        prompt_tokens, cached_tokens, completion_tokens: The provider's own counts; None if it
+            reports none. completion_tokens includes thinking_tokens.
+        usage: The provider's usage report.
+        model: The model that the provider names.
+        latency_s: The seconds of the attempt.
+        forced: How likely the model finds a given answer; None for one that it wrote.
+        thinking: What a reasoning model wrote before its answer; None if it is not shown.
+        thinking_tokens: The tokens of that.
+        allowance: What the server's rate limits still allow.
+        note: What the user should know of the request.
+        logprobs: What the model thought of each token, if requested.
+        beside: The given answer behind an item's other prompts, by the names of a scorer's passes.
+        first_token_s: The seconds until the first piece of a streamed answer, or of its thinking,
+            came.
     """
 
     text: str
@@ -231,8 +250,8 @@ class Answer:
 
 
 def touch(before: str, answer: str) -> bool:
-    """Whether an answer would run into the text before it, in a script that keeps words apart
-    by blanks.
+    """Return True if an answer would run into the text before it, in a script with blanks between
+    words.
 
     >>> (
     ...     touch("Answer:", "Jack"),
@@ -242,8 +261,10 @@ def touch(before: str, answer: str) -> bool:
     ... )
     (True, False, False, False)
     """
-    met = before[-1:].strip() and answer[:1].strip()
-    return bool(met) and ord(before[-1]) < 0x2E80 > ord(answer[0])
+    if not before[-1:].strip() or not answer[:1].strip():
+        return False
+    # From U+2E80 on, scripts have no blanks between words.
+    return max(before[-1], answer[0]) < "\u2e80"
 
 
 # Chat messages as (role, text), one of which may hold MARK, to the token texts before and after
@@ -255,24 +276,29 @@ Render = Callable[[Sequence[tuple[str, str]]], "tuple[TokenText, TokenText]"]
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What prompts a model takes; known before it is loaded.
+    """The prompts that a model takes, known before it is loaded.
 
-    chat: messages (True) or one plain text. tokenizer: the name that 'auto' means, None where
-    unknown. render: for models that are fed token ids, so that no text is tokenised twice;
-    None for those fed text. whole: whether these are the ids of the whole text, as a server of the
-    same weights makes them; else those of its spans, one behind the other. teacher: whether the
-    model weighs given answers
-    (`Model.force`), as far as is known before it is asked. serial: answers come one after another
-    from one cache, so that asking several at a time only mixes up their order. breakpoints: whether
-    a provider's cache wants to be told where prompts part. remote: whether it is asked over a
-    network, so that what it counts is its word. weights: hash of a local model's files, so that a
-    retrained one is asked anew. positions: tokens
-    of prompt and answer that it has places for, None for no known limit. needs:
-    packages that asking it imports. request: the request fields that it heeds, None where a server
-    or an engine says which. side:
-    for prompts of so many tokens a number: what was computed for one serves those of the same
-    number, of None nothing. No function where all serve each other. notes: what a user should know
-    of how it is asked.
+    Attributes:
+        chat: Whether it takes messages; if not, one plain text.
+        tokenizer: The name that 'auto' means; None if unknown.
+        render: Makes the token ids of models that are fed ids, so that no text is tokenised twice.
+            None for models that are fed text.
+        whole: Whether these are the ids of the whole text, as a server of the same weights makes
+            them. If not, they are the ids of its spans, one after the other.
+        teacher: Whether the model weighs given answers (`Model.force`), as far as is known before
+            the first request.
+        serial: Whether answers come one after another from one cache, so that several requests at
+            a time only mix up their order.
+        breakpoints: Whether a provider's cache needs marks where prompts part.
+        remote: Whether it is reached over a network, so that its counts cannot be checked here.
+        weights: Hash of a local model's files, so that a retrained model has other keys.
+        positions: The tokens of prompt and answer that it has positions for; None for no known
+            limit.
+        needs: The packages that it imports.
+        request: The request fields that it reads; None if a server or an engine decides that.
+        side: Maps a prompt's tokens to a number. What was computed for one prompt serves those of
+            the same number; with None it serves no other. Without a function all serve each other.
+        notes: What a user should know of how it is used.
     """
 
     chat: bool = True
@@ -338,7 +364,8 @@ class Model(metaclass=Checked):
 
     @classmethod
     def traits(cls, name: str, options: Mapping[str, Any]) -> Traits:
-        """What the model takes, without loading or reaching it. Raises SettingsError."""
+        """Return the prompts that the model takes, without loading or reaching it. Raise
+        SettingsError for options that cannot work."""
         return Traits()
 
     async def open(
@@ -346,45 +373,46 @@ class Model(metaclass=Checked):
     ) -> None:
         """Wait until the model can answer. Called once before each batch of prompts.
 
-        most: how many prompts are left. show_state, show_event: take a line about how all copies
-        of the model stand, and about one that came or went. Raises NeedlemapError if none can be
-        had.
+        most: how many prompts are left. show_state: takes a line on all copies of the model.
+        show_event: takes a line on one that started or ended. Raises NeedlemapError if no copy can
+        be started.
         """
 
     async def prepare(self, lanes: int) -> bool:
-        """Get ready for so many lanes at a time, each with prompts that share their beginnings
-        with the one before (`LANE` is the number of the lane that asks). True where each of
-        them then has a cache of its own."""
+        """Prepare for several lanes at a time, each with prompts that share their start with the
+        one before. `LANE` is the number of the lane that sends a request.
+
+        Return True if each lane then has its own cache.
+        """
         return False
 
     @classmethod
     def address(cls, name: str, options: Mapping[str, Any]) -> str:
-        """Where the model is asked when no address is typed; '' at home, or without an
-        address.
+        """Return the model's address if none is typed; '' for the provider's own, or without one.
 
-        It is part of what was asked, so that another server's answers have other keys. A class
-        that names no variable is built, and its `base_url` read.
+        It is hashed into keys, so that another server's answers have other keys. A class that names
+        no variable is built, and its `base_url` read.
         """
         if "base_url" in options or "base_url" not in option_names(cls):
             return ""
         if cls.base_url_variable:
             return os.environ.get(cls.base_url_variable, "")
-        with suppress(Exception):  # what is wrong is said when it is made to be asked
+        # An error here comes again, with its message, when the model is built for the run.
+        with suppress(Exception):
             if cls.traits(name, options).remote:
-                found = getattr(cls(name, **options), "base_url", None)
-                return found if isinstance(found, str) else ""
+                base_url = getattr(cls(name, **options), "base_url", None)
+                return base_url if isinstance(base_url, str) else ""
         return ""
 
     async def answer(self, prompt: Prompt, decoding: Decoding) -> Answer:
-        """Ask once. Raises Unmeasured for a refused request, a time-out, an unreadable answer,
-        ..."""
+        """Send one request and return its answer. Raise Unmeasured, e.g. for a refused request, a
+        time-out or an unreadable answer."""
         raise NotImplementedError
 
     async def force(self, prompt: Prompt, answer: str, decoding: Decoding) -> Answer:
-        """How likely it finds a given answer, in the Answer's `forced`: of one whose traits
-        say teacher=True.
+        """Return, in the Answer's `forced`, how likely it finds a given answer.
 
-        Raises Unmeasured.
+        Called if its traits have teacher=True. Raises Unmeasured.
         """
         raise NotImplementedError
 
@@ -393,13 +421,12 @@ class Model(metaclass=Checked):
 
 
 def find_backend(name: str) -> type[Model]:
-    """A back end by its registered name. Raises SettingsError."""
+    """Return a back end by its registered name. Raise SettingsError if there is none."""
     return find_kind("models", name, Model)
 
 
 def backend_or_default(name: str) -> type[Model]:
-    """A back end by its registered name; `Model` with its defaults where there is none to
-    load."""
+    """Return a back end by its registered name; `Model` with its defaults if there is none."""
     with suppress(SettingsError):
         return find_backend(name)
     return Model

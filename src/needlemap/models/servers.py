@@ -32,11 +32,12 @@ RESERVED = (
 
 
 class ServedModel(Model):
-    """A model behind a provider's API, or behind a server that speaks as it does.
+    """A model behind a provider's API, or behind a server with the same API.
 
-    plain_headers: those that hold no
-    secret. limit_headers: those that say what the server still takes (`LIMIT_HEADERS`).
-    usage_field: the field of a request that has a stream end with a report of tokens.
+    Attributes:
+        usage_field: The field of a request after which a stream ends with a report of tokens.
+        plain_headers: Headers that hold no secret.
+        limit_headers: Headers in which the server reports its rate limits.
     """
 
     streams = True
@@ -47,54 +48,67 @@ class ServedModel(Model):
     def __init__(self, name: str, base_url: str, key_env: str, version: str = "") -> None:
         self.name = name
         key = key_of(key_env, base_url, self.host, required=key_env != self.key_variable)
-        sent = {header: value for header, value in self.headers(key).items() if value}
-        sent |= custom_headers(self.headers_variable)
-        known = self.plain_headers, self.limit_headers
-        self._server = JsonClient(base_url, sent, version, key_env, *known)
+        headers = {header: value for header, value in self.headers(key).items() if value}
+        headers |= custom_headers(self.headers_variable)
+        self._server = JsonClient(
+            base_url,
+            headers,
+            version=version,
+            key_env=key_env,
+            plain=self.plain_headers,
+            limits=self.limit_headers,
+        )
         self._streaming = Streaming(self.usage_field)
 
     @property
     def base_url(self) -> str:
-        """Where it is asked; with what the address lacked as soon as the server turns out to
-        want that."""
+        """Return its address, with the version that it lacked once that is found."""
         return self._server.base_url
 
     def headers(self, key: str) -> dict[str, str]:
-        """What goes with each request, by the names of the provider's own client. Raises
-        SettingsError."""
+        """Return the headers of each request, as the provider's own client sends them. Raise
+        SettingsError for a key that no header holds."""
         raise NotImplementedError
 
     async def answer_in(self, path: str, body: bytes, timeout_s: float, read: Reader) -> Answer:
-        """The answer that a server sends to one request; one that its filter withheld is empty,
-        however it says so. Raises Unmeasured."""
+        """Return a server's answer to one request; '' if its content filter withheld it, however
+        the server reports that. Raise Unmeasured."""
         start = perf_counter()
         try:
             return await self._server.ask(path, body, timeout_s, read)
-        except Unmeasured as refused:
-            if not refused.filtered:
+        except Unmeasured as failure:
+            if not failure.filtered:
                 raise
-            allowance, took_s = refused.allowance, perf_counter() - start
-            return Answer("", CONTENT_FILTER, latency_s=took_s, allowance=allowance)
+            return Answer(
+                "",
+                CONTENT_FILTER,
+                latency_s=perf_counter() - start,
+                allowance=failure.allowance,
+            )
 
     async def stream_as_wanted(
         self, decoding: Decoding, ask: Callable[[Mapping[str, Any]], Awaitable[Answer]]
     ) -> Answer:
-        """Ask, and again as the server says that it streams. ask: sends a request with these
-        fields besides its own. Raises Unmeasured."""
+        """Return an answer, streamed or not as the server requires. Raise Unmeasured.
+
+        ask: sends a request with these fields in addition to its own.
+        """
         streaming = self._streaming
         while True:
             fields = streaming.fields(decoding)
             try:
                 answer = await ask(fields)
-            except Unmeasured as refused:
-                if not streaming.learn(fields, refused):
+            except Unmeasured as failure:
+                if not streaming.learn(fields, failure):
                     raise
                 continue
             if fields or not self._server.has_streamed or streaming.is_wanted:
                 return answer
             streaming.is_wanted = True
             note = f"{self.base_url} streams its answers: asked as with --stream from now on"
-            return replace(answer, note="; ".join(filter(None, (answer.note, note))))
+            if answer.note:
+                note = f"{answer.note}; {note}"
+            return replace(answer, note=note)
 
     async def close(self) -> None:
         """Release connections."""
@@ -102,15 +116,16 @@ class ServedModel(Model):
 
 
 def spent(body: Mapping[str, Any]) -> Spent:
-    """What a reply says that it took, in OpenAI's names, and in those that others mix with
-    them."""
+    """Return the tokens that a reply reports, by OpenAI's names or by those of Responses."""
     usage = body.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    sent, written = (
-        next((found for name in names if (found := count(usage, name))), None)
-        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
-    )
-    return Spent(count(usage, "prompt_tokens") if sent is None else sent, written or 0)
+    if not isinstance(usage, dict):
+        return Spent(None, 0)
+    # Some servers report 0 under one name and the tokens under the other.
+    prompt_tokens = count(usage, "prompt_tokens")
+    if not prompt_tokens:
+        prompt_tokens = count(usage, "input_tokens") or prompt_tokens
+    answer_tokens = count(usage, "completion_tokens") or count(usage, "output_tokens") or 0
+    return Spent(prompt_tokens, answer_tokens)
 
 
 def understood(

@@ -20,15 +20,23 @@ from needlemap.files import is_regular, read_regular, write_whole
 from needlemap.untrusted import read_json
 
 M = TypeVar("M", bound=BaseModel)
-_SHOWN = 3  # folders that an error lists
+# Folders that an error lists.
+_SHOWN = 3
 _BEYOND, _LARGEST = 2**63, 10**300
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentKind(Generic[M]):
-    """One kind of document. name: what a folder that has it holds, as "run". model: its shape.
-    schema: the version that is written and read. version_field: where a document names its
-    version. any_numbers: whether it holds numbers that a user chose, which may be of any size."""
+    """One kind of document.
+
+    Attributes:
+        file: The name of its file.
+        name: What a folder with it holds, e.g. "run".
+        model: Its shape.
+        schema: The version that is written and read.
+        version_field: The field in which a document names its version.
+        any_numbers: Whether it holds numbers that a user chose, which may be of any size.
+    """
 
     file: str
     name: str
@@ -38,16 +46,18 @@ class DocumentKind(Generic[M]):
     any_numbers: bool = False
 
     def is_in(self, folder: Path) -> bool:
-        """Whether a folder holds such a document."""
+        """Return True if a folder holds such a document."""
         return is_regular(folder / self.file)
 
     def read(self, folder: Path) -> M:
-        """A folder's document. Raises NeedlemapError where there is none, and for one that
-        cannot be read."""
+        """Return a folder's document. Raise NeedlemapError if there is none, or if it cannot be
+        read."""
         file = folder / self.file
         if not is_regular(file):
-            found = sorted(str(file.parent) for file in folder.glob(f"*/{self.file}"))
-            inside = f" {self.name.title()}s in it: {', '.join(found[:_SHOWN])}." if found else ""
+            inner = sorted(str(path.parent) for path in folder.glob(f"*/{self.file}"))
+            inside = ""
+            if inner:
+                inside = f" {self.name.title()}s in it: {', '.join(inner[:_SHOWN])}."
             raise NeedlemapError(f"No {self.name} at '{folder}': it holds no {self.file}.{inside}")
         text = read_regular(file)
         self._check_content(text, folder)
@@ -57,12 +67,12 @@ class DocumentKind(Generic[M]):
             raise self._no_document(folder, what_is_wrong(error)) from None
 
     def write(self, folder: Path, document: M) -> None:
-        """Write a folder's document, whole or not at all."""
+        """Write a folder's document completely or not at all."""
         write_json(folder / self.file, document.model_dump(mode="json"))
 
     def _check_content(self, text: bytes, folder: Path) -> None:
-        """Raises NeedlemapError for a text without a version, for one that is not read, and for
-        numbers that no document holds."""
+        """Raise NeedlemapError for a text without a version, for a version that is not read, and
+        for numbers that no document holds."""
         try:
             content = dict(read_json(text))
             version = int(content[self.version_field])
@@ -81,8 +91,10 @@ class DocumentKind(Generic[M]):
                 f"{self.name.title()} '{folder}' was written by an earlier needlemap (schema "
                 f"{version}, this one reads {self.schema}). Give another folder."
             )
-        # Whatever divides by, formats or draws a number may raise on one that is not finite.
-        odd = None if self.any_numbers else first_odd_number(content)
+        if self.any_numbers:
+            return
+        # Code that divides by, formats or draws a number may raise if it is not finite.
+        odd = first_odd_number(content)
         if odd is not None:
             raise self._no_document(folder, f"it holds the number {odd:.6g}, which nothing counts")
 
@@ -92,8 +104,8 @@ class DocumentKind(Generic[M]):
 
 
 def first_odd_number(value: Any) -> float | None:
-    """Return the first number in JSON's values that is not finite or is beyond 64 bits, as a
-    float; None where there is none.
+    """Return the first number in a JSON value that is not finite or is beyond 64 bits, as a float;
+    None if there is none.
 
     >>> first_odd_number({"a": [1, 2.5, {"b": 10**30}]}), first_odd_number({"a": True})
     (1e+30, None)
@@ -111,12 +123,12 @@ def first_odd_number(value: Any) -> float | None:
 
 
 def what_is_wrong(error: ValidationError) -> str:
-    """Why a text does not have a document's shape, in words."""
+    """Return in words why a text does not have a document's shape."""
     problems = error.errors(include_url=False, include_context=False)
     missing = [
-        str(each["loc"][0])
-        for each in problems
-        if each["type"] == "missing" and len(each["loc"]) == 1
+        str(problem["loc"][0])
+        for problem in problems
+        if problem["type"] == "missing" and len(problem["loc"]) == 1
     ]
     if missing:
         return f"it holds no {', '.join(missing)}"
@@ -126,5 +138,5 @@ def what_is_wrong(error: ValidationError) -> str:
 
 
 def write_json(file: Path, content: dict[str, Any]) -> None:
-    """Write a whole file so that it is either the old one or the new one, whatever happens."""
+    """Write a file so that it is either the old one or the new one, whatever happens."""
     write_whole(file, json.dumps(content, indent=1, ensure_ascii=False, default=str).encode())

@@ -34,8 +34,14 @@ SUITE_SCHEMA = 1
 
 
 class SuiteFile(BaseModel):
-    """suite.json. families: names of their folders, in their order. scores: weighted means of some
-    of them, by name; of each its families' weights."""
+    """The content of suite.json.
+
+    Attributes:
+        families: The names of their folders, in order.
+        scores: Weighted means of some families, by name: the weight of each of its families.
+        needlemap: The version that wrote the file.
+        created: When it was written, in UTC.
+    """
 
     schema_version: int = SUITE_SCHEMA
     suite: str
@@ -50,10 +56,15 @@ SUITE = DocumentKind(SUITE_FILE, "suite", SuiteFile, SUITE_SCHEMA)
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """A run's families on disk. suite: its name, '' of a run with one, whose only family is
-    named '' and lies in the folder itself. names: of all families, in their order; one that
-    was not begun has no folder. scores: weighted means of some families, by name, in their
-    order; of each its families' weights."""
+    """A run's families on disk.
+
+    Attributes:
+        path: The run's folder.
+        suite: The suite's name; '' for a run with one family, which is named '' and lies in the
+            folder itself.
+        names: The names of all families, in order. A family that was not begun has no folder.
+        scores: Weighted means of some families, by name: the weight of each of its families.
+    """
 
     path: Path
     suite: str = ""
@@ -62,12 +73,12 @@ class Families:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the run has one family, without a name."""
+        """Return True for a run with one family, which has no name."""
         return self.names == ("",)
 
     @property
     def kind(self) -> RunKind:
-        """What asked the families, by the documents in the folder."""
+        """Return which command made the families, by the documents in the folder."""
         if self.is_plain:
             return "run"
         kinds = (name for name in get_args(RunKind) if name in installed("findings"))
@@ -75,55 +86,56 @@ class Families:
 
     @property
     def begun(self) -> list[str]:
-        """Names of the families that were begun."""
+        """Return the names of the families that have a run."""
         if self.is_plain:
             return list(self.names)
         return [name for name in self.names if is_regular(self.folder(name) / RUN_FILE)]
 
     @property
     def folders(self) -> list[Path]:
-        """Where the families that were begun lie."""
+        """Return the folders of the families that have a run."""
         return [self.folder(name) for name in self.begun]
 
     def folder(self, name: str) -> Path:
-        """Where a family lies, or will."""
+        """Return a family's folder, which may not exist yet."""
         return self.path / name
 
 
 def kind_of(folder: Path) -> RunKind:
-    """What asks in a family's folder: what its families' folder is for, 'run' where it stands
-    alone."""
-    with suppress(NeedlemapError):  # whatever else lies above a run is no matter of its own
-        around = families_of(folder.parent)
-        if folder.name in around.names:
-            return around.kind
+    """Return which command made a family's folder; 'run' for a folder that is no family's."""
+    # A broken suite.json above a run does not concern the run.
+    with suppress(NeedlemapError):
+        families = families_of(folder.parent)
+        if folder.name in families.names:
+            return families.kind
     return "run"
 
 
 def families_of(path: str | Path) -> Families:
-    """The families of a run's folder, by its suite.json; one where there is none. Raises
-    NeedlemapError when that is not one of ours."""
+    """Return the families of a run's folder, by its suite.json; one if there is none.
+
+    Raises NeedlemapError for a suite.json that is not one of ours.
+    """
     path = Path(path)
     if not SUITE.is_in(path):
         return Families(path)
+
     file = SUITE.read(path)
-    if not all(map(plain_name, file.families)):  # a stranger's may name any folder of this machine
+    # Somebody else's suite.json may name any folder of this machine.
+    if not all(map(plain_name, file.families)):
         raise NeedlemapError(f"'{path / SUITE_FILE}' names families outside of its folder.")
     for score, weights in file.scores.items():
-        if (
-            not {*weights} <= {*file.families}
-            or not weights
-            or not all(map(is_weight, weights.values()))
-        ):
+        is_known = bool(weights) and weights.keys() <= {*file.families}
+        if not is_known or not all(map(is_weight, weights.values())):
             raise NeedlemapError(
                 f"'{path / SUITE_FILE}': score '{score}' gives a weight to a family that the "
                 f"suite lacks."
             )
-    return Families(path, file.suite, tuple(file.families), file.scores)
+    return Families(path, file.suite, names=tuple(file.families), scores=file.scores)
 
 
 def is_weight(value: float) -> bool:
-    """Whether a number can weigh a family in a mean."""
+    """Return True if a number can be a family's weight in a mean."""
     return 0 < value < inf
 
 
@@ -133,36 +145,39 @@ def begin_families(
     names: tuple[str, ...],
     scores: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Families:
-    """Write suite.json where there are several, or find that of an earlier start. Raises
-    NeedlemapError where the folder holds other families."""
-    wanted, found = Families(path, suite, names, scores or {}), families_of(path)
-    if not wanted.is_plain and is_regular(path / RUN_FILE):
+    """Write suite.json for several families, or return those of an earlier start.
+
+    Raises NeedlemapError for a folder that holds other families.
+    """
+    families = Families(path, suite, names=names, scores=scores or {})
+    if not families.is_plain and is_regular(path / RUN_FILE):
         raise NeedlemapError(f"'{path}' holds a run, not a suite. Give another folder with -o.")
-    if not found.is_plain:
-        if found != wanted:
-            asked = f"'{suite}' ({', '.join(names)})" if suite else "a run with one family"
+
+    earlier = families_of(path)
+    if not earlier.is_plain:
+        if earlier != families:
+            title = f"'{suite}' ({', '.join(names)})" if suite else "a run with one family"
             raise NeedlemapError(
-                f"'{path}' holds suite '{found.suite}' ({', '.join(found.names)}), not {asked}. "
-                f"Give another "
-                f"folder with -o."
+                f"'{path}' holds suite '{earlier.suite}' ({', '.join(earlier.names)}), not "
+                f"{title}. Give another folder with -o."
             )
-        return found
-    if not wanted.is_plain:
+        return earlier
+
+    if not families.is_plain:
         make_folder(path)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
         file = SuiteFile(
             suite=suite,
             families=list(names),
-            scores={name: dict(weights) for name, weights in wanted.scores.items()},
+            scores={name: dict(weights) for name, weights in families.scores.items()},
             needlemap=__version__,
-            created=now,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         SUITE.write(path, file)
-    return wanted
+    return families
 
 
 def begun_meanwhile(path: Path) -> NeedlemapError:
-    """What two starts at once on a new folder say, where no lock kept one of them out."""
+    """Return the error of two starts at once on a new folder, on a file system without locks."""
     return NeedlemapError(
         f"'{path}' was begun by another needlemap meanwhile. Type the same again to go on with it, "
         f"or give another folder with -o."
@@ -170,11 +185,11 @@ def begun_meanwhile(path: Path) -> NeedlemapError:
 
 
 def fresh_folder(settings: Settings, suite: str = "", models: int = 1) -> Path:
-    """A folder that no run has used: runs/MODEL-TASK-TIME, or runs/MODEL-suite-SUITE-TIME; of
-    several models with their number."""
-    name = folder_name(settings.model) if models == 1 else f"{models}-models"
-    asked = f"suite-{suite}" if suite else settings.task
-    path = Path("runs") / f"{name}-{asked}-{datetime.now():%Y%m%d-%H%M%S}"
+    """Return a folder that no run has used, e.g. runs/MODEL-TASK-TIME, runs/MODEL-suite-SUITE-TIME
+    or runs/2-models-TASK-TIME."""
+    model = folder_name(settings.model) if models == 1 else f"{models}-models"
+    task = f"suite-{suite}" if suite else settings.task
+    path = Path("runs") / f"{model}-{task}-{datetime.now():%Y%m%d-%H%M%S}"
     while path.exists():
         path = path.with_name(f"{path.name}-again")
     return path

@@ -43,9 +43,14 @@ CLOSED_BOOK = "closed-book.jsonl"
 
 @dataclass(slots=True)
 class LeftOut:
-    """Lines and files in a run's folder that are no record of it. unreadable: lines that are
-    no record; foreign: records of another run; torn: lines that a kill or a full disk cut off;
-    odd: names that belong to no plain file."""
+    """What a run's folder holds besides its records.
+
+    Attributes:
+        unreadable: Lines that are not records.
+        foreign: Records of another run.
+        torn: Lines that a kill or a full disk cut off.
+        odd: Names of records files that are not plain files.
+    """
 
     unreadable: int = 0
     foreign: int = 0
@@ -53,25 +58,27 @@ class LeftOut:
     odd: tuple[str, ...] = ()
 
     def notes(self) -> list[str]:
-        """What a user should know, a line each.
+        """Return what a user should know of it, a line each.
 
         >>> LeftOut(unreadable=22, foreign=1).notes()
         ['22 lines unreadable, left out', '1 record of another run, left out']
         """
         notes = [f"'{name}' is no file, left out" for name in self.odd]
-        notes += (
-            [f"{counted(self.unreadable, 'line')} unreadable, left out"] if self.unreadable else []
-        )
-        notes += (
-            [f"{counted(self.foreign, 'record')} of another run, left out"] if self.foreign else []
-        )
-        cut = f"{counted(self.torn, 'line')} cut off by a kill or a full disk, left out"
-        return notes + ([cut] if self.torn else [])
+        if self.unreadable:
+            notes.append(f"{counted(self.unreadable, 'line')} unreadable, left out")
+        if self.foreign:
+            notes.append(f"{counted(self.foreign, 'record')} of another run, left out")
+        if self.torn:
+            lines = counted(self.torn, "line")
+            notes.append(f"{lines} cut off by a kill or a full disk, left out")
+        return notes
 
 
 class Kept(Enum):
-    """What a `RunFolder` keeps of the records that it has read, for the next time that they are
-    wanted. OUTLINES: a quarter of the memory (`outline`)."""
+    """What a `RunFolder` keeps in memory of the records that it has read.
+
+    OUTLINES take a quarter of the memory of RECORDS (`outline`).
+    """
 
     NOTHING = auto()
     OUTLINES = auto()
@@ -80,10 +87,15 @@ class Kept(Enum):
 
 @dataclass(slots=True)
 class _ReadFile:
-    """A records file as far as it was read. inode: which file that was. size: bytes of its whole
-    lines. kept: their records, where these are kept.
+    """A records file as far as it was read.
 
-    last: the record of a last line without its end, which may still be written; torn: it is none.
+    Attributes:
+        inode: Which file that was.
+        size: The bytes of its whole lines.
+        kept: Their records, if the folder keeps them.
+        unreadable: Whole lines that are not records.
+        last: The record of a last line without its end, which may still be written.
+        torn: Whether that line is not a record.
     """
 
     inode: int = 0
@@ -94,24 +106,29 @@ class _ReadFile:
     torn: bool = False
 
     def read_on(self, file: Path) -> Iterator[Record]:
-        """The records that came since the last time; all, of a file that another took the place
-        of. Line by line: a file may be larger than memory."""
-        with open_regular(file) as opened:
-            now = os.fstat(opened.fileno())
-            if now.st_ino != self.inode or now.st_size < self.size:
-                self.inode, self.size, self.unreadable = now.st_ino, 0, 0
+        """Yield the records that were added since the last time; all, if another file took this
+        one's place."""
+        with open_regular(file) as stream:
+            status = os.fstat(stream.fileno())
+            if status.st_ino != self.inode or status.st_size < self.size:
+                self.inode, self.size, self.unreadable = status.st_ino, 0, 0
                 self.kept.clear()
             self.last, self.torn = (), False
-            opened.seek(self.size)
-            for line in lines_of(opened):
-                record, whole = parsed(line), line.endswith(b"\n")
-                self.size += len(line) if whole else 0
-                if len(line) > MOST_LINE:  # nothing behind it is read
-                    self.size = now.st_size
+            stream.seek(self.size)
+            # Line by line, as a file may be larger than memory.
+            for line in lines_of(stream):
+                record = parsed(line)
+                is_whole = line.endswith(b"\n")
+                if is_whole:
+                    self.size += len(line)
+                # Nothing behind a line of this size is read.
+                if len(line) > MOST_LINE:
+                    self.size = status.st_size
+
                 if record is None and line.strip():
-                    self.unreadable += whole
-                    self.torn = not whole
-                elif record is not None and whole:
+                    self.unreadable += is_whole
+                    self.torn = not is_whole
+                elif record is not None and is_whole:
                     yield record
                 elif record is not None:
                     self.last = (record,)
@@ -120,52 +137,57 @@ class _ReadFile:
 class RunFolder:
     """One run on disk. Opening a folder creates nothing; `Writer` does.
 
-    given: the path as it was typed. keeps: what is kept of its records. Of those each line is read
-    once, however often they are wanted: a file is read on from where it ended at the last look.
-    left_out: what the last reading passed over.
+    If it keeps its records, each line is read once: a file is read on from where it ended.
+
+    Attributes:
+        given: The path as it was typed.
+        path: The same as a Path.
+        left_out: What the last reading passed over.
     """
 
     def __init__(self, path: str | Path, keeps: Kept = Kept.NOTHING) -> None:
         self.given, self.path, self._keeps = str(path), Path(path), keeps
         self.left_out = LeftOut()
         self._files: dict[Path, _ReadFile] = {}
-        self._shared: dict[Any, Any] = {}  # parts of outlines
+        # Parts that the outlines have in common.
+        self._shared: dict[Any, Any] = {}
 
     @property
     def exists(self) -> bool:
-        """Whether a run is there."""
+        """Return True if the folder holds a run."""
         return is_regular(self.path / RUN_FILE)
 
     def about(self) -> RunFile:
-        """run.json. Raises NeedlemapError when there is none, or it cannot be read."""
+        """Return run.json. Raise NeedlemapError if there is none, or if it cannot be read."""
         return RUN.read(self.path)
 
     @property
     def run_file(self) -> RunFile | None:
-        """run.json; None where no run is there. Raises NeedlemapError when it cannot be read."""
+        """Return run.json; None if there is none. Raise NeedlemapError if it cannot be read."""
         return self.about() if self.exists else None
 
     def records(self, *, texts: bool = True) -> Iterator[Record]:
-        """The readable records, but those by scorers that it was scored with before `needlemap
-        score`, by other rules of its scorer, and of what a limit cut off, which was not asked.
-        texts: False where outlines do."""
-        about, every = self.run_file, self.every_record(texts=texts)
-        if about is None:
-            yield from (record for record in every if not record.is_skipped)
-            return
-        now, earlier = about.scorer, about.earlier_scorers
-        for record in every:
-            scorer = scorer_of(record)
+        """Yield the records that count.
+
+        Left out are those that a limit cut off, those of scorers from before `needlemap score`,
+        and those of another rule of the run's scorer. texts: False if outlines are enough.
+        """
+        about = self.run_file
+        for record in self.every_record(texts=texts):
             if record.is_skipped:
                 continue
-            if scorer is None or not (scorer in earlier or scorer.is_by_another_rule(now)):
-                yield record
+            scorer = scorer_of(record)
+            if about is not None and scorer is not None:
+                is_earlier = scorer in about.earlier_scorers
+                if is_earlier or scorer.is_by_another_rule(about.scorer):
+                    continue
+            yield record
 
     def every_record(self, *, texts: bool = True) -> Iterator[Record]:
-        """All readable records of this run, file by file as they were begun: their names start with
-        the time. texts: False where outlines do.
+        """Yield all readable records of this run, file by file in the order of their names, which
+        start with the time. texts: False if outlines are enough.
 
-        Raises NeedlemapError for one of a newer needlemap.
+        Raises NeedlemapError for a record of a newer needlemap.
         """
         self.left_out = LeftOut()
         about = self.run_file
@@ -177,8 +199,7 @@ class RunFolder:
     def records_in(
         self, file: Path, about: RunFile | None, *, texts: bool = True
     ) -> Iterator[Record]:
-        """A file's readable records, if they are of the run of that run.json; others are
-        counted. texts: False where outlines do."""
+        """Yield a file's readable records of this run. Count others in `left_out`."""
         for record in self._every_in(file, texts):
             if is_of(record, about):
                 yield record
@@ -186,42 +207,43 @@ class RunFolder:
                 self.left_out.foreign += 1
 
     def _every_in(self, file: Path, texts: bool) -> Iterator[Record]:
-        """A file's readable records, whatever run they are of; lines that are none are counted."""
-        if self._keeps is Kept.NOTHING or (texts and self._keeps is Kept.OUTLINES):
-            read = _ReadFile()
-            yield from read.read_on(file)
+        """Yield a file's readable records, whatever run they are of. Count all other lines in
+        `left_out`."""
+        has_no_texts = self._keeps is Kept.OUTLINES
+        if self._keeps is Kept.NOTHING or (texts and has_no_texts):
+            reading = _ReadFile()
+            yield from reading.read_on(file)
         else:
-            read = self._files.setdefault(file, _ReadFile())
-            whole = self._keeps is Kept.RECORDS
-            for record in read.read_on(file):
-                read.kept.append(record if whole else outline(record, self._shared))
-            yield from read.kept
-        yield from read.last
-        self.left_out.torn += read.torn
-        self.left_out.unreadable += read.unreadable
+            reading = self._files.setdefault(file, _ReadFile())
+            for record in reading.read_on(file):
+                reading.kept.append(outline(record, self._shared) if has_no_texts else record)
+            yield from reading.kept
+        yield from reading.last
+        self.left_out.torn += reading.torn
+        self.left_out.unreadable += reading.unreadable
 
 
 def records_files(folder: Path) -> list[Path]:
-    """The records files in a run's folder, as they were begun: neither pipes nor devices of such a
-    name."""
+    """Return the records files in a run's folder, oldest first, without pipes and devices."""
     return sorted(filter(is_regular, folder.glob(RECORDS)), key=lambda file: file.name)
 
 
 def is_of(record: Record, about: RunFile | None) -> bool:
-    """Whether a record belongs to the run of that run.json: by the hash of its settings;
-    imported ones by nothing."""
-    return about is None or about.imported is not None or record.run == about.identity
+    """Return True if a record belongs to the run of that run.json, by the hash of its settings."""
+    # Imported records have no such hash.
+    if about is None or about.imported is not None:
+        return True
+    return record.run == about.identity
 
 
 class Writer:
     """Holds a run's folder against other runs, and appends records to a file of its own in it.
 
-    A thread of its own writes, so that a slow disk holds nothing else up, one record after the
-    other.
+    A thread writes one record after the other, so that a slow disk delays nothing else.
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        """Raises NeedlemapError when another run holds the folder."""
+        """Raise NeedlemapError if another run holds the folder."""
         self._folder = folder.path
         make_folder(folder.path)
         self._lock = lock_folder(folder.path)
@@ -237,11 +259,11 @@ class Writer:
         write_json(self._folder / RUN_FILE, about.document())
 
     async def append(self, record: Record) -> None:
-        """Return when the record is on the disk. It gets there even if the caller is cancelled
+        """Return once the record is on the disk. It gets there even if the caller is cancelled
         meanwhile."""
-        written = asyncio.get_running_loop().run_in_executor(self._thread, self._append, record)
-        written.add_done_callback(_heard)
-        await asyncio.shield(written)
+        writing = asyncio.get_running_loop().run_in_executor(self._thread, self._append, record)
+        writing.add_done_callback(_retrieve_error)
+        await asyncio.shield(writing)
 
     def close(self) -> None:
         """Write the rest, and release the folder."""
@@ -261,17 +283,18 @@ class Writer:
         try:
             _write(self._descriptor, line)
             os.fsync(self._descriptor)
-        except OSError:  # a full disk: leave no half line for the next record to be glued to
+        except OSError:
+            # A full disk: the next record must not continue half a line.
             os.ftruncate(self._descriptor, self._size)
             raise
         self._size += len(line)
 
 
-def _heard(written: asyncio.Future[None]) -> None:
-    """Look at an error that no cancelled caller asks for, or it is printed: the first one ended the
-    run."""
-    if not written.cancelled():
-        written.exception()
+def _retrieve_error(writing: asyncio.Future[None]) -> None:
+    """Mark an error as seen. A cancelled caller does not ask for it, and asyncio would print it
+    although the first one has ended the run."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -281,7 +304,8 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make a new file's name last: without this, a power cut may leave its bytes without a name."""
+    """Write a new file's name to the disk. Without it, a power cut may leave bytes without a
+    name."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -290,7 +314,10 @@ def _sync(folder: Path) -> None:
 
 
 def parsed(line: bytes) -> Record | None:
-    """A line's record; None for a torn one. Raises NeedlemapError for one of a newer needlemap."""
+    """Return a line's record; None for a line that is not a record.
+
+    Raises NeedlemapError for a record of a newer needlemap.
+    """
     try:
         check_parts(parts_in(line), len(line))
         record = share_field_names(Record.model_validate_json(line))
@@ -306,17 +333,17 @@ def parsed(line: bytes) -> Record | None:
 
 
 def _schema(line: bytes) -> int:
-    """The schema of a line that is no record of ours; 0 where it has none."""
+    """Return the schema of a line that is not a record of ours; 0 if it has none."""
     try:
-        found = read_json(line)
+        value = read_json(line)
     except ValueError:
         return 0
-    schema = found.get("schema") if isinstance(found, dict) else None
+    schema = value.get("schema") if isinstance(value, dict) else None
     return schema if isinstance(schema, int) else 0
 
 
 def scorer_of(record: Record) -> RuledScorer | None:
-    """A record's scorer as run.json names it; None where nothing was scored."""
+    """Return a record's scorer as run.json names it; None if nothing was scored."""
     scorer = record.scorer
     if scorer is None:
         return None

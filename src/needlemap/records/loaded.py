@@ -39,32 +39,50 @@ from needlemap.version import SCHEMA
 if TYPE_CHECKING:
     from needlemap.records.families import Families
 
-GOLDEN = "golden"  # of `needlemap report`
+# A format of `needlemap report`.
+GOLDEN = "golden"
 GOLDEN_RECORDS = "records-golden.jsonl"
 MOST_GOLDEN = 200_000
-_KEPT = (
-    *("key", "asked", "run", "task", "model", "length_tokens", "depth", "repeat", "second"),
-    *(
-        "seed",
-        "question",
-        "reference",
-        "keywords",
-        "reference_sha256",
-        "prompt",
-        "answer",
-        "logprobs",
-    ),
-    *("finish", "score", "scorer", "prompt_tokens", "completion_tokens"),
-)
-_COUNTED_BY_IT = "server"  # a tokenizer that is found at the model's address
+_GOLDEN_FIELDS = {
+    "key",
+    "asked",
+    "run",
+    "task",
+    "model",
+    "length_tokens",
+    "depth",
+    "repeat",
+    "second",
+    "seed",
+    "question",
+    "reference",
+    "keywords",
+    "reference_sha256",
+    "prompt",
+    "answer",
+    "logprobs",
+    "finish",
+    "score",
+    "scorer",
+    "prompt_tokens",
+    "completion_tokens",
+}
+# The tokenizer that is found at the model's address.
+_SERVER_TOKENIZER = "server"
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """path: as the user gave it. about: its run.json. records: one a trial, as
-    `latest_records`. notes: what in its folder was left out, and which prompts are shorter than
-    their length. folder: None where another tool's file was read. suite: of which suite it is a
-    family in such a file."""
+    """A run that was read from its folder or from another tool's file.
+
+    Attributes:
+        path: The path as the user gave it.
+        about: Its run.json.
+        records: One record a trial, as `latest_records`.
+        notes: What in its folder was left out, and which prompts are shorter than their length.
+        folder: Its folder; None for another tool's file.
+        suite: The suite of which it is a family in another tool's file.
+    """
 
     path: str
     about: RunFile
@@ -75,25 +93,25 @@ class Loaded:
 
     @cached_property
     def prompts(self) -> list[AskedPrompt]:
-        """What it asked and is still to ask, each prompt with all cells that it stands for."""
+        """Return its prompts, sent or still to be sent, each with the cells that it stands for."""
         return prompts_of(self.records, self.about.cells, self.about.shared)
 
     @cached_property
     def cube(self) -> Cube:
-        """Its scores as an array."""
+        """Return its scores as an array."""
         return make_cube(self.prompts, one_haystack=self.about.one_haystack)
 
     @cached_property
     def map(self) -> Map:
-        """Its map."""
-        about, named = self.about, self.about.named
+        """Return its map."""
+        about, settings = self.about, self.about.named
         map = make_map(
             self.prompts,
             model=about.called,
             tokenizer=printable(about.tokenizer.name, line=True),
-            task=printable(named.task, line=True),
+            task=printable(settings.task, line=True),
             scorer=printable(about.scorer.name, line=True),
-            mode=named.mode,
+            mode=settings.mode,
             cube=self.cube,
             depthless=about.depthless,
         )
@@ -101,68 +119,85 @@ class Loaded:
 
 
 def load_run(folder: RunFolder | str | Path, *, texts: bool = True) -> Loaded:
-    """Read a run. texts: False where outlines of its records do, as for its map. Raises
-    NeedlemapError when there is no run, or it cannot be read."""
+    """Read a run. texts: False if outlines of its records are enough, as for its map.
+
+    Raises NeedlemapError if there is no run, or if it cannot be read.
+    """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(folder)
     records = tuple(latest_records(folder.records(texts=texts)))
-    notes = (*folder.left_out.notes(), *_shorter(records))
-    return Loaded(folder.given, folder.about(), records, notes, folder)
+    return Loaded(
+        path=folder.given,
+        about=folder.about(),
+        records=records,
+        notes=(*folder.left_out.notes(), *_shorter(records)),
+        folder=folder,
+    )
 
 
 def _shorter(records: Sequence[Record]) -> list[str]:
-    """That lengths are those asked for, where prompts are shorter by more than seams cost."""
-    short = [row for row in records if row.prompt is not None and row.prompt.is_short]
-    if not short:
+    """Return a note if prompts are shorter than their length because the haystack ended."""
+    lengths: list[int] = []
+    tokens: list[int] = []
+    for record in records:
+        if record.prompt is not None and record.prompt.is_short:
+            lengths.append(record.length_tokens)
+            tokens.append(record.prompt.tokens)
+    if not lengths:
         return []
-    longest = max(row.prompt.tokens for row in short if row.prompt is not None)
-    first = min(row.length_tokens for row in short)
+    first, longest = min(lengths), max(tokens)
+    prompts = counted(len(lengths), "prompt")
     return [
-        f"the haystack ended: {counted(len(short), 'prompt')} from length {first:,} on are shorter "
-        f"than their length, the longest has {longest:,} tokens: no effective length is taken from "
-        f"there"
+        f"the haystack ended: {prompts} from length {first:,} on are shorter than their length, "
+        f"the longest has {longest:,} tokens: no effective length is taken from there"
     ]
 
 
 def closed_book_records(folder: RunFolder, *, texts: bool = True) -> Iterator[Record]:
-    """Every record of questions without a haystack, as written: for limits, since each was paid
-    for. texts: False where outlines do."""
-    if is_regular(file := folder.path / CLOSED_BOOK):
+    """Yield every record of questions without a haystack, as limits count them all.
+
+    texts: False if outlines are enough.
+    """
+    file = folder.path / CLOSED_BOOK
+    if is_regular(file):
         yield from folder.records_in(file, folder.run_file, texts=texts)
 
 
 def kept(folder: RunFolder) -> list[Record]:
-    """The last record of each question without a haystack, scored ones first."""
-    found: dict[str, Record] = {}
+    """Return the last scored record of each question without a haystack, else its first record."""
+    records: dict[str, Record] = {}
     for record in closed_book_records(folder):
         if record.is_skipped:
             continue
-        if record.scored or record.key not in found:
-            found[record.key] = record
-    return list(found.values())
+        if record.scored or record.key not in records:
+            records[record.key] = record
+    return list(records.values())
 
 
 def freeze(families: Families, out: Path) -> int:
-    """Write a run's golden; its bytes. Raises NeedlemapError for a run that is not finished, for
-    one that is too large, and where the folder holds anything else."""
-    loaded = {name: load_run(families.folder(name)) for name in families.begun}
-    files = dict[Path, bytes]()
-    for name, each in loaded.items():
-        _check_finished(each)
-        about = json.dumps(_golden_about(each), indent=1, ensure_ascii=False)  # in lines, for diffs
-        asked = sorted(each.records, key=attrgetter("finished_at", "length_tokens"))
+    """Write a run's golden, and return its size in bytes.
+
+    Raises NeedlemapError for a run that is not finished or too large, and for a folder that holds
+    anything else.
+    """
+    runs = {name: load_run(families.folder(name)) for name in families.begun}
+    files: dict[Path, bytes] = {}
+    for name, run in runs.items():
+        _check_finished(run)
+        # Indented, so that a diff shows the setting that changed.
+        about = json.dumps(_golden_about(run), indent=1, ensure_ascii=False)
+        records = sorted(run.records, key=attrgetter("finished_at", "length_tokens"))
         files[out / name / RUN_FILE] = f"{about}\n".encode()
-        files[out / name / GOLDEN_RECORDS] = b"".join(map(_golden_line, asked))
+        files[out / name / GOLDEN_RECORDS] = b"".join(map(_golden_line, records))
     if not families.is_plain:
         files[out / SUITE_FILE] = read_regular(families.path / SUITE_FILE)
     size = sum(map(len, files.values()))
     if size > MOST_GOLDEN:
-        trials = sum(len(each.records) for each in loaded.values())
+        trials = sum(len(run.records) for run in runs.values())
         raise NeedlemapError(
             f"The golden of '{families.path}' takes {size:,} bytes, and at most {MOST_GOLDEN:,} "
-            f"belong into "
-            f"a repository: of its {trials:,} trials about {trials * MOST_GOLDEN // size:,} have "
-            f"room. Give "
-            f"fewer --lengths, --depths or --repeats, or leave --logprobs out."
+            f"belong into a repository: of its {trials:,} trials about "
+            f"{trials * MOST_GOLDEN // size:,} have room. Give fewer --lengths, --depths or "
+            f"--repeats, or leave --logprobs out."
         )
     _check_free(out, set(files))
     for file, data in files.items():
@@ -172,7 +207,7 @@ def freeze(families: Families, out: Path) -> int:
 
 
 def _check_finished(run: Loaded) -> None:
-    """Raises NeedlemapError for a run whose answers are not all there, and for another tool's."""
+    """Raise NeedlemapError for a run that lacks answers, and for another tool's."""
     if run.about.imported:
         raise NeedlemapError(
             f"'{run.path}' was imported: its prompts cannot be built again, so no test can ask."
@@ -183,31 +218,36 @@ def _check_finished(run: Loaded) -> None:
         )
 
 
-def _check_free(out: Path, ours: set[Path]) -> None:
-    """Raises NeedlemapError where a folder holds what no earlier golden of these families has."""
+def _check_free(out: Path, files: set[Path]) -> None:
+    """Raise NeedlemapError if a folder holds anything but an earlier golden of these files."""
     refuse_link(out)
-    for path in sorted(out.rglob("*")) if out.exists() else ():
-        if path not in ours and not (path.is_dir() and any(path in each.parents for each in ours)):
+    if not out.exists():
+        return
+    folders = {folder for file in files for folder in file.parents}
+    for path in sorted(out.rglob("*")):
+        is_golden = path in files or (path.is_dir() and path in folders)
+        if not is_golden:
             raise NeedlemapError(
                 f"'{out}' holds '{path.name}', which no golden has. Give another folder with -o."
             )
 
 
 def _golden_about(run: Loaded) -> dict[str, Any]:
-    """run.json without the signature of who began it, and without an address that builds no
-    prompt."""
-    counted_by_it = run.about.settings.get("tokenizer") == _COUNTED_BY_IT
-    about = run.about if counted_by_it else run.about.with_settings({"base_url": None})
+    """Return run.json without its signature, and without an address that prompts do not need."""
+    about = run.about
+    if about.settings.get("tokenizer") != _SERVER_TOKENIZER:
+        about = about.with_settings({"base_url": None})
     return {name: value for name, value in about.document().items() if name != "signed"}
 
 
 def _golden_line(record: Record) -> bytes:
-    """What a comparison needs of a record, in its JSON line."""
+    """Return a JSON line of the fields that a comparison needs of a record."""
     scorer = record.scorer
-    if scorer is not None and scorer.name not in WEIGHS:  # which says there of how many tokens
+    # Those in WEIGHS keep there of how many tokens a score is.
+    if scorer is not None and scorer.name not in WEIGHS:
         record = record.model_copy(update={"scorer": scorer.model_copy(update={"why": {}})})
     fields = record.model_dump(
-        mode="json", by_alias=True, include=set(_KEPT), exclude_defaults=True
+        mode="json", by_alias=True, include=_GOLDEN_FIELDS, exclude_defaults=True
     )
     return (
         json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":")).encode()

@@ -22,27 +22,30 @@ from needlemap.files import make_folder, open_inside, open_regular
 
 LOCK = ".lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
-_TRIES, _PAUSE_S = 5, 0.05  # a process that only tests the lock holds it for a moment
+# A process that only tests the lock holds it for a moment.
+_TRIES, _PAUSE_S = 5, 0.05
 _Identity = tuple[int, int]  # device and inode
 _HELD: ContextVar[frozenset[_Identity]] = ContextVar("_HELD", default=frozenset())
 
 
 @contextmanager
 def hold_folder(folder: Path | None) -> Iterator[None]:
-    """Hold a folder, which is made if it is not there, against other starts.
+    """Hold a folder, which is made if it does not exist, against other starts.
 
-    Inside, `lock_folder` locks it no second time. The lock's file, and a folder that was made
-    and stays empty, are taken away again. Nothing is held if the folder is None or not
-    writable: the code that writes reports it. Raises NeedlemapError when another run holds it.
+    Inside, `lock_folder` does not lock it a second time. Afterwards the lock's file is deleted, and
+    so is a folder that was made here and stayed empty. Nothing is held if the folder is None or not
+    writable: the code that writes reports it. Raises NeedlemapError if another run holds it.
     """
-    opened, missing = None, list[Path]()
+    lock: IO[bytes] | None = None
+    missing: list[Path] = []
     with suppress(OSError):
         if folder is not None:
-            missing = [each for each in (folder, *folder.parents) if not each.exists()]
-            opened = _made_and_locked(folder)
-    if folder is None or opened is None:
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            lock = _made_and_locked(folder)
+    if folder is None or lock is None:
         yield
         return
+
     token = _HELD.set(_HELD.get() | {_identity(folder)})
     try:
         yield
@@ -50,39 +53,41 @@ def hold_folder(folder: Path | None) -> Iterator[None]:
         _HELD.reset(token)
         with suppress(OSError):
             (folder / LOCK).unlink()
-            for each in missing:  # as far as they are empty
-                each.rmdir()
-        opened.close()
+            # Fails at the first that is not empty.
+            for path in missing:
+                path.rmdir()
+        lock.close()
 
 
 def lock_folder(folder: Path) -> IO[bytes] | None:
-    """Held while the returned file is open; None where the command holds it already. Raises
-    NeedlemapError when another run holds it."""
+    """Lock a folder for as long as the returned file is open; None if this command holds it.
+
+    Raises NeedlemapError if another run holds it.
+    """
     if _HELD.get() and _identity(folder) in _HELD.get():
         return None
     while True:
-        # some file systems want a file open for writing to own it
-        opened = open_inside(folder / LOCK, "a+b")
+        # Some file systems lock a file only for a process that may write it.
+        lock = open_inside(folder / LOCK, "a+b")
         try:
-            _lock(opened)
+            _lock(lock)
         except OSError as error:
             if error.errno in _TAKEN:
-                opened.close()
+                lock.close()
                 raise NeedlemapError(
                     f"Another needlemap is writing to '{folder}'. Wait until it ends, or give "
                     f"another folder with -o."
                 ) from None
-        if _is_at(opened, folder / LOCK):
-            return opened
-        opened.close()
+        if _is_at(lock, folder / LOCK):
+            return lock
+        lock.close()
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a run holds a folder. Nothing is written for it; False where its lock cannot be
-    read."""
+    """Return True if a run holds a folder, and False if its lock cannot be read. Write nothing."""
     try:
-        with open_regular(folder / LOCK) as opened:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with open_regular(folder / LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno == errno.EWOULDBLOCK
     except NeedlemapError:
@@ -91,30 +96,31 @@ def is_held(folder: Path) -> bool:
 
 
 def _made_and_locked(folder: Path) -> IO[bytes] | None:
-    """As `lock_folder`, of a folder that another command may take away meanwhile."""
+    """Make and lock a folder, which another command may delete between the two."""
     while True:
         make_folder(folder)
         with suppress(FileNotFoundError):
             return lock_folder(folder)
 
 
-def _lock(opened: IO[bytes]) -> None:
-    """Lock a file. Raises OSError."""
+def _lock(file: IO[bytes]) -> None:
+    """Lock a file. Raise OSError if another process holds it."""
     for _ in range(_TRIES):
         try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise
         sleep(_PAUSE_S)
-    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _is_at(opened: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the one at a path: it may be deleted before it was locked."""
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Return True if an open file is the one at a path. Another process may have deleted it before
+    it was locked."""
     with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(opened.fileno()), path.stat())
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
     return False
 
 

@@ -38,16 +38,21 @@ _KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class CheckedRun:
-    """A run whose settings may be followed. about: its run.json as it was checked, which is not
-    read again. Made by `of` alone."""
+    """A run whose settings may be followed. Only `of` makes one.
+
+    Attributes:
+        about: The run.json that was checked. It is not read again.
+    """
 
     folder: RunFolder
     about: RunFile
 
     @classmethod
     def of(cls, path: Path, trusted: bool = False) -> CheckedRun:
-        """Open a run that this user began on this machine, or trusts. Raises NeedlemapError for
-        another one, for an imported one, and where there is none."""
+        """Open a run that this user began on this machine, or trusts.
+
+        Raises NeedlemapError for any other run, for an imported one, and if there is none.
+        """
         folder = RunFolder(path)
         about = folder.about()
         if about.imported:
@@ -59,42 +64,45 @@ class CheckedRun:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this user signed it; else it is followed because it is trusted."""
+        """Return True if this user signed it. Any other is followed because it is trusted."""
         return is_ours(self.about)
 
     def settings(self, **instead: Any) -> Settings:
-        """Its settings, with some in place of its own. Raises SettingsError for what this
-        version cannot read."""
+        """Return its settings, with those of `instead` in place of its own.
+
+        Raises SettingsError for settings that this version cannot read.
+        """
         return checked({**self.about.settings, **instead}, str(self.folder.path / RUN_FILE))
 
 
 def signed(about: RunFile) -> RunFile:
-    """run.json with a signature of its settings, which are followed; as it is where no key is
-    kept."""
+    """Return run.json with a signature of its settings; unchanged if this user has no key."""
     signature = _signature(_signed_part(about), make=True)
     return about.model_copy(update={"signed": signature}) if signature else about
 
 
 def is_ours(about: RunFile) -> bool:
-    """Whether this user signed a run.json's settings."""
-    ours = _signature(_signed_part(about), make=False)
-    return bool(ours) and hmac.compare_digest(ours.encode(), about.signed.encode())
+    """Return True if this user signed a run.json's settings."""
+    signature = _signature(_signed_part(about), make=False)
+    return bool(signature) and hmac.compare_digest(signature.encode(), about.signed.encode())
 
 
 def check_origin(path: Path, trusted: bool = False, names: Iterable[str] = ("",)) -> None:
-    """Raises NeedlemapError where a folder that is gone on with holds a run that this machine
-    did not begin, and says what would be followed; not where the user trusts it.
+    """Raise NeedlemapError if a folder to be resumed holds a run that this user did not begin on
+    this machine. The message names what would be followed. A trusted run is not refused.
 
-    names: of the folders in it that are gone on with, '' for itself. Which these are follows
-    from what is typed, never from suite.json.
+    names: the folders in it to be resumed, '' for itself. They follow from what is typed, never
+    from suite.json.
     """
-    for place in dict.fromkeys((path, *map(path.joinpath, names))):
-        if (about := RunFolder(place).run_file) is not None:
-            _refuse_stranger(place, about, trusted)
+    folders = (path, *(path / name for name in names))
+    for folder in dict.fromkeys(folders):
+        about = RunFolder(folder).run_file
+        if about is not None:
+            _refuse_stranger(folder, about, trusted)
 
 
 def _refuse_stranger(path: Path, about: RunFile, trusted: bool) -> None:
-    """Raises NeedlemapError for a run that this user neither began here nor trusts."""
+    """Raise NeedlemapError for a run that this user neither began here nor trusts."""
     if not trusted and not is_ours(about):
         raise NeedlemapError(
             f"'{path}' was not begun by you on this machine. Going on follows what its "
@@ -105,36 +113,47 @@ def _refuse_stranger(path: Path, about: RunFile, trusted: bool) -> None:
 
 
 def followed(about: RunFile) -> list[str]:
-    """What a run's settings make this machine open or ask, in words."""
+    """Return in words what a run's settings make this machine open or send requests to."""
     settings, model = about.settings, about.named.model
     lines = [f"model {model}"]
     address = settings.get("base_url")
-    lines += [f"address {hidden(str(address))}"] if address else []
-    keys = [*key_names(settings)] or [backend_or_default(model.partition("/")[0]).key_variable]
-    lines += [f"key of ${', $'.join(keys)}"] if any(keys) else []
+    if address:
+        lines.append(f"address {hidden(str(address))}")
+
+    backend = backend_or_default(model.partition("/")[0])
+    variables = list(key_names(settings)) or [backend.key_variable]
+    if any(variables):
+        lines.append(f"key of ${', $'.join(variables)}")
+
     for name in marked("executes_or_opens"):
         value = settings.get(name)
-        given = value not in (None, "", "auto", [], {})
-        lines += [f"{name.replace('_', ' ')} {hidden(str(value))}"] if given else []
+        if value not in (None, "", "auto", [], {}):
+            lines.append(f"{name.replace('_', ' ')} {hidden(str(value))}")
     return lines
 
 
 def _signed_part(about: RunFile) -> Any:
-    """What is signed. Settings of an imported run come from another tool's file, so its
-    signature holds for no other run."""
-    return {"imported": about.settings} if about.imported else about.settings
+    """Return the part of run.json that is signed."""
+    # Settings of an imported run come from another tool's file: its signature must not be valid
+    # for a run that follows them.
+    if about.imported:
+        return {"imported": about.settings}
+    return about.settings
 
 
 def _signature(part: Any, *, make: bool) -> str:
-    """HMAC-SHA-256 of JSON; '' without a key. make: one, where there is none yet."""
+    """Return the HMAC-SHA-256 of JSON; '' without a key. make: create the key if there is none."""
     key = _key(make)
+    if not key:
+        return ""
     text = json.dumps(part, sort_keys=True, ensure_ascii=True, default=str)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest() if key else ""
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def _key(make: bool) -> bytes:
-    """This user's key; b'' where there is none, or where a home keeps no files."""
-    with suppress(OSError, RuntimeError, NeedlemapError):  # also nobody's home, in a container
+    """Return this user's key; b'' if there is none."""
+    # In a container a user may have no home, or one that cannot be written.
+    with suppress(OSError, RuntimeError, NeedlemapError):
         file = _state() / "run-key"
         if make and not file.exists():
             _make_key(file)
@@ -143,7 +162,7 @@ def _key(make: bool) -> bytes:
 
 
 def _make_key(file: Path) -> None:
-    """Write a key, unless another process was quicker."""
+    """Write a key, unless another process has just written one."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = file.with_name(f"{file.name}-{secrets.token_hex(4)}")
     write_whole(draft, secrets.token_hex(_KEY_BYTES).encode())
@@ -155,8 +174,9 @@ def _make_key(file: Path) -> None:
 
 
 def _state() -> Path:
-    """The folder of what programs remember of themselves (XDG Base Directory
-    Specification)."""
-    named = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
-    return home / "needlemap"
+    """Return the folder for the state of programs (XDG Base Directory Specification)."""
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    # The specification: a relative path is invalid and to be ignored.
+    if not os.path.isabs(folder):
+        return Path.home() / ".local" / "state" / "needlemap"
+    return Path(folder) / "needlemap"

@@ -38,8 +38,10 @@ from needlemap.untrusted import (
 )
 from needlemap.version import SCHEMA
 
-DISTRACTORS = "distractors"  # in scorer.why: their values that an answer names
-_SEAMS = 64  # tokens that seams between a prompt's parts cost at most
+# The key in `scorer.why` of the distractors' values that an answer names.
+DISTRACTORS = "distractors"
+# Tokens that the seams between a prompt's parts cost at most.
+_SEAMS = 64
 
 
 Count = Annotated[int | None, BeforeValidator(clean_count)]
@@ -53,10 +55,14 @@ Whole = Annotated[int, Field(ge=-MOST_WHOLE, le=MOST_WHOLE)]
 
 
 class NeedleRecord(BaseModel):
-    """One needle: meant and realised depth as shares in [0, 1]; byte: its offset in the context.
+    """One needle of a prompt. Its texts are kept for a trial's first 32 needles only.
 
-    text: as it was placed. before, after: up to 300 characters of the context either side of it. Of
-    a trial's first 32 needles only.
+    Attributes:
+        meant: The depth that was asked for, as a share in [0, 1].
+        realised: The depth at which it stands, as a share in [0, 1].
+        byte: Its offset in the context.
+        text: The needle as it was placed.
+        before, after: Up to 300 characters of the context on either side.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -69,13 +75,21 @@ class NeedleRecord(BaseModel):
 
 
 class PromptRecord(BaseModel):
-    """What the prompt was: its hash, its sizes, and the few numbers that rebuild it with the run's
-    settings.
+    """A prompt: its hash, its sizes, and the few numbers that rebuild it with the run's settings.
 
-    tokens: by the tokenizer that counts lengths, without the reserve. fed_tokens: by the model's
-    own, chat template included, where that is another one. ids_sha256: of the token ids that the
-    model sees, chat template included; None where unknown. positions: haystack tokens
-    before each needle. pad: what was added at the haystack's end to reach the exact length.
+    Attributes:
+        sha256: Hash of its text.
+        tokens: Its length by the tokenizer that counts lengths, without the reserve.
+        fed_tokens: Its length by the model's own tokenizer, chat template included; None if that
+            is the same one.
+        ids_sha256: Hash of the token ids that the model sees, chat template included; None if
+            unknown.
+        haystack_tokens: The tokens of its haystack.
+        positions: The haystack tokens before each needle.
+        pad: The text added at the haystack's end to reach the exact length.
+        off_by: Its length minus the length that was asked for, in tokens.
+        haystack_repeated: Whether the haystack was too short and was repeated.
+        collisions: Words of needles and answers that the haystack holds too.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -92,18 +106,25 @@ class PromptRecord(BaseModel):
 
     @property
     def is_short(self) -> bool:
-        """Whether it is shorter than its length by more than seams cost: the haystack ended."""
+        """Return True if the haystack ended: the prompt lacks more tokens than seams cost."""
         return self.off_by < -_SEAMS
 
 
 class ScorerRecord(BaseModel):
-    """How the answer was scored: the scorer, its options, its rule's number, its native scale and
-    what decided the score.
+    """How an answer was scored.
 
-    unreadable: whether nothing could be taken from the answer; its score is 0 then.
-    mean: whether the score is a mean of an unknown number of answers, as in an imported summary.
-    ratio: of a score that is a ratio, its two parts: maps show ratios of their sums.
-    usd: what a judge cost; None when no price is known.
+    Attributes:
+        name: The scorer.
+        options: Its options as resolved.
+        rule: The number of its rule.
+        scale: Its lowest and highest score.
+        native: The score on that scale.
+        why: What decided the score.
+        unreadable: Whether nothing could be taken from the answer. Its score is 0 then.
+        mean: Whether the score is a mean of an unknown number of answers, as in an imported
+            summary.
+        usd: The cost of a judge; None if no price is known.
+        ratio: The two parts of a score that is a ratio. Maps show ratios of their sums.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -120,11 +141,19 @@ class ScorerRecord(BaseModel):
 
 
 class PassRecord(BaseModel):
-    """A given answer behind another of an item's prompts. role: 'bare' is the prompt of the same
-    length without the needle, 'oracle' the needle and the question alone. nats: log-probability of
-    each of the answer's tokens there. tokens: as the server counted the prompt's, else as we did;
-    of a prompt that several items share the first record has them, others 0; so with
-    cached_tokens, shared_tokens and latency_s, which are as a record's."""
+    """A given answer behind another of an item's prompts.
+
+    If several items share the prompt, the first record has its tokens and seconds and the others
+    have 0.
+
+    Attributes:
+        role: 'bare' for the prompt of the same length without the needle, 'oracle' for the needle
+            and the question alone.
+        sha256: Hash of that prompt's text.
+        nats: The log-probability of each of the answer's tokens behind it.
+        tokens: The prompt's tokens as the server counted them, else as we did.
+        cached_tokens, shared_tokens, latency_s: As a record's.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
     role: str
@@ -137,11 +166,16 @@ class PassRecord(BaseModel):
 
 
 class UnreadRecord(BaseModel):
-    """Attempts that were sent and not refused, and brought no answer that could be read (too late,
-    cut short, unreadable): a provider may bill them.
+    """Attempts that were accepted and brought no readable answer: too late, cut short, unreadable.
 
-    Tokens by the server's count, else the prompt's by ours; prompt_tokens None: so many prompts.
-    usd: None when no price is known.
+    A provider may bill them.
+
+    Attributes:
+        attempts: How many there were.
+        prompt_tokens: Their tokens by the server's count, else by ours; None for the whole prompt
+            each time.
+        answer_tokens: The tokens that the model wrote.
+        usd: Their cost; None if no price is known.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -151,7 +185,7 @@ class UnreadRecord(BaseModel):
     usd: Amount = None
 
     def __add__(self, other: UnreadRecord) -> UnreadRecord:
-        """Both together; tokens of both are known."""
+        """Return the sums of both. The prompt tokens of both must be known."""
         return UnreadRecord(
             attempts=self.attempts + other.attempts,
             prompt_tokens=(self.prompt_tokens or 0) + (other.prompt_tokens or 0),
@@ -161,22 +195,52 @@ class UnreadRecord(BaseModel):
 
 
 class Record(BaseModel):
-    """One trial. length_tokens, depth (a share) and repeat as asked, of the first cell that it
-    stood for; second: whether its prompt was asked for the second time; score in [0, 1], None when
-    not measured.
+    """One trial: what was sent, what came back, and how it was scored.
 
-    prompt_tokens, cached_tokens, completion_tokens: as the server counted; None where it did
-    not say. shared_tokens: what the plan promised that a cache holds of it; None in mode
-    `cold`, which shares nothing. asked: hash of what the model was asked, so that answers can
-    be scored anew; key adds what is right and the scorer. reference_sha256: of all that is
-    right and wrong (`Reference.digest`), '' where unknown. logprobs: what the model thought of
-    each token of its answer, on request, or of the reference answer where that is what was
-    scored. beside: the same behind the item's other prompts. thinking: what a reasoning model
-    wrote before its answer, at most 20,000 characters of it. rescored: whether the answer is
-    an earlier record's, scored anew: nothing was asked. first_token_s: seconds until the first
-    piece of a streamed answer came; the line of any other has no such field. run: hash of the
-    settings that make its run what it is, as run.json has it; '' before there was one. A missing
-    or non-numeric value of an optional number is read as missing.
+    An optional number that is missing or out of bounds is read as None.
+
+    Attributes:
+        schema_version: The version of this schema.
+        key: Hash of all that can change the answer or its score.
+        asked: Hash of what the model was sent, so that answers can be scored anew.
+        run: Hash of the settings that make its run what it is, as in run.json; '' if unknown.
+        task: The task's name.
+        model: The model as BACKEND/NAME.
+        length_tokens: The length that was asked for, of the first cell that the prompt stands for.
+        depth: The depth that was asked for in that cell, as a share in [0, 1].
+        repeat: The repeat in that cell, from 0.
+        second: Whether its prompt was sent for the second time.
+        seed: The run's seed.
+        question: The question.
+        reference: The right answer.
+        keywords: Words of the right answer that scorers look for.
+        reference_sha256: Hash of all that is right and wrong; '' if unknown.
+        needles: Where the needles stand.
+        prompt: The prompt's hash and sizes; None if unknown, as in imported results.
+        answer: What the model wrote; None without an answer.
+        logprobs: What the model thought of each token of its answer, if that was requested, or of
+            the reference answer, if that was scored.
+        beside: The reference answer behind the item's other prompts.
+        thinking: What a reasoning model wrote before its answer, at most 20,000 characters of it.
+        finish: Why the answer ended.
+        score: The score in [0, 1]; None if not measured.
+        scorer: How it was scored.
+        prompt_tokens, cached_tokens, completion_tokens, thinking_tokens: As the server counted
+            them; None if it did not.
+        shared_tokens: The tokens that the plan expects in a cache; None in mode `cold`, which
+            shares nothing.
+        usage: The server's own usage report.
+        usd: The cost of the answer; None if no price is known.
+        latency_s: Seconds of the attempt that was answered.
+        first_token_s: Seconds until the first piece of a streamed answer came. Lines of other
+            answers do not have the field.
+        attempts: How often it was sent.
+        unread: Attempts whose answers could not be read.
+        rescored: Whether the answer is an earlier record's, scored anew.
+        failure: The kind of failure; None for a trial that was measured.
+        error: The failure in words.
+        answered_by: The model that the provider names in its reply.
+        finished_at: When it ended, in UTC.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -224,131 +288,159 @@ class Record(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def outcome(self) -> str:
-        """What became of the trial, in one word, as `outcome_counts` counts them."""
+        """Return what became of the trial, as `outcome_counts` counts it."""
         return outcome_of(self)
 
     @property
     def scored(self) -> bool:
-        """Whether this trial is done: a failure to measure is asked again on resume."""
+        """Return True if the trial is done. A failure to measure is retried on resume."""
         return self.score is not None
 
     @property
     def is_skipped(self) -> bool:
-        """Whether a limit left it out or cut it off; an answer that it has is still to be
-        scored."""
+        """Return True if a limit left the trial out or cut it off. It may have an answer that is
+        still to be scored."""
         return self.failure == Failure.SKIPPED
 
     @property
     def asked_usd(self) -> float | None:
-        """What asking cost, attempts without an answer included; None when no price is known."""
+        """Return the cost of all its attempts; None if no price is known."""
         if not self.unread.attempts:
             return self.usd
         return summed([self.unread.usd, self.usd if self.answer is not None else 0.0])
 
     @property
     def judge_usd(self) -> float | None:
-        """What judging the answer cost; None when no price is known."""
+        """Return the cost of judging the answer; None if no price is known."""
         return self.scorer.usd if self.scorer else 0.0
 
     @property
     def own_tokens(self) -> int:
-        """The prompt's tokens by our own count, of the vocabulary that the model was fed."""
-        return (self.prompt.fed_tokens or self.prompt.tokens) if self.prompt else 0
+        """Return the prompt's tokens by our own count, in the model's vocabulary; 0 if unknown."""
+        if self.prompt is None:
+            return 0
+        return self.prompt.fed_tokens or self.prompt.tokens
 
     @property
     def sent_tokens(self) -> int | None:
-        """The prompt's tokens as the server counted them, else as we did; None if neither is
-        known."""
-        ours = self.prompt.tokens if self.prompt else None
-        return ours if self.prompt_tokens is None else self.prompt_tokens
+        """Return the prompt's tokens as the server counted them, else as we did; None if neither
+        is known."""
+        if self.prompt_tokens is not None:
+            return self.prompt_tokens
+        return self.prompt.tokens if self.prompt else None
 
     @property
     def all_tokens(self) -> int | None:
-        """Tokens of its prompt and of the others that were asked for it; None as sent_tokens."""
-        sent = self.sent_tokens
-        return None if sent is None else sent + sum(each.tokens or 0 for each in self.beside)
+        """Return the tokens of all prompts that were sent for it; None if those of its own are
+        unknown."""
+        if self.sent_tokens is None:
+            return None
+        return self.sent_tokens + sum(other.tokens or 0 for other in self.beside)
 
     def line(self) -> bytes:
-        """Its JSON line."""
-        unknown = {"first_token_s"} if self.first_token_s is None else None
-        return self.model_dump_json(by_alias=True, exclude=unknown).encode() + b"\n"
+        """Return its JSON line."""
+        exclude = {"first_token_s"} if self.first_token_s is None else None
+        return self.model_dump_json(by_alias=True, exclude=exclude).encode() + b"\n"
 
 
 _FIELD_NAMES: dict[frozenset[str], set[str]] = {}
-_MOST_SHAPES = 1_000  # of records and their parts; a stranger's may each have one of their own
+# A records file that somebody sent may have other fields in every line.
+_MOST_SHAPES = 1_000
 
 
 def share_field_names(record: Record) -> Record:
-    """The same record in half the memory: the names of the fields that its line has, which
-    pydantic keeps in a set for each record and each part of one, in one set for all."""
+    """Halve a record's memory, and return it.
+
+    pydantic keeps the names of the fields that were set in a set for each record and each of its
+    parts. Here equal sets become one.
+    """
     for part in (record, record.prompt, record.scorer, record.unread, *record.needles):
-        if part is not None:
-            names = part.model_fields_set
-            if len(_FIELD_NAMES) < _MOST_SHAPES:
-                names = _FIELD_NAMES.setdefault(frozenset(names), names)
-            object.__setattr__(part, "__pydantic_fields_set__", names)
+        if part is None:
+            continue
+        names = part.model_fields_set
+        if len(_FIELD_NAMES) < _MOST_SHAPES:
+            names = _FIELD_NAMES.setdefault(frozenset(names), names)
+        object.__setattr__(part, "__pydantic_fields_set__", names)
     return record
 
 
 def outline(record: Record, shared: dict[Any, Any]) -> Record:
-    """A record as its run needs it to resume and to draw its map, in a quarter of the memory: what
-    was asked and where, what became of it and what it cost, and no long text. answer, thinking:
-    `TEXT` where there is more than white space, else ''. shared: parts of other outlines, used
-    again where they are alike."""
-    scorer, prompt, unread, few = record.scorer, record.prompt, record.unread, record.needles
-    if scorer is not None:
-        why = {name: value for name, value in scorer.why.items() if name != "found"}
-        by = (scorer.name, scorer.options, scorer.rule, scorer.scale, why, scorer.unreadable)
-        key = ("scorer", str((*by, scorer.mean, scorer.ratio, scorer.usd)))
-        if key not in shared:
-            shared[key] = scorer.model_copy(update={"why": why, "native": None})
-        scorer = shared[key]
-    if prompt is not None:
-        unused = {"positions": (), "pad": "", "ids_sha256": None}
-        prompt = _PromptOutline.of({**prompt.__dict__, **unused})
-    sent = ("unread", unread.attempts, unread.prompt_tokens, unread.answer_tokens, unread.usd)
+    """Return a quarter of a record: enough to resume its run and to draw its map.
+
+    Long texts are left out. `answer` and `thinking` are `TEXT` if they hold more than white space,
+    else ''. shared: parts of other outlines, which are used again if they are equal.
+    """
     fields = {
         **record.__dict__,
         **_WITHOUT_TEXTS,
-        "question": record.question if prompt is None else "",
-        "reference": record.reference if prompt is None else "",
-        "keywords": record.keywords if len(few) > 1 else (),
-        "needles": tuple(_NeedleOutline.of({**each.__dict__, **_NO_TEXTS}) for each in few),
+        "question": record.question if record.prompt is None else "",
+        "reference": record.reference if record.prompt is None else "",
+        "keywords": record.keywords if len(record.needles) > 1 else (),
+        "needles": tuple(
+            _NeedleOutline.of({**needle.__dict__, **_NO_TEXTS}) for needle in record.needles
+        ),
         "answer": _shortened(record.answer),
         "thinking": _shortened(record.thinking),
-        "beside": tuple(each.model_copy(update={"nats": ()}) for each in record.beside),
-        "scorer": scorer,
-        "prompt": prompt,
-        "unread": shared.setdefault(sent, unread),
+        "beside": tuple(other.model_copy(update={"nats": ()}) for other in record.beside),
+        "scorer": _scorer_outline(record.scorer, shared),
+        "prompt": _prompt_outline(record.prompt),
+        "unread": _shared_unread(record.unread, shared),
     }
     common = {name: fields.pop(name) for name in _COMMON}
     common = shared.setdefault(("common", *common.values()), common)
     return _RecordOutline.of(fields, common)
 
 
+def _scorer_outline(scorer: ScorerRecord | None, shared: dict[Any, Any]) -> ScorerRecord | None:
+    if scorer is None:
+        return None
+    why = {name: value for name, value in scorer.why.items() if name != "found"}
+    outlined = scorer.model_copy(update={"why": why, "native": None})
+    key = "scorer", str(tuple(getattr(outlined, name) for name in ScorerRecord.model_fields))
+    result: ScorerRecord = shared.setdefault(key, outlined)
+    return result
+
+
+def _prompt_outline(prompt: PromptRecord | None) -> PromptRecord | None:
+    if prompt is None:
+        return None
+    return _PromptOutline.of({**prompt.__dict__, "positions": (), "pad": "", "ids_sha256": None})
+
+
+def _shared_unread(unread: UnreadRecord, shared: dict[Any, Any]) -> UnreadRecord:
+    key = "unread", unread.attempts, unread.prompt_tokens, unread.answer_tokens, unread.usd
+    result: UnreadRecord = shared.setdefault(key, unread)
+    return result
+
+
 class _Outline(BaseModel):
-    """A part of an outline. Only what is unusual in it is kept with it: a dictionary of all fields
-    takes as much as the rest."""
+    """A part of an outline.
+
+    It holds only the fields that differ from the defaults, because a dictionary of all fields would
+    take as much memory as the rest.
+    """
 
     @classmethod
     def of(cls, fields: dict[str, Any], common: dict[str, Any] | None = None) -> Self:
-        """One with these fields, which are not checked again. common: others, which it shares."""
-        usual, made = _usual(cls), cls.__new__(cls)
-        own = {name: value for name, value in fields.items() if value != usual[name]}
-        own |= {} if common is None else {"common": common}
-        object.__setattr__(made, "__dict__", own)
-        object.__setattr__(made, "__pydantic_fields_set__", _NO_NAMES)
-        object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", None)
-        return made
+        """Make one of valid fields. common: further fields, which it shares with others."""
+        defaults = _defaults(cls)
+        unusual = {name: value for name, value in fields.items() if value != defaults[name]}
+        if common is not None:
+            unusual["common"] = common
+        part = cls.__new__(cls)
+        object.__setattr__(part, "__dict__", unusual)
+        object.__setattr__(part, "__pydantic_fields_set__", _NO_NAMES)
+        object.__setattr__(part, "__pydantic_extra__", None)
+        object.__setattr__(part, "__pydantic_private__", None)
+        return part
 
     def __getattr__(self, name: str) -> Any:
-        """What it does not hold itself."""
-        common = self.__dict__.get("common") or {}
-        usual = _usual(type(self))
-        if name not in usual:
+        """Return a field that it does not hold itself."""
+        defaults = _defaults(type(self))
+        if name not in defaults:
             raise AttributeError(name)
-        return common[name] if name in common else usual[name]
+        common = self.__dict__.get("common") or {}
+        return common[name] if name in common else defaults[name]
 
 
 class _RecordOutline(_Outline, Record):
@@ -364,8 +456,8 @@ class _NeedleOutline(_Outline, NeedleRecord):
 
 
 @cache
-def _usual(kind: type[BaseModel]) -> Mapping[str, Any]:
-    """What each field of a model is by default; of one that has no default, nothing is equal."""
+def _defaults(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the default of each field. That of a required field equals no value."""
     fields = kind.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
@@ -381,19 +473,23 @@ _NO_TEXTS = {"text": "", "before": "", "after": ""}
 
 
 def _shortened(text: str | None) -> str | None:
-    return TEXT if text and not text.isspace() else text and ""
+    if text is None:
+        return None
+    return TEXT if text and not text.isspace() else ""
 
 
 def costs_of(records: Iterable[Record], names: Iterable[str] = ()) -> dict[str, float | None]:
-    """The cost of several records, to six decimals; None if none of them has one. names: of
-    some costs, else all.
+    """Return costs of several records, to six decimals; None for a cost that none of them has.
 
-    usd: of the model's answers, and of what was sent and could not be read. seconds: of latency,
-    which overlaps between lanes.
+    names: the costs, by default all. usd is of the model's answers and of attempts that could not
+    be read. seconds is latency, which overlaps between lanes.
     """
     rows = list(records)
-    sums = {name: summed(map(_COSTS[name], rows), of_known=True) for name in names or _COSTS}
-    return {name: None if found is None else round(found, 6) for name, found in sums.items()}
+    costs: dict[str, float | None] = {}
+    for name in names or _COSTS:
+        total = summed(map(_COSTS[name], rows), of_known=True)
+        costs[name] = None if total is None else round(total, 6)
+    return costs
 
 
 _COSTS: dict[str, Callable[[Record], float | None]] = {
@@ -409,9 +505,9 @@ _COSTS: dict[str, Callable[[Record], float | None]] = {
 
 
 def _with_beside(record: Record, name: str) -> float | None:
-    """A record's amount with that of the item's other prompts; None where it has none."""
-    own: float | None = getattr(record, name)
-    return summed([own, *(getattr(each, name) for each in record.beside)], of_known=True)
+    """Return a record's amount with that of the item's other prompts; None if it has none."""
+    amounts = [getattr(part, name) for part in (record, *record.beside)]
+    return summed(amounts, of_known=True)
 
 
 SCORED = "scored"
@@ -423,11 +519,12 @@ UNREADABLE = "unreadable answer"
 WITHHELD = (REFUSED, FILTERED)
 THE_MODELS = (SCORED, REFUSED, FILTERED, ANSWER_SPENT, THINKING_SPENT, UNREADABLE)
 SKIPPED = str(Failure.SKIPPED)
-NOT_MEASURED = "not measured"  # an imported trial without a score
+# An imported trial without a score.
+NOT_MEASURED = "not measured"
 
 
 def outcome_of(record: Record) -> str:
-    """The outcome of one record: a failure's own word, or one of `THE_MODELS`."""
+    """Return what became of a record: its kind of failure, or one of `THE_MODELS`."""
     if record.score is None:
         return record.failure or NOT_MEASURED
     ending = ending_of(record.finish)
@@ -436,13 +533,16 @@ def outcome_of(record: Record) -> str:
     if ending is Ending.FILTERED:
         return FILTERED
     if ending in (Ending.CUT, Ending.WINDOW):
-        thought = record.thinking or record.thinking_tokens
-        return THINKING_SPENT if thought and not (record.answer or "").strip() else ANSWER_SPENT
-    return UNREADABLE if record.scorer and record.scorer.unreadable else SCORED
+        has_thought = record.thinking or record.thinking_tokens
+        has_answered = (record.answer or "").strip()
+        return THINKING_SPENT if has_thought and not has_answered else ANSWER_SPENT
+    if record.scorer is not None and record.scorer.unreadable:
+        return UNREADABLE
+    return SCORED
 
 
 def outcome_counts(records: Iterable[Record]) -> dict[str, int]:
-    """How many records ended how; the model's own outcomes first, then failures by name."""
-    found = Counter(record.outcome for record in records)
-    names = [*THE_MODELS, *sorted(set(found).difference(THE_MODELS))]
-    return {name: found[name] for name in names if found[name]}
+    """Count records by outcome: the model's own outcomes first, then failures by name."""
+    counts = Counter(record.outcome for record in records)
+    failures = sorted(counts.keys() - set(THE_MODELS))
+    return {name: counts[name] for name in (*THE_MODELS, *failures) if counts[name]}

@@ -13,7 +13,7 @@ from needlemap.scorers import rule_of
 
 
 def how_to_score(path: str, scorer: RuledScorer) -> str:
-    """What to type so that a run's answers are scored by a scorer that run.json names.
+    """Return the command that scores a run's answers with a scorer of its run.json.
 
     >>> recall = RuledScorer(name="recall", options={"rule": "ruler"})
     >>> how_to_score("my run", recall)
@@ -22,22 +22,25 @@ def how_to_score(path: str, scorer: RuledScorer) -> str:
     'needlemap score old --scorer keyword --scorer-options rule=opencompass'
     """
     options = scorer.options
-    usual: dict[str, Any] = {}
-    with suppress(Exception):  # not installed, or a plug-in that wants options
-        made = find("scorers", scorer.name)
-        options = {**getattr(made, "unsaid", {}), **options}
-        usual = dict(made().options)
-    given = {name: value for name, value in options.items() if value != usual.get(name)}
-    flags = [part for each in given.items() for part in ("--scorer-options", _typed(*each))]
-    return shlex.join(["needlemap", "score", path, "--scorer", scorer.name, *flags])
+    defaults: dict[str, Any] = {}
+    # A scorer may not be installed here, or may be a plug-in that cannot do without options.
+    with suppress(Exception):
+        kind = find("scorers", scorer.name)
+        options = {**getattr(kind, "unsaid", {}), **options}
+        defaults = dict(kind().options)
+    command = ["needlemap", "score", path, "--scorer", scorer.name]
+    for name, value in options.items():
+        if value != defaults.get(name):
+            command += ["--scorer-options", _flag_value(name, value)]
+    return shlex.join(command)
 
 
 def outdated(path: str, about: RunFile) -> list[str]:
-    """A line, where a run's scores are by another rule of its scorer than a run of today would
-    have."""
+    """Return a note if a run's scores follow an earlier rule of its scorer; [] if not."""
     scorer = about.scorer
     rule = scorer.rule
-    with suppress(Exception):  # not installed, or a plug-in that cannot be imported
+    # A scorer may not be installed here, or may be a plug-in that cannot be imported.
+    with suppress(Exception):
         rule = rule_of(find("scorers", scorer.name))
     if about.imported or rule == scorer.rule:
         return []
@@ -47,6 +50,7 @@ def outdated(path: str, about: RunFile) -> list[str]:
     ]
 
 
-def _typed(name: str, value: Any) -> str:
-    """An option as a flag takes it."""
-    return f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+def _flag_value(name: str, value: Any) -> str:
+    """Return an option as a flag takes it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"{name}={text}"

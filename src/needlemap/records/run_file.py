@@ -19,7 +19,8 @@ from needlemap.text import printable
 from needlemap.untrusted import MOST_WHOLE
 from needlemap.version import SCHEMA
 
-_MOST_PLACES = 10_000_000  # lengths x depths x repeats
+# Lengths x depths x repeats: a map is an array of them.
+_MOST_PLACES = 10_000_000
 _NUMBERS = ("seek", "within", "step")
 RunKind = Literal["run", "suite", "check", "ab", "storm"]
 
@@ -44,14 +45,14 @@ class RunSettings(BaseModel):
 
 
 def _readable(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that reports can read. Raises ValueError, as pydantic wants it."""
+    """Return settings that reports can read. Raise ValueError, which pydantic catches."""
     try:
         RunSettings.model_validate(settings, strict=True)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         missing = "missing, or " if RunSettings.model_fields[name].is_required() else ""
-        wanted = "number" if name in _NUMBERS else "text"
-        raise ValueError(f"'{name}' is {missing}no {wanted}") from None
+        kind = "number" if name in _NUMBERS else "text"
+        raise ValueError(f"'{name}' is {missing}no {kind}") from None
     return settings
 
 
@@ -71,8 +72,9 @@ class RuledScorer(BaseModel):
     rule: int = FIRST_RULE
 
     def is_by_another_rule(self, other: RuledScorer) -> bool:
-        """Whether another is this scorer by another rule. An option that one of them does not
-        name came with a rule.
+        """Return True if another is this scorer by another rule.
+
+        Options that only one of them has are no difference: they came with a rule.
 
         >>> ours = RuledScorer(name="exact", options={})
         >>> ours.is_by_another_rule(RuledScorer(name="exact", options={"new": True}, rule=2))
@@ -116,7 +118,7 @@ RunPlace = tuple[_Length, _Depth, _Repeat]
 
 
 def _known(kind: str) -> str:
-    """A kind of this version's. Raises ValueError, as pydantic wants it."""
+    """Return a kind that this version reads. Raise ValueError, which pydantic catches."""
     if kind not in get_args(RunKind):
         raise ValueError(
             f"this version reads {', '.join(get_args(RunKind))}, not '{kind}'. {NEWER}"
@@ -125,14 +127,12 @@ def _known(kind: str) -> str:
 
 
 def _counted(cells: list[RunCell]) -> list[RunCell]:
-    """Cells that a map can be made of: it is an array. Raises ValueError, as pydantic wants
-    it."""
-    lengths, depths = len({cell[0] for cell in cells}), len({cell[1] for cell in cells})
-    repeats = len({repeat for cell in cells for repeat in cell[2]})
-    if (
-        lengths * depths * repeats > _MOST_PLACES
-        or sum(len(cell[2]) for cell in cells) > MOST_TRIALS
-    ):
+    """Return cells that a map can be made of. Raise ValueError, which pydantic catches."""
+    lengths = len({length for length, _, _ in cells})
+    depths = len({depth for _, depth, _ in cells})
+    repeats = len({repeat for _, _, numbers in cells for repeat in numbers})
+    trials = sum(len(numbers) for _, _, numbers in cells)
+    if lengths * depths * repeats > _MOST_PLACES or trials > MOST_TRIALS:
         raise ValueError(
             f"{lengths} lengths x {depths} depths x {repeats} repeats are more than any run has"
         )
@@ -140,7 +140,7 @@ def _counted(cells: list[RunCell]) -> list[RunCell]:
 
 
 def _bounded(shared: dict[str, list[RunPlace]]) -> dict[str, list[RunPlace]]:
-    """No more places than a run has trials. Raises ValueError, as pydantic wants it."""
+    """Return no more places than a run has trials. Raise ValueError, which pydantic catches."""
     if sum(map(len, shared.values())) > MOST_TRIALS:
         raise ValueError("more places than any run has")
     return shared
@@ -202,27 +202,27 @@ class RunFile(BaseModel):
 
     @property
     def named(self) -> RunSettings:
-        """The settings that reports read, by name."""
+        """Return the settings that reports read."""
         return RunSettings.model_validate(self.settings)
 
     @property
     def called(self) -> str:
-        """What reports call the run's model: its label, else BACKEND/NAME; a stranger's may
-        say anything."""
-        named = self.named
-        return printable(named.label or named.model, line=True)
+        """Return the name of the run's model in reports: its label, else BACKEND/NAME."""
+        settings = self.named
+        # In a run.json that somebody sent it may be any text.
+        return printable(settings.label or settings.model, line=True)
 
     @property
     def one_haystack(self) -> bool:
-        """Whether all repeats have the same: documents taken as they are listed."""
+        """Return True if all repeats have the same haystack: documents as they are listed."""
         return self.named.order == "listed"
 
     def with_settings(self, changed: Mapping[str, Any]) -> RunFile:
-        """The same with some settings changed."""
+        """Return a copy with some settings changed."""
         return self.model_copy(update={"settings": {**self.settings, **changed}})
 
     def document(self) -> dict[str, Any]:
-        """Its content as JSON has it: what was read, and what was set since."""
+        """Return its content as JSON: the fields that were read or set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 

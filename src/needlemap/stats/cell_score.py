@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from needlemap.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)
 class CellScore:
-    """One cell. depth: as meant; realised: mean of where the first needle was; both shares in
-    [0, 1].
+    """One cell of a map.
 
-    score: mean in [0, 1], None when nothing was measured. n: different prompts scored; of
-    imported results, whose prompts are not known, results. low, high: 95 % Wilson interval of
-    so many; None where a result is a mean of an unknown number of answers. missing: prompts
-    that could not be measured or were not asked yet. failures: how many of each kind. thought:
-    of the scored prompts, those whose thinking took the whole budget, so that no answer came.
-    Where sentences are longer than the steps in depth, cells share a prompt, which counts once
-    in sums.
+    Cells share a prompt if sentences are longer than the steps in depth. It counts once in sums.
+
+    Attributes:
+        length_tokens: The length of its prompts.
+        depth: The depth that was asked for, as a share in [0, 1].
+        realised: The mean depth at which the first needle really was, as a share.
+        score: The mean score in [0, 1]; None if nothing was measured.
+        n: Different prompts scored. Of imported results, whose prompts are not known, results.
+        low, high: The 95 % Wilson interval; None if a result is a mean of an unknown number of
+            answers.
+        missing: Prompts that could not be measured or were not sent yet.
+        failures: How many of each kind.
+        thought: Scored prompts whose thinking took the whole budget, so that no answer came.
+        records: The records of its trials, by repeat.
     """
 
     length_tokens: int
@@ -30,3 +40,4 @@ class CellScore:
     missing: int
     failures: Mapping[str, int]
     thought: int = 0
+    records: tuple[Record, ...] = field(default=(), repr=False, compare=False)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from needlemap.grid import percent
-from needlemap.records.record import SKIPPED, THINKING_SPENT, WITHHELD
+from needlemap.records.record import SKIPPED, THINKING_SPENT, WITHHELD, Record
 from needlemap.stats import Array, AskedPrompt, Cell, Cube, is_ragged, make_cube
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.cube import linearised
@@ -246,17 +246,24 @@ def _cell(cell: Cell, asked: Sequence[AskedPrompt], *, one: bool) -> CellScore:
         mean = _ratio(ratios, one=one)
         score = mean.score
         interval = None if mean.low is None or mean.high is None else (mean.low, mean.high)
+    length_tokens, depth = cell
     return CellScore(
-        *cell,
-        sum(realised) / len(realised) if realised else cell[1],
-        score,
-        n,
-        interval[0] if interval else None,
-        interval[1] if interval else None,
-        len(asked) - n,
-        dict(Counter(record.failure for record in failed if record.failure)),
-        sum(_ended_as(prompt, (THINKING_SPENT,)) for prompt in asked),
+        length_tokens=length_tokens,
+        depth=depth,
+        realised=sum(realised) / len(realised) if realised else depth,
+        score=score,
+        n=n,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        missing=len(asked) - n,
+        failures=dict(Counter(record.failure for record in failed if record.failure)),
+        thought=sum(_ended_as(prompt, (THINKING_SPENT,)) for prompt in asked),
+        records=tuple(sorted(records, key=_repeat)),
     )
+
+
+def _repeat(record: Record) -> tuple[int, str]:
+    return record.repeat, record.key
 
 
 def _ended_as(prompt: AskedPrompt, outcomes: Collection[str]) -> bool:

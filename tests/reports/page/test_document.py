@@ -63,7 +63,7 @@ class Elements(HTMLParser):
 
 
 def page_of(*runs: Loaded, **more: Any) -> str:
-    trials = [packed(trial_columns(run.map, run.prompts)) for run in runs]
+    trials = [packed(trial_columns(run.map)) for run in runs]
     return page_html(summary(runs, made=NOW, **more), trials)
 
 
@@ -83,7 +83,7 @@ def test_it_holds_the_summary_and_the_trials_of_each_run(falling):
     whole = summary([falling, falling], made=NOW)
     assert data_of(page, "summary") == json.loads(json.dumps(for_script(whole)))
     assert data_of(page, "summary")["runs"][0]["says"] == whole["runs"][0]["says"]
-    assert data_of(page, "trials-1") == trial_columns(falling.map, falling.prompts)
+    assert data_of(page, "trials-1") == trial_columns(falling.map)
 
 
 def test_the_same_runs_give_the_same_bytes(falling):

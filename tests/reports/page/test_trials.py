@@ -16,7 +16,7 @@ def test_rows_are_by_cell_then_repeat_and_all_columns_are_as_long(make_run, make
         make_record(500, 0.5),
     ]
     run = make_run(made)
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     assert columns["cell"] == [0, 1, 2, 2]
     assert columns["repeat"] == [0, 0, 0, 1]
     whole = {
@@ -39,14 +39,14 @@ def facts_of(columns, row):
 
 def test_a_score_is_in_percent_and_on_its_scorers_own_scale(make_run, make_record):
     run = make_run([make_record(), make_record(repeat=1, score=None, scorer=None, failure="x")])
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     assert [columns["strings"][at] for at in columns["says"]] == ["100.0 %", "not measured"]
     assert _score_words(0.25, 3.25, 1.0, 10.0) == "25.0 % (3.25 on a scale of 1 to 10)"
 
 
 def test_texts_are_places_in_one_table_that_holds_each_once(make_run, make_record):
     run = make_run([make_record(repeat=repeat, answer="It is 51328.") for repeat in range(3)])
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     text = columns["strings"]
     assert len(set(text)) == len(text)
     assert {text[at] for at in columns["answer"]} == {"It is 51328."}
@@ -59,7 +59,7 @@ def test_texts_are_places_in_one_table_that_holds_each_once(make_run, make_recor
 
 def test_a_long_answer_is_cut_and_says_by_how_much(make_run, make_record):
     run = make_run([make_record(answer="x" * 100_000), make_record(repeat=1, answer="")])
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     assert columns["cut"] == [80_000, 0]
     assert [len(columns["strings"][at]) for at in columns["answer"]] == [20_000, 0]
 
@@ -74,7 +74,7 @@ def test_what_is_not_known_is_null(make_run, make_record):
         "finish": None,
     }
     run = make_run([make_record(score=None, failure="timed out", error="No answer.", **nothing)])
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     for name in ("score", "answer", "why"):
         assert columns[name] == [None], name
     known = set(facts_of(columns, 0))
@@ -87,7 +87,7 @@ def test_what_is_not_known_is_null(make_run, make_record):
 def test_needles_stand_in_passages_and_old_records_in_none(make_run, make_record):
     old = NeedleRecord(meant=0.5, realised=0.51, byte=3)
     run = make_run([make_record(), make_record(repeat=1, needles=(old,))])
-    columns = trial_columns(run.map, run.prompts)
+    columns = trial_columns(run.map)
     ((where, text, passage, at, before, after),) = columns["needles"][0]
     whole = columns["passages"][passage]
     assert columns["strings"][where] == "50 % (meant for 50 %)"
@@ -100,12 +100,7 @@ def test_needles_stand_in_passages_and_old_records_in_none(make_run, make_record
 
 def test_less_detail_leaves_out_what_is_around_needles_that_were_found(make_run, make_record):
     run = make_run([make_record(), make_record(repeat=1, score=0.0, answer="I do not know, " * 9)])
-    columns = trial_columns(run.map, run.prompts, Detail(answer=20, around_right=False))
+    columns = trial_columns(run.map, Detail(answer=20, around_right=False))
     assert [row[0][2] for row in columns["needles"]] == [None, 0]
     assert columns["cut"] == [0, 115]
-    assert (
-        trial_columns(run.map, run.prompts, Detail(around_right=False, around_wrong=False))[
-            "passages"
-        ]
-        == []
-    )
+    assert trial_columns(run.map, Detail(around_right=False, around_wrong=False))["passages"] == []

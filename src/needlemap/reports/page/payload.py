@@ -43,7 +43,6 @@ from needlemap.reports.labels import (
     typeset,
 )
 from needlemap.reports.page.charts import difference_panel, draw_panel, run_panel, shares
-from needlemap.reports.page.trials import by_cell
 from needlemap.reports.pairing import Names, compare_loaded
 from needlemap.reports.renderers.json import to_json
 from needlemap.reports.renderers.page import Columns, mean_columns, share, to_sheet, tokens_of
@@ -53,7 +52,7 @@ from needlemap.reports.seek_report import seeks
 from needlemap.reports.summary import held_by
 from needlemap.secrets import hidden
 from needlemap.settings import DEFAULTS, ITEM
-from needlemap.stats import AskedPrompt, Cube
+from needlemap.stats import Cube
 from needlemap.stats.cell_score import CellScore
 from needlemap.stats.comparison import CellChange, Comparison, FamilyComparison
 from needlemap.stats.effective import Effective, Rule, effective_length
@@ -66,7 +65,7 @@ def run_payload(run: Loaded, rules: tuple[str, ...]) -> dict[str, Any]:
     versions."""
     lines = list(run_report(run, rules).sentences())
     panel = run_panel(run.map)
-    cells = cell_columns(run.map, run.prompts)
+    cells = cell_columns(run.map)
     return {
         **_identity(run),
         **_axes(run.map),
@@ -223,9 +222,9 @@ def _overall(map: Map, lines: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def cell_columns(map: Map, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any]]:
+def cell_columns(map: Map) -> dict[str, list[Any]]:
     """Columns of equal length, in the order of the map's cells: by length, then depth."""
-    rank, found = {length: at for at, length in enumerate(map.lengths)}, by_cell(map, prompts)
+    rank = {length: at for at, length in enumerate(map.lengths)}
     return {
         "length": [rank[cell.length_tokens] for cell in map.cells],
         "depth": [share(cell.depth) for cell in map.cells],
@@ -234,7 +233,7 @@ def cell_columns(map: Map, prompts: Sequence[AskedPrompt]) -> dict[str, list[Any
         "failures": [dict(sorted(cell.failures.items())) for cell in map.cells],
         **({"thought": thought} if any(thought := [cell.thought for cell in map.cells]) else {}),
         **{
-            name: [_mean(getattr(each, of) for each in row) for row in found]
+            name: [_mean(getattr(record, of) for record in cell.records) for cell in map.cells]
             for name, of in _TOKENS.items()
         },
     }

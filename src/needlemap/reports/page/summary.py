@@ -122,7 +122,7 @@ def fitted(runs: Sequence[Loaded], limit: int = LIMIT) -> tuple[list[bytes], lis
     """Each run's trials, packed, in the most detail that keeps the limit; and what is said of
     the rest."""
     for detail, left_out in LESS:
-        trials = [packed(trial_columns(run.map, run.prompts, detail)) for run in runs]
+        trials = [packed(trial_columns(run.map, detail)) for run in runs]
         notes = [f"To stay small, this page leaves out {left_out}: the run's records hold them."]
         if sum(map(len, trials)) <= limit:
             break

@@ -30,25 +30,8 @@ from needlemap.reports.labels import (
     usd_label,
 )
 from needlemap.reports.renderers.page import share
-from needlemap.stats import AskedPrompt
 from needlemap.stats.means import Map
 from needlemap.stats.table_schema import TRIALS
-
-Place = tuple[int, float]  # length in tokens, depth
-
-
-def by_cell(map: Map, prompts: Sequence[AskedPrompt]) -> list[list[Record]]:
-    """The records of each cell, by repeat, in the order of the map's cells."""
-    found: dict[Place, list[Record]] = defaultdict(list)
-    for prompt in prompts:
-        for cell in prompt.cells:
-            found[cell].extend(prompt.records)
-    return [sorted(found[cell.length_tokens, cell.depth], key=_repeat) for cell in map.cells]
-
-
-def _repeat(record: Record) -> tuple[int, str]:
-    return record.repeat, record.key
-
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -217,12 +200,10 @@ class Detail:
 FULL = Detail()
 
 
-def trial_columns(
-    map: Map, prompts: Sequence[AskedPrompt], detail: Detail = FULL
-) -> dict[str, Any]:
+def trial_columns(map: Map, detail: Detail = FULL) -> dict[str, Any]:
     """Columns of equal length, rows by the map's cells, then by repeat. Texts are places in
     "strings"."""
-    rows = [(at, record) for at, found in enumerate(by_cell(map, prompts)) for record in found]
+    rows = [(at, record) for at, cell in enumerate(map.cells) for record in cell.records]
     every = [record for _, record in rows]
     scorer = next((record.scorer for record in every if record.scorer), None)
     text = Strings()
